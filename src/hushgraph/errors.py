@@ -1,0 +1,37 @@
+"""What hushgraph raises. Every message says what was found, what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class HushgraphError(Exception):
+    """Anything that hushgraph raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(HushgraphError):
+    """Something the user gave cannot be used; nothing was done."""
+
+    exit_code = 2
+
+
+class GraphError(InputError):
+    """The graph, or the file it came from, is not a valid dataset."""
+
+
+class PlanError(InputError):
+    """The privacy parameters contradict each other or cannot be priced."""
+
+
+class ModelError(InputError):
+    """The model holds something that cannot be trained privately."""
+
+
+class RunError(InputError):
+    """A run folder is missing, damaged or belongs to another run."""
+
+
+class BudgetExceededError(HushgraphError):
+    """The next step would cost more than the budget allows; it was not taken."""
+
+    exit_code = 3
