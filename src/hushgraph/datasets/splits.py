@@ -1,0 +1,74 @@
+"""Random splits that depend on node ids alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.errors import GraphError
+
+_WORD = (1 << 64) - 1
+
+
+def parse_fractions(text: str) -> tuple[float, float, float]:
+    """Turn "0.6/0.2/0.2" into the fractions of training, validation and test nodes."""
+    try:
+        train, val, test = (float(part) for part in text.split("/"))
+    except (ValueError, AttributeError) as error:
+        raise GraphError(
+            f"split={str(text)[:40]!r}; expected three fractions, train/val/test, such as '0.6/0.2/0.2'"
+        ) from error
+    return train, val, test
+
+
+def random_split(
+    num_nodes: int,
+    fractions: tuple[float, float, float],
+    *,
+    seed: int = 0,
+    labels: npt.NDArray[Any] | None = None,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Split nodes 0..num_nodes-1 into training, validation and test nodes.
+
+    Arguments:
+        num_nodes: N.
+        fractions: expected shares of the three parts; they may leave nodes over.
+        seed: another seed gives another split.
+        labels: int [N]; validation and test keep only nodes with a label of 0 or more. Training never looks.
+
+    Returns:
+        Three ascending int64 arrays of node ids.
+
+    Guarantees:
+        Where a node goes depends on its id, the fractions and the seed: not on edges, features, other nodes
+        or the number of nodes, and training slots do not depend on labels.
+    """
+    usable = all(math.isfinite(f) and f >= 0 for f in fractions) and sum(fractions) <= 1 + 1e-9
+    if not usable or fractions[0] == 0:
+        raise GraphError(
+            f"split fractions={'/'.join(f'{f:g}' for f in fractions)}; expected none below 0, training above "
+            "0, and a sum of at most 1"
+        )
+    place = _hash(np.arange(num_nodes, dtype=np.uint64), seed).astype(np.float64) / 2.0**64
+    train_end, val_end = fractions[0], fractions[0] + fractions[1]
+    # 1.0 is what rounding makes of the largest hashes, so a sum of 1 must not stop short of it.
+    test_end = sum(fractions) if sum(fractions) < 1 - 1e-9 else 2.0
+    scored = np.ones(num_nodes, np.bool_) if labels is None else labels >= 0
+    return (
+        np.flatnonzero(place < train_end),
+        np.flatnonzero((place >= train_end) & (place < val_end) & scored),
+        np.flatnonzero((place >= val_end) & (place < test_end) & scored),
+    )
+
+
+def _hash(ids: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
+    """A 64-bit mixing of each id and the seed (two rounds of multiply and shift)."""
+    mixed = (ids + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+        mixed ^= np.uint64((seed * constant) & _WORD)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(constant)
+        mixed ^= mixed >> np.uint64(27)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,112 @@
+"""Generated graphs with planted classes: for demonstrations, tests and measurements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.datasets.splits import random_split
+from hushgraph.errors import GraphError
+from hushgraph.graph import Graph
+
+
+def synthetic(
+    *,
+    num_nodes: int = 20_000,
+    num_classes: int = 8,
+    num_features: int = 64,
+    average_degree: float = 12.0,
+    homophily: float = 0.7,
+    feature_signal: float = 0.15,
+    exponent: float = 2.5,
+    directed: bool = False,
+    fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+) -> Graph:
+    """A random graph in which friends tell more about a node's class than its own features do.
+
+    Arguments:
+        num_nodes, num_classes, num_features: sizes.
+        average_degree: reads per node, before repeats are dropped.
+        homophily: the share of edges drawn inside a class; the others ignore classes.
+        feature_signal: features are bits, set with probability 0.3, or 0.3 + feature_signal for the quarter
+            of them that marks the node's class. 0 makes features useless; at most 0.7.
+        exponent: of the power law of degrees, above 2.
+        directed: draw single reads of popular nodes instead of undirected edges.
+        fractions: of training, validation and test nodes.
+        seed: the same seed gives the same graph on any machine with the same NumPy streams.
+    """
+    _check(num_nodes, num_classes, num_features, average_degree, homophily, feature_signal, exponent)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    y = rng.integers(num_classes, size=num_nodes)
+    by_class = np.argsort(y, kind="stable").astype(np.int32)
+    weight = _popularity(num_nodes, exponent)[rng.permutation(num_nodes)][by_class]
+    tickets = np.repeat(by_class, weight)
+    # Class c holds the tickets bounds[c]..bounds[c + 1] - 1.
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(y[by_class], weight, num_classes).astype(np.int64))])
+
+    draws = round(num_nodes * average_degree * (1.0 if directed else 0.5))
+    # In a directed graph everybody reads about as much, and popular nodes are read more.
+    first = rng.integers(num_nodes, size=draws) if directed else rng.choice(tickets, draws)
+    inside = rng.random(draws) < homophily
+    low = np.where(inside, bounds[y[first]], 0)
+    width = np.where(inside, np.diff(bounds)[y[first]], len(tickets))
+    second = tickets[low + (rng.random(draws) * width).astype(np.int64)]
+
+    train, val, test = random_split(num_nodes, fractions, seed=seed)
+    return Graph.from_arrays(
+        edge_index=np.stack([second, first]),
+        x=_bits(rng, y, num_classes, num_features, feature_signal),
+        y=y,
+        train_idx=train,
+        val_idx=val,
+        test_idx=test,
+        num_classes=num_classes,
+        symmetrize=not directed,
+        directed=directed,
+    )
+
+
+def _check(
+    num_nodes: int,
+    num_classes: int,
+    num_features: int,
+    average_degree: float,
+    homophily: float,
+    feature_signal: float,
+    exponent: float,
+) -> None:
+    if min(num_nodes, num_classes, num_features) < 1:
+        raise GraphError(
+            f"num_nodes={num_nodes}, num_classes={num_classes}, num_features={num_features}; expected at "
+            "least 1 each"
+        )
+    if not 0 <= average_degree <= num_nodes:
+        raise GraphError(f"average_degree={average_degree}; expected 0..{num_nodes} (num_nodes)")
+    if not (0 <= homophily <= 1 and 0 <= feature_signal <= 0.7 and exponent > 2):
+        raise GraphError(
+            f"homophily={homophily}, feature_signal={feature_signal}, exponent={exponent}; expected 0..1, "
+            "0..0.7 and above 2"
+        )
+
+
+def _popularity(num_nodes: int, exponent: float) -> npt.NDArray[np.int64]:
+    """How many tickets each node has in the draws of edges: a power law, about 16 on average."""
+    rank = np.arange(num_nodes) + 1.0
+    # The offset keeps the largest expected degree near 50 times the average.
+    share = (1.0 + rank * (50.0 ** (exponent - 1.0) / num_nodes)) ** (-1.0 / (exponent - 1.0))
+    weight: npt.NDArray[np.int64] = np.rint(16.0 * share / share.mean()).astype(np.int64)
+    return weight
+
+
+def _bits(
+    rng: np.random.Generator, y: npt.NDArray[Any], num_classes: int, num_features: int, feature_signal: float
+) -> npt.NDArray[np.float32]:
+    """Bits [N, d], a random quarter of them set more often in each class."""
+    marked = rng.random((num_classes, num_features)) < 0.25
+    threshold = np.rint(256 * np.where(marked, 0.3 + feature_signal, 0.3)).astype(np.uint16)
+    bits = rng.integers(256, size=(len(y), num_features), dtype=np.uint8)
+    features: npt.NDArray[np.float32] = (bits < threshold[y]).astype(np.float32)
+    return features

@@ -1,0 +1,428 @@
+"""The checked graph: who reads whom, features, labels and splits, in compact arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from hushgraph.errors import GraphError
+
+Array = npt.NDArray[Any]
+EdgeOwner = Literal["sender", "reader"]
+_SPLITS = ("train_idx", "val_idx", "test_idx")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Graph:
+    """A graph whose every array has been checked.
+
+    Build one with `from_arrays`, `from_pyg` or `from_npz`. Node w *reads* node u when w's representation is
+    computed from u's: in PyG's `edge_index`, row 0 holds the sources u and row 1 the targets w.
+
+    Attributes:
+        num_nodes: N.
+        indptr: int64 [N + 1]; node w reads `indices[indptr[w]:indptr[w + 1]]`.
+        indices: the sources read, ascending within each target; int32 where node ids fit, else int64.
+        x: features, float32 [N, d]: a numpy array, or a `scipy.sparse.csr_array` if given sparse.
+        y: labels, int64 [N]; -1 means no label.
+        train_idx, val_idx, test_idx: int64, ascending, disjoint.
+        num_classes: labels are below this number, which is treated as public.
+        is_directed: whether some read lacks its reverse. It decides the default edge owner, so it is treated
+            as public; state it with `from_arrays(directed=...)` if the edges must not decide.
+        duplicates_removed, self_loops_removed: how many given edges were dropped.
+
+    `x` and `y` may share memory with what was given: nobody should write to them.
+
+    Guarantees:
+        No self-loop and no repeated edge; every id is in range; features are finite; splits are disjoint.
+        Training nodes may be unlabelled.
+    """
+
+    num_nodes: int
+    indptr: Array
+    indices: Array
+    x: Any
+    y: Array
+    train_idx: Array
+    val_idx: Array
+    test_idx: Array
+    num_classes: int
+    is_directed: bool
+    duplicates_removed: int = 0
+    self_loops_removed: int = 0
+
+    def __post_init__(self) -> None:
+        x, y = _features(self.x), check_integers("y", self.y, ndim=1)
+        if self.num_nodes != x.shape[0] or len(y) != x.shape[0]:
+            raise GraphError(
+                f"y has {len(y)} labels and x has {x.shape[0]} rows; expected one of each per node; give "
+                "unlabelled nodes the label -1"
+            )
+        _check_number_of_classes(self.num_classes)
+        check_range("y", y, -1, self.num_classes - 1, "use -1 for no label, or raise num_classes")
+        checked = _disjoint_splits(self.num_nodes, {name: getattr(self, name) for name in _SPLITS})
+        checked |= {"x": x, "y": y.astype(np.int64, copy=False)}
+        checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
+        checked["indices"] = check_integers("indices", self.indices, ndim=1)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        self._check_reads()
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        edge_index: Any,
+        x: Any,
+        y: Any,
+        train_idx: Any,
+        val_idx: Any = None,
+        test_idx: Any = None,
+        num_classes: int | None = None,
+        symmetrize: bool = False,
+        directed: bool | None = None,
+    ) -> Graph:
+        """Check arrays and build the graph.
+
+        Arguments:
+            edge_index: integers [2, E]; column (u, w) means w reads u. Repeats and self-loops are dropped.
+            x: features [N, d], a numpy array or any scipy sparse matrix.
+            y: integer labels [N]; -1 means no label.
+            train_idx, val_idx, test_idx: node ids. Validation and test nodes must be labelled.
+            num_classes: the largest label plus one if not given. It is treated as public: give it if the
+                labels must not decide it.
+            symmetrize: add the reverse of every edge.
+            directed: overrides `is_directed`, which otherwise is found from the edges.
+        """
+        # Training nodes without a label are allowed: emptying a node's row takes its label but leaves its
+        # place in the training split, so refusing such a graph would reveal whether a row is empty.
+        if symmetrize and directed:
+            raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
+        num_nodes = _shape("x", x, ndim=2)[0]
+        reads, duplicates, loops = _reads_from_edges(edge_index, num_nodes)
+        if symmetrize:
+            reads, directed = reads + reads.T.tocsr(), False
+        if num_classes is None:
+            labels = check_integers("y", y, ndim=1)
+            if labels.size == 0 or labels.max() < 0:
+                raise GraphError("y holds no label, so num_classes is unknown; give num_classes")
+            num_classes = int(labels.max()) + 1
+            # Such labels are codes or damage, and a model with that many outputs would exhaust memory.
+            if num_classes > max(num_nodes, 1_000):
+                raise GraphError(
+                    f"y[{int(labels.argmax())}]={num_classes - 1} means more classes than nodes; number the "
+                    "classes from 0, or give num_classes"
+                )
+        graph = cls(
+            num_nodes=num_nodes,
+            indptr=reads.indptr,
+            indices=reads.indices,
+            x=x,
+            y=y,
+            train_idx=train_idx,
+            val_idx=np.empty(0, np.int64) if val_idx is None else val_idx,
+            test_idx=np.empty(0, np.int64) if test_idx is None else test_idx,
+            num_classes=num_classes,
+            is_directed=_lacks_reverse(reads) if directed is None else directed,
+            duplicates_removed=duplicates,
+            self_loops_removed=loops,
+        )
+        for name in ("val_idx", "test_idx"):
+            nodes = getattr(graph, name)
+            bare = nodes[graph.y[nodes] < 0]
+            if bare.size:
+                raise GraphError(
+                    f"{name} holds node {bare[0]}, which has y=-1 ({bare.size} such nodes); expected "
+                    f"labelled nodes there; take unlabelled nodes out of {name}"
+                )
+        return graph
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Any,
+        *,
+        symmetrize: bool = False,
+        num_classes: int | None = None,
+        directed: bool | None = None,
+    ) -> Graph:
+        """Build from a `torch_geometric.data.Data`.
+
+        Splits are boolean `train_mask`, `val_mask`, `test_mask` [N] or index tensors `train_idx`, `val_idx`,
+        `test_idx`. Sparse `x` stays sparse; labels may be [N, 1], and NaN labels mean no label. The other
+        arguments are those of `from_arrays`.
+        """
+        from hushgraph.datasets.files import arrays_from_pyg
+
+        arrays = arrays_from_pyg(data)
+        return cls.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
+
+    @classmethod
+    def from_npz(
+        cls,
+        path: str | PathLike[str],
+        *,
+        symmetrize: bool = False,
+        num_classes: int | None = None,
+        directed: bool | None = None,
+        split: str | None = None,
+        split_seed: int = 0,
+    ) -> Graph:
+        """Build from an `.npz` file; `hushgraph.datasets.load_npz` describes the format and the split."""
+        from hushgraph.datasets.files import load_npz
+
+        return load_npz(
+            path,
+            symmetrize=symmetrize,
+            num_classes=num_classes,
+            directed=directed,
+            split=split,
+            split_seed=split_seed,
+        )
+
+    @property
+    def num_edges(self) -> int:
+        """How many reads there are; an undirected edge is two."""
+        return len(self.indices)
+
+    @property
+    def num_features(self) -> int:
+        """d, the columns of `x`."""
+        return int(self.x.shape[1])
+
+    @property
+    def train_mask(self) -> npt.NDArray[np.bool_]:
+        """Whether each node is in the training split, bool [N]."""
+        mask = np.zeros(self.num_nodes, np.bool_)
+        mask[self.train_idx] = True
+        return mask
+
+    def edge_chunks(self, chunk_edges: int = 1 << 22) -> Iterator[tuple[Array, Array]]:
+        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target."""
+        if chunk_edges < 1:
+            raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
+        for start in range(0, self.num_edges, chunk_edges):
+            stop = min(start + chunk_edges, self.num_edges)
+            first = int(np.searchsorted(self.indptr, start, side="right")) - 1
+            last = int(np.searchsorted(self.indptr, stop, side="left"))
+            reads = np.diff(np.clip(self.indptr[first : last + 1], start, stop))
+            yield self.indices[start:stop], np.repeat(np.arange(first, last, dtype=self.indices.dtype), reads)
+
+    def dense_features(self, rows: Array) -> npt.NDArray[np.float32]:
+        """The features of the nodes `rows` as a dense float32 array [len(rows), d]."""
+        picked = self.x[rows]
+        dense: npt.NDArray[np.float32] = picked.toarray() if sparse.issparse(picked) else picked
+        return dense
+
+    def symmetrized(self) -> Graph:
+        """This graph with the reverse of every read added."""
+        shape = (self.num_nodes, self.num_nodes)
+        reads = sparse.csr_array((np.ones(self.num_edges, np.bool_), self.indices, self.indptr), shape=shape)
+        both = reads + reads.T.tocsr()
+        return replace(self, indptr=both.indptr, indices=both.indices, is_directed=False)
+
+    def disjoint(self) -> Graph:
+        """This graph without reads across splits, for the inductive setting.
+
+        Nodes outside every split form a group of their own, so no path through them joins two splits.
+        """
+        group = np.zeros(self.num_nodes, np.uint8)
+        for number, name in enumerate(_SPLITS, start=1):
+            group[getattr(self, name)] = number
+        return self._keeping(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
+
+    def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
+        """The neighbouring dataset in which node `v` left its row empty.
+
+        Its features become zero, its label -1, and the edge records it owns go: those that let others read it
+        (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id and its place in the splits
+        stay, and `is_directed`, being public, does too.
+        """
+        if not 0 <= v < self.num_nodes:
+            raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")
+        if edge_owner not in ("sender", "reader"):
+            raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
+        if edge_owner == "sender":
+            kept = self.indices != v
+        else:
+            kept = np.ones(self.num_edges, np.bool_)
+            kept[self.indptr[v] : self.indptr[v + 1]] = False
+        x, y = self.x.copy(), self.y.copy()
+        if sparse.issparse(x):
+            x.data[x.indptr[v] : x.indptr[v + 1]] = 0
+            x.eliminate_zeros()
+        else:
+            x[v] = 0
+        y[v] = -1
+        return self._keeping(kept, x=x, y=y)
+
+    def summary(self) -> str:
+        """One line: sizes, kind of edges, features, classes and splits."""
+        kind = "directed" if self.is_directed else "undirected"
+        form = "sparse" if sparse.issparse(self.x) else "dense"
+        sizes = "/".join(f"{len(getattr(self, name)):,}" for name in _SPLITS)
+        return (
+            f"{self.num_nodes:,} nodes, {self.num_edges:,} {kind} reads, {self.num_features:,} {form} "
+            f"features, {self.num_classes} classes, train/val/test {sizes}"
+        )
+
+    def __repr__(self) -> str:
+        return f"Graph({self.summary()})"
+
+    def _check_reads(self) -> None:
+        """Refuse rows that are not ascending lists of other nodes; narrow the ids once known to fit."""
+        n, indptr = self.num_nodes, self.indptr
+        spans = len(indptr) == n + 1 and indptr[0] == 0 and indptr[-1] == self.num_edges
+        if not spans or np.any(indptr[1:] < indptr[:-1]):
+            raise GraphError(
+                f"indptr does not rise from 0 to {self.num_edges} in {n + 1} values; use Graph.from_arrays"
+            )
+        check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
+        object.__setattr__(self, "indices", self.indices.astype(_id_type(n), copy=False))
+        last = -1
+        for source, target in self.edge_chunks():
+            place = target.astype(np.int64) * n + source
+            if place[0] <= last or np.any(place[1:] <= place[:-1]) or np.any(source == target):
+                raise GraphError(
+                    "indices repeats a read, holds a self-loop or is not ascending in a row; use "
+                    "Graph.from_arrays"
+                )
+            last = place[-1]
+
+    def _keeping(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+        return replace(self, indptr=before[self.indptr], indices=self.indices[kept], **changes)
+
+
+def _array(name: str, values: Any) -> Array:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise GraphError(f"{name} is not a rectangular array; expected one, with numbers in it") from error
+
+
+def _shape(name: str, values: Any, ndim: int) -> tuple[int, ...]:
+    shape = values.shape if sparse.issparse(values) else _array(name, values).shape
+    if len(shape) != ndim:
+        raise GraphError(f"{name} has shape {list(shape)}; expected {ndim} dimension{'s' * (ndim > 1)}")
+    return tuple(shape)
+
+
+def check_integers(name: str, values: Any, ndim: int) -> Array:
+    """The values as an integer array of `ndim` dimensions, or a GraphError about `name`."""
+    array = _array(name, values)
+    _shape(name, array, ndim)
+    if array.dtype.kind in "iu":
+        return array
+    # numpy makes an empty list float64: no value in it can be wrong.
+    if array.size == 0 and array.dtype.kind == "f":
+        return array.astype(np.int64)
+    hint = "; turn a mask into ids with numpy.flatnonzero" if array.dtype.kind == "b" and ndim == 1 else ""
+    raise GraphError(f"{name} has dtype {str(array.dtype)[:40]}; expected integers{hint}")
+
+
+def check_range(name: str, array: Array, low: int, high: int, advice: str) -> None:
+    """Refuse values outside low..high, naming the first."""
+    if array.size == 0 or (int(array.min()) >= low and int(array.max()) <= high):
+        return
+    place = np.argwhere((array < low) | (array > high))[0]
+    value = array[tuple(place)]
+    where = ", ".join(str(i) for i in place)
+    raise GraphError(f"{name}[{where}]={value}; expected {low}..{high}; {advice}")
+
+
+def _check_number_of_classes(num_classes: Any) -> None:
+    if isinstance(num_classes, bool) or not isinstance(num_classes, (int, np.integer)) or num_classes < 1:
+        raise GraphError(f"num_classes={str(num_classes)[:40]}; expected an integer of at least 1")
+
+
+def _features(x: Any) -> Any:
+    """Finite float32 features: a C-contiguous array, or CSR with sorted, unrepeated columns."""
+    rows, columns = _shape("x", x, ndim=2)
+    if rows == 0 or columns == 0:
+        raise GraphError(f"x has shape [{rows}, {columns}]; expected at least one node and one feature")
+    values = x if sparse.issparse(x) else _array("x", x)
+    if values.dtype.kind not in "biuf":
+        raise GraphError(f"x has dtype {str(values.dtype)[:40]}; expected real numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if sparse.issparse(values):
+            # sum_duplicates works in place, so the caller's matrix must not be the one it works on.
+            table = sparse.csr_array(values, dtype=np.float32)
+            if not table.has_canonical_format:
+                table = table.copy()
+                table.sum_duplicates()
+            flat = table.data
+        else:
+            table = np.ascontiguousarray(values, dtype=np.float32)
+            flat = table
+        finite = flat.size == 0 or bool(np.isfinite(flat.min()) and np.isfinite(flat.max()))
+    if finite:
+        return table
+    if sparse.issparse(table):
+        place = int(np.flatnonzero(~np.isfinite(flat))[0])
+        row, column = int(np.searchsorted(table.indptr, place, side="right")) - 1, int(table.indices[place])
+        values = sparse.csr_array(values)  # not every sparse format can look up one entry
+    else:
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+    raise GraphError(
+        f"x[{row}, {column}]={float(values[row, column])} is not a finite float32; expected finite features; "
+        "replace it, for instance by 0"
+    )
+
+
+def _disjoint_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
+    """Every split sorted, as int64, after checking that no node occurs twice."""
+    taken = np.full(num_nodes, -1, np.int8)
+    checked: dict[str, Array] = {}
+    for number, (name, values) in enumerate(splits.items()):
+        nodes = check_integers(name, values, ndim=1)
+        check_range(name, nodes, 0, num_nodes - 1, f"the graph has {num_nodes} nodes")
+        nodes = np.sort(nodes.astype(np.int64, copy=False))
+        repeated = nodes[1:][nodes[1:] == nodes[:-1]]
+        if repeated.size:
+            raise GraphError(
+                f"{name} holds node {repeated[0]} more than once; expected every node at most once"
+            )
+        shared = nodes[taken[nodes] >= 0]
+        if shared.size:
+            other = list(splits)[int(taken[shared[0]])]
+            raise GraphError(f"node {shared[0]} is in both {other} and {name}; expected disjoint splits")
+        taken[nodes] = number
+        checked[name] = nodes
+    if checked["train_idx"].size == 0:
+        raise GraphError("train_idx is empty; expected at least one training node")
+    return checked
+
+
+def _reads_from_edges(edge_index: Any, num_nodes: int) -> tuple[Any, int, int]:
+    """Reads as a boolean CSR matrix, one row per target, and how many repeats and self-loops were dropped."""
+    edges = _array("edge_index", edge_index)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise GraphError(f"edge_index has shape {list(edges.shape)}; expected [2, E]: sources, then targets")
+    edges = check_integers("edge_index", edges, ndim=2)
+    check_range("edge_index", edges, 0, num_nodes - 1, f"x has {num_nodes} rows, one per node")
+    source, target = (row.astype(_id_type(num_nodes), copy=False) for row in edges)
+    proper = source != target
+    if not proper.all():
+        source, target = source[proper], target[proper]
+    pairs = sparse.coo_array((np.ones(len(source), np.bool_), (target, source)), shape=(num_nodes, num_nodes))
+    reads = pairs.tocsr()
+    return reads, len(source) - reads.nnz, edges.shape[1] - len(source)
+
+
+def _id_type(num_nodes: int) -> type[np.signedinteger[Any]]:
+    return np.int32 if num_nodes < 2**31 else np.int64
+
+
+def _lacks_reverse(reads: Any) -> bool:
+    """Whether some read has no reverse."""
+    reverse = reads.T.tocsr()
+    return not (
+        np.array_equal(reads.indptr, reverse.indptr) and np.array_equal(reads.indices, reverse.indices)
+    )

@@ -1,0 +1,276 @@
+"""Files: what loads, what is refused, and with which words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch_geometric.data import Data
+
+from hushgraph.datasets import load_graph, load_npz, load_pt, synthetic
+from hushgraph.errors import GraphError
+from hushgraph.graph import Graph
+
+REAL = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+X = np.array([[0, 1, 0], [2, 0, 3], [0, 0, 0]], np.float32)
+DENSE: dict[str, Any] = {
+    "edge_index": np.array([[0, 1, 2], [1, 2, 1]], np.int32),
+    "x": X,
+    "y": np.array([0, 1, 1], np.int16),
+    "train_idx": np.array([0], np.int32),
+    "val_idx": np.array([1]),
+    "test_idx": np.array([2]),
+    "school": np.array(["extra", "keys", "are ignored"]),
+}
+SPARSE = {key: value for key, value in DENSE.items() if key != "x"} | {
+    "x_indptr": np.array([0, 1, 3, 3], np.int32),
+    "x_indices": np.array([1, 0, 2], np.uint16),
+    "x_data": np.array([1, 2, 3], np.uint8),
+    "x_shape": np.array([3, 3]),
+}
+
+
+def save(folder: Path, base: dict[str, Any], name: str = "graph.npz", **changes: Any) -> Path:
+    path = folder / name
+    np.savez_compressed(path, **{key: value for key, value in (base | changes).items() if value is not None})
+    return path
+
+
+def test_dense_and_sparse_files_give_the_same_graph(tmp_path: Path) -> None:
+    dense = load_npz(save(tmp_path, DENSE))
+    rows = load_npz(save(tmp_path, SPARSE, "sparse.npz"))
+    assert isinstance(dense.x, np.ndarray)
+    assert sparse.issparse(rows.x)
+    np.testing.assert_array_equal(dense.x, X)
+    np.testing.assert_array_equal(rows.x.toarray(), X)
+    for name in ("indptr", "indices", "y", "train_idx", "val_idx", "test_idx"):
+        np.testing.assert_array_equal(getattr(dense, name), getattr(rows, name))
+
+
+def test_one_value_stands_for_all(tmp_path: Path) -> None:
+    graph = load_npz(save(tmp_path, SPARSE, x_data=np.array([5], np.uint8)))
+    assert graph.x.toarray().tolist() == [[0, 5, 0], [5, 0, 5], [0, 0, 0]]
+
+
+def test_options(tmp_path: Path) -> None:
+    path = save(tmp_path, DENSE)
+    graph = Graph.from_npz(path, symmetrize=True, num_classes=4)
+    assert graph.num_edges == 4
+    assert not graph.is_directed
+    assert graph.num_classes == 4
+    assert load_npz(str(path), directed=False).is_directed is False
+
+
+def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
+    big = synthetic(num_nodes=200, num_classes=2, num_features=2)
+    sources, targets = next(big.edge_chunks())
+    labels = np.where(np.arange(200) % 4, big.y, -1)
+    path = save(tmp_path, {"edge_index": np.stack([sources, targets]), "x": big.x, "y": labels})
+    graph = load_npz(path, split="0.5/0.25/0.25", split_seed=3)
+    assert (graph.y[graph.val_idx] >= 0).all()
+    assert (graph.y[graph.test_idx] >= 0).all()
+    assert (graph.y[graph.train_idx] < 0).any()
+    again = load_graph(path, split="0.5/0.25/0.25", split_seed=3)
+    other = load_graph(path, split="0.5/0.25/0.25", split_seed=4)
+    assert np.array_equal(graph.train_idx, again.train_idx)
+    assert not np.array_equal(graph.train_idx, other.train_idx)
+    assert load_npz(save(tmp_path, DENSE, "small.npz"), split="1/0/0").train_idx.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "message"),
+    [
+        (DENSE, {"y": None, "edge_index": None}, "missing edge_index, y; expected the keys edge_index, y, x"),
+        (DENSE, {"x": None}, "missing x; expected the keys"),
+        (SPARSE, {"x_shape": None}, "missing x_shape; expected the keys edge_index, y, x_indptr, x_indices"),
+        (DENSE, {"train_idx": None}, "missing train_idx: no training split; give split='0.6/0.2/0.2'"),
+        (SPARSE, {"x": X}, "both x and sparse features"),
+        (DENSE, {"y": np.array([0, None, 1])}, "y is an object array, which is never unpickled"),
+        (DENSE, {"edge_index": DENSE["edge_index"].astype(float)}, "edge_index has dtype float64"),
+        (DENSE, {"x": np.full((3, 2), np.nan)}, r"x\[0, 0\]=nan is not a finite float32"),
+        (DENSE, {"x": X[:2]}, r"edge_index\[0, 2\]=2; expected 0..1; x has 2 rows"),
+        (SPARSE, {"x_shape": np.array([3])}, r"x_shape=\[3\]; expected \[nodes, features\]"),
+        (SPARSE, {"x_shape": np.array([3, -3])}, r"x_shape=\[3, -3\]"),
+        (SPARSE, {"x_shape": np.array([3, 2**40])}, "x_shape=.* each below 2.31"),
+        (SPARSE, {"x_shape": np.array([3.0, 3.0])}, "x_shape has dtype float64; expected integers"),
+        (SPARSE, {"x_shape": np.array([10**6, 3])}, "x_indptr has 4 values; expected 1000001"),
+        (SPARSE, {"x_indptr": np.array([0, 1, 9, 3])}, r"x_indptr\[2\]=9; expected 0..3"),
+        (
+            SPARSE,
+            {"x_indptr": np.array([0, 2, 1, 3])},
+            r"x_indptr\[2\]=1; expected values rising from 0 to 3",
+        ),
+        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1; expected values rising"),
+        (
+            SPARSE,
+            {"x_indptr": np.array([0, 1, 2, 2])},
+            r"x_indptr\[3\]=2; expected values rising from 0 to 3",
+        ),
+        (
+            SPARSE,
+            {"x_indices": np.array([1, 0, 3])},
+            r"x_indices\[2\]=3; expected 0..2; x_shape has 3 columns",
+        ),
+        (SPARSE, {"x_data": np.ones(2)}, r"x_data has shape \[2\]; expected \[1\] or \[3\]"),
+        (SPARSE, {"x_data": np.array(["a"])}, "x_data has dtype <U1; expected real numbers"),
+        (SPARSE, {"x_data": np.array([1.0, np.inf, 1.0])}, r"x\[1, 0\]=inf is not a finite float32"),
+    ],
+)
+def test_npz_refused(tmp_path: Path, base: dict[str, Any], changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message) as caught:
+        load_npz(save(tmp_path, base, **changes))
+    assert "graph.npz: " in str(caught.value)
+
+
+def test_files_that_are_no_archives(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=r"none\.npz: no such file"):
+        load_npz(tmp_path / "none.npz")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(GraphError, match=r"folder\.npz: not a file"):
+        load_npz(tmp_path / "folder.npz")
+    (tmp_path / "text.npz").write_text("edge_index,x,y\n")
+    with pytest.raises(GraphError, match=r"text\.npz: not an \.npz archive"):
+        load_npz(tmp_path / "text.npz")
+    with (tmp_path / "array.npz").open("wb") as file:
+        np.save(file, X)
+    with pytest.raises(GraphError, match=r"array\.npz: not an \.npz archive"):
+        load_npz(tmp_path / "array.npz")
+    whole = save(tmp_path, DENSE).read_bytes()
+    (tmp_path / "torn.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(GraphError, match=r"torn\.npz: not an \.npz archive"):
+        load_npz(tmp_path / "torn.npz")
+
+
+def test_long_and_odd_paths_make_short_lines(tmp_path: Path) -> None:
+    with pytest.raises(GraphError) as caught:
+        load_npz(tmp_path / ("a\n" * 400 + ".npz"))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 120
+
+
+FIELDS = {
+    "edge_index": torch.from_numpy(DENSE["edge_index"]).long(),
+    "x": torch.from_numpy(X),
+    "y": torch.tensor([0, 1, 1]),
+    "train_mask": torch.tensor([True, False, False]),
+    "test_mask": torch.tensor([False, False, True]),
+}
+
+
+def test_pt_files(tmp_path: Path) -> None:
+    wanted = Graph.from_pyg(Data(**FIELDS))
+    forms = {"data": Data(**FIELDS), "dict": FIELDS, "dataset": (Data(**FIELDS).to_dict(), None, Data)}
+    for name, form in forms.items():
+        torch.save(form, tmp_path / f"{name}.pt")
+        graph = load_graph(tmp_path / f"{name}.pt")
+        np.testing.assert_array_equal(graph.indices, wanted.indices)
+        np.testing.assert_array_equal(graph.x, wanted.x)
+        assert graph.train_idx.tolist() == [0]
+        assert graph.test_idx.tolist() == [2]
+    assert load_pt(tmp_path / "data.pt", symmetrize=True, num_classes=5).num_classes == 5
+
+
+class Payload:
+    """Unpickling this creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_pt_never_runs_code(tmp_path: Path) -> None:
+    torch.save(FIELDS | {"extra": Payload(tmp_path / "ran")}, tmp_path / "bad.pt")
+    with pytest.raises(
+        GraphError, match=r"bad.pt: not a .pt file of tensors .* torch.save\(data.to_dict\(\)"
+    ):
+        load_pt(tmp_path / "bad.pt")
+    assert not (tmp_path / "ran").exists()
+    torch.load(tmp_path / "bad.pt", weights_only=False)
+    assert (tmp_path / "ran").exists(), "the payload would have run"
+
+
+def test_pt_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=r"none\.pt: no such file"):
+        load_pt(tmp_path / "none.pt")
+    torch.save(FIELDS, tmp_path / "whole.pt")
+    whole = (tmp_path / "whole.pt").read_bytes()
+    for length in (0, 10, len(whole) // 2, len(whole) - 30):
+        (tmp_path / "torn.pt").write_bytes(whole[:length])
+        with pytest.raises(GraphError, match=r"torn\.pt: not a \.pt file of tensors"):
+            load_pt(tmp_path / "torn.pt")
+    torch.save((FIELDS, {"x": torch.tensor([0, 2, 3])}), tmp_path / "many.pt")
+    with pytest.raises(GraphError, match="several graphs in one file; expected one"):
+        load_pt(tmp_path / "many.pt")
+    torch.save(torch.ones(3), tmp_path / "tensor.pt")
+    with pytest.raises(GraphError, match="missing edge_index, x, y; expected a PyG Data"):
+        load_pt(tmp_path / "tensor.pt")
+
+
+def test_load_graph_takes_graphs_and_data() -> None:
+    graph = Graph.from_pyg(Data(**FIELDS))
+    assert load_graph(graph) is graph
+    changed = load_graph(graph, symmetrize=True, num_classes=9, split="1/0/0")
+    assert changed.num_edges == 4
+    assert changed.num_classes == 9
+    assert changed.train_idx.tolist() == [0, 1, 2]
+    assert load_graph(graph, directed=False).is_directed is False
+    np.testing.assert_array_equal(load_graph(Data(**FIELDS)).indices, graph.indices)
+    unsplit = SimpleNamespace(edge_index=FIELDS["edge_index"], x=FIELDS["x"], y=FIELDS["y"])
+    assert load_graph(unsplit, split="1/0/0").train_idx.tolist() == [0, 1, 2]
+
+
+def test_load_graph_takes_names() -> None:
+    assert load_graph("demo").num_nodes == 20_000
+    with pytest.raises(GraphError, match=r"did you mean 'demo'\?"):
+        load_graph("demos")
+
+
+@pytest.mark.parametrize("data", [3, None, [1, 2]])
+def test_load_graph_refuses_other_things(data: Any) -> None:
+    with pytest.raises(GraphError, match="missing edge_index, x, y; expected a PyG Data"):
+        load_graph(data)
+
+
+def test_load_graph_refuses_other_files(tmp_path: Path) -> None:
+    (tmp_path / "graph.csv").write_text("0,1\n")
+    for data in (tmp_path / "graph.csv", str(tmp_path / "graph.csv"), tmp_path):
+        with pytest.raises(GraphError, match=r"unknown kind of file; expected \.npz, \.pt or a dataset name"):
+            load_graph(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "edges", "features", "classes", "directed"),
+    [
+        ("ogbn_arxiv_hints", 169_343, 1_166_243, 160, 40, True),
+        ("facebook_32_schools", 245_197, 9_275_337, 512, 6, True),
+        ("coauthor_physics", 34_493, 495_924, 8_415, 5, False),
+        ("amazon_computers", 13_752, 287_209, 767, 10, True),
+        ("planetoid_cora", 2_708, 10_556, 1_433, 7, False),
+        ("planetoid_citeseer", 3_327, 9_104, 3_703, 6, False),
+        ("planetoid_pubmed", 19_717, 88_648, 500, 3, False),
+    ],
+)
+def test_real_files(name: str, nodes: int, edges: int, features: int, classes: int, directed: bool) -> None:
+    path = REAL / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"{name}.npz is not on this machine; HUSHGRAPH_DATA names its folder")
+    has_split = name.startswith(("ogbn", "facebook", "planetoid"))
+    graph = load_npz(path, split=None if has_split else "0.6/0.2/0.2")
+    assert graph.num_edges + graph.duplicates_removed + graph.self_loops_removed == edges
+    assert (graph.num_nodes, graph.num_features, graph.num_classes) == (nodes, features, classes)
+    assert graph.is_directed is directed
+    assert sparse.issparse(graph.x)
+    if name == "ogbn_arxiv_hints":
+        assert graph.symmetrized().num_edges == 2_315_598
+    if name == "facebook_32_schools":
+        assert graph.symmetrized().num_edges == 2 * edges
+        assert (len(graph.train_idx), len(graph.val_idx), len(graph.test_idx)) == (123_488, 20_581, 61_745)
