@@ -1,0 +1,40 @@
+"""What steps cost: events, the two accountants, and the search for noise or steps within a budget."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushgraph.accounting.accountant import Accountant, make_accountant
+    from hushgraph.accounting.calibrate import most_steps, smallest_noise
+    from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
+
+__all__ = [
+    "Accountant",
+    "Draw",
+    "FixedSizeDraw",
+    "PoissonDraw",
+    "StepEvent",
+    "make_accountant",
+    "most_steps",
+    "smallest_noise",
+]
+
+_HOMES = {
+    "Accountant": "accountant",
+    "Draw": "events",
+    "FixedSizeDraw": "events",
+    "PoissonDraw": "events",
+    "StepEvent": "events",
+    "make_accountant": "accountant",
+    "most_steps": "calibrate",
+    "smallest_noise": "calibrate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: the events alone must not cost the import of the accountants."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

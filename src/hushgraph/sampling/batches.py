@@ -1,0 +1,84 @@
+"""Batches: a batcher draws the roots of a step and names the draw, so that its price cannot drift from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
+from hushgraph.errors import PlanError
+from hushgraph.sampling.lists import Int64Array
+
+
+def _check_slots(num_slots: int) -> None:
+    if num_slots < 1:
+        raise PlanError(f"num_slots={num_slots}: nothing to draw from; expected at least 1 training node")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonBatches:
+    """Every training root joins each batch independently with probability `rate`. A batch may be empty.
+
+    Attributes:
+        num_slots: places in the training split.
+        rate: q, above 0 and at most 1.
+        rng: the generator of the draws; not the one of the noise.
+
+    Guarantees:
+        No two joins, in one batch or in two, depend on each other.
+    """
+
+    num_slots: int
+    rate: float
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        _check_slots(self.num_slots)
+        if not (math.isfinite(self.rate) and 0 < self.rate <= 1):
+            raise PlanError(f"rate={self.rate}: expected a probability above 0 and at most 1")
+
+    @property
+    def draws(self) -> PoissonDraw:
+        """What one `draw` is, for the accountant."""
+        return PoissonDraw(rate=self.rate)
+
+    def draw(self) -> Int64Array:
+        """int64 [realised size], sorted positions in the training split."""
+        return np.flatnonzero(self.rng.random(self.num_slots) < self.rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSizeBatches:
+    """Every batch is `size` distinct training roots, all such sets equally likely.
+
+    Attributes:
+        num_slots: places in the training split.
+        size: m, from 1 to `num_slots`.
+        rng: the generator of the draws; not the one of the noise.
+
+    Guarantees:
+        A root occurs once in a batch, and batches do not depend on each other.
+    """
+
+    num_slots: int
+    size: int
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        _check_slots(self.num_slots)
+        if not 1 <= self.size <= self.num_slots:
+            raise PlanError(
+                f"size={self.size}: roots are drawn without replacement; "
+                f"expected from 1 to num_slots={self.num_slots}"
+            )
+
+    @property
+    def draws(self) -> FixedSizeDraw:
+        """What one `draw` is, for the accountant."""
+        return FixedSizeDraw(size=self.size, population=self.num_slots)
+
+    def draw(self) -> Int64Array:
+        """int64 [size], sorted distinct positions in the training split."""
+        return np.sort(self.rng.choice(self.num_slots, size=self.size, replace=False, shuffle=False))

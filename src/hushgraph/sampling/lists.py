@@ -1,0 +1,55 @@
+"""Bounded lists: what every training node reads after sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoundedLists:
+    """The nodes that each node reads, as compressed rows over all nodes.
+
+    Every list is sorted by identifier and holds an identifier once, so two equal samplings have equal arrays.
+    A node outside the training split has an empty list: in a tree it is a leaf.
+
+    Attributes:
+        indptr: int64 [num_nodes + 1], where each reader's list begins and ends in `indices`.
+        indices: int32 [num_kept], the nodes that are read.
+    """
+
+    indptr: Int64Array
+    indices: Int32Array
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_kept(self) -> int:
+        """How many records were kept."""
+        return len(self.indices)
+
+    def reads_of(self, reader: int) -> Int32Array:
+        """The nodes that `reader` reads, sorted."""
+        return self.indices[self.indptr[reader] : self.indptr[reader + 1]]
+
+    def reads_count(self) -> Int64Array:
+        """int64 [num_nodes]: how many nodes each node reads."""
+        return np.diff(self.indptr)
+
+    def readers_count(self) -> Int64Array:
+        """int64 [num_nodes]: how many training nodes read each node."""
+        return np.bincount(self.indices, minlength=self.num_nodes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BoundedLists):
+            return NotImplemented
+        return np.array_equal(self.indptr, other.indptr) and np.array_equal(self.indices, other.indices)
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,134 @@
+"""Trees of a batch: what the loss of each root can see, level by level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.errors import InputError
+from hushgraph.sampling.lists import BoundedLists, Int32Array, Int64Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Block:
+    """The reads between two neighbouring levels of the trees.
+
+    Attributes:
+        indptr: int64 [num_rows + 1]. Row i of the upper level has rows indptr[i]:indptr[i + 1] of the lower
+            level: first a copy of itself, then the nodes it reads.
+    """
+
+    indptr: Int64Array
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the upper level."""
+        return len(self.indptr) - 1
+
+    @property
+    def num_lower_rows(self) -> int:
+        """Rows of the lower level."""
+        return int(self.indptr[-1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trees:
+    """The depth-r trees of a set of roots, as r blocks.
+
+    Level 0 is the roots in the given order. Level l + 1 has, for every row of level l in order, one
+    contiguous segment: a copy of the row itself, then what it reads in list order. The copy reads its list
+    again at the next level, as r rounds of message passing need it. Every row below the roots has one parent,
+    and the rows of one root are contiguous at each level.
+
+    Attributes:
+        roots: int64 [num_roots], node identifiers.
+        blocks: r blocks, from level 0 -> 1 to level r - 1 -> r.
+        nodes: int64 [rows of level r], node identifiers of the deepest level.
+        owners: r + 1 arrays, int32 [rows of level l]: the position in `roots` of the root a row belongs to.
+    """
+
+    roots: Int64Array
+    blocks: tuple[Block, ...]
+    nodes: Int64Array
+    owners: tuple[Int32Array, ...]
+
+    @property
+    def depth(self) -> int:
+        return len(self.blocks)
+
+    def nodes_at(self, level: int) -> Int64Array:
+        """int64 [rows of the level]: node identifiers, read off the copies in the levels below."""
+        nodes = self.nodes
+        for block in reversed(self.blocks[level:]):
+            nodes = nodes[block.indptr[:-1]]
+        return nodes
+
+
+@numba.njit(cache=True, nogil=True)
+def _lower_indptr(list_indptr, rows, indptr):  # type: ignore[no-untyped-def]
+    total = 0
+    indptr[0] = 0
+    for i in range(len(rows)):
+        total += 1 + list_indptr[rows[i] + 1] - list_indptr[rows[i]]
+        indptr[i + 1] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def _lower_rows(list_indptr, list_indices, rows, owners, lower, lower_owners):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(len(rows)):
+        node = rows[i]
+        owner = owners[i]
+        lower[at] = node
+        lower_owners[at] = owner
+        at += 1
+        for j in range(list_indptr[node], list_indptr[node + 1]):
+            lower[at] = list_indices[j]
+            lower_owners[at] = owner
+            at += 1
+
+
+def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
+    """The trees of `roots`, `depth` reads deep.
+
+    Args:
+        lists: what every training node reads.
+        roots: integers [num_roots], node identifiers in any order.
+        depth: r, at least 0; at 0 a tree is its root alone.
+    """
+    if depth < 0:
+        raise InputError(f"depth={depth}: a tree cannot be less than 0 reads deep; give 0 or more")
+    given = np.asarray(roots)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise InputError(
+            f"roots has shape={given.shape}, dtype={given.dtype}: expected a row of integer identifiers"
+        )
+    rows = given.astype(np.int64)
+    if rows.size and not (rows.min() >= 0 and rows.max() < lists.num_nodes):
+        bad = rows[(rows < 0) | (rows >= lists.num_nodes)][0]
+        raise InputError(f"root={bad}: expected an identifier from 0 to {lists.num_nodes - 1}")
+    levels = [np.arange(len(rows), dtype=np.int32)]
+    blocks = []
+    nodes = rows
+    for _ in range(depth):
+        indptr = np.empty(len(nodes) + 1, dtype=np.int64)
+        _lower_indptr(lists.indptr, nodes, indptr)
+        lower = np.empty(indptr[-1], dtype=np.int64)
+        owners = np.empty(indptr[-1], dtype=np.int32)
+        _lower_rows(lists.indptr, lists.indices, nodes, levels[-1], lower, owners)
+        blocks.append(Block(indptr=indptr))
+        levels.append(owners)
+        nodes = lower
+    return Trees(roots=rows, blocks=tuple(blocks), nodes=nodes, owners=tuple(levels))
+
+
+def tree_sizes(lists: BoundedLists, depth: int) -> Int64Array:
+    """int64 [num_nodes]: how many rows the deepest level of each node's tree has."""
+    sizes = np.ones(lists.num_nodes, dtype=np.int64)
+    for _ in range(depth):
+        sums = np.concatenate([[0], np.cumsum(sizes[lists.indices])])
+        sizes = sizes + sums[lists.indptr[1:]] - sums[lists.indptr[:-1]]
+    return sizes

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushgraph.errors import InputError
+from hushgraph.sampling.lists import BoundedLists
+from hushgraph.sampling.trees import grow
+
+# 0 reads 1 and 2; 1 reads 0 and 3; 2 and 3 read nobody.
+LISTS = BoundedLists(indptr=np.array([0, 2, 4, 4, 4]), indices=np.array([1, 2, 0, 3], dtype=np.int32))
+
+
+def test_two_levels_by_eye() -> None:
+    trees = grow(LISTS, np.array([0, 3, 1]), 2)
+    assert trees.depth == 2
+    assert trees.roots.tolist() == [0, 3, 1]
+    assert trees.nodes_at(0).tolist() == [0, 3, 1]
+    assert trees.blocks[0].indptr.tolist() == [0, 3, 4, 7]
+    assert trees.nodes_at(1).tolist() == [0, 1, 2, 3, 1, 0, 3]
+    assert trees.blocks[1].indptr.tolist() == [0, 3, 6, 7, 8, 11, 14, 15]
+    assert trees.nodes.tolist() == [0, 1, 2, 1, 0, 3, 2, 3, 1, 0, 3, 0, 1, 2, 3]
+    assert [owners.tolist() for owners in trees.owners] == [
+        [0, 1, 2],
+        [0, 0, 0, 1, 2, 2, 2],
+        [0] * 7 + [1] + [2] * 7,
+    ]
+    assert (trees.blocks[1].num_rows, trees.blocks[1].num_lower_rows) == (7, 15)
+
+
+def test_depth_zero_is_the_roots_alone() -> None:
+    trees = grow(LISTS, np.array([2, 2, 0]), 0)
+    assert trees.blocks == ()
+    assert trees.nodes.tolist() == [2, 2, 0]
+    assert trees.owners[0].tolist() == [0, 1, 2]
+
+
+def test_empty_lists_give_copies_only() -> None:
+    nothing = BoundedLists(indptr=np.zeros(4, dtype=np.int64), indices=np.empty(0, dtype=np.int32))
+    trees = grow(nothing, np.array([2, 0]), 3)
+    assert [block.indptr.tolist() for block in trees.blocks] == [[0, 1, 2]] * 3
+    assert trees.nodes.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_no_roots(depth: int) -> None:
+    trees = grow(LISTS, [], depth)
+    assert trees.nodes.tolist() == []
+    assert [block.indptr.tolist() for block in trees.blocks] == [[0]] * depth
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_layout_equals_a_plain_recursion(depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    rows = [sorted(rng.choice(12, rng.integers(0, 4), replace=False).tolist()) for _ in range(12)]
+    lists = BoundedLists(
+        indptr=np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+        indices=np.array([u for row in rows for u in row], dtype=np.int32),
+    )
+    roots = rng.integers(0, 12, 20)
+    trees = grow(lists, roots, depth)
+    level = [(root, owner) for owner, root in enumerate(roots.tolist())]
+    for number in range(depth + 1):
+        assert trees.nodes_at(number).tolist() == [node for node, _ in level]
+        assert trees.owners[number].tolist() == [owner for _, owner in level]
+        if number < depth:
+            sizes = [1 + len(rows[node]) for node, _ in level]
+            assert np.diff(trees.blocks[number].indptr).tolist() == sizes
+            level = [(below, owner) for node, owner in level for below in (node, *rows[node])]
+
+
+@pytest.mark.parametrize(
+    ("roots", "depth", "message"),
+    [
+        ([0], -1, "depth=-1"),
+        ([4], 1, "root=4"),
+        ([-1], 0, "root=-1"),
+        ([0.5], 1, "float64"),
+        ([[0]], 1, "shape"),
+    ],
+)
+def test_refusals(roots: list[object], depth: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        grow(LISTS, roots, depth)
