@@ -1,0 +1,65 @@
+"""How many training trees one node's row can change. These formulas are written here and nowhere else."""
+
+from __future__ import annotations
+
+from hushgraph.errors import PlanError
+
+
+def occurrences(max_readers: int, num_layers: int, *, at_most: int | None = None) -> int:
+    """N(K, r) = 1 + K + ... + K^r: the most training trees that one node can occur in.
+
+    Args:
+        max_readers: K, how many training nodes read one node, at most.
+        num_layers: r, the depth of a tree.
+        at_most: stop counting here, for callers that know no more trees exist.
+
+    Guarantees:
+        With every node read by at most K training nodes, no node is in more than N(K, r) trees of depth r.
+    """
+    if max_readers == 0:
+        total = 1
+    elif max_readers == 1:
+        total = num_layers + 1
+    else:
+        total = 1
+        for _ in range(num_layers):
+            total = total * max_readers + 1
+            if at_most is not None and total >= at_most:
+                break
+    return total if at_most is None else min(total, at_most)
+
+
+def changed_trees(
+    max_readers: int,
+    max_reads: int | None,
+    num_layers: int,
+    edge_owner: str,
+    *,
+    at_most: int | None = None,
+) -> int:
+    """n: the most training trees that differ when one node's row is emptied, under the stable sampler.
+
+    Args:
+        max_readers: K, how many training nodes read one node, at most.
+        max_reads: D, how many nodes one training node reads, at most; None is unlimited.
+        num_layers: r, the depth of a tree.
+        edge_owner: "sender" or "reader", whose row holds an edge record.
+        at_most: the number of training trees, where known.
+
+    Guarantees:
+        Sender-owned, n = N(K, r). Reader-owned, n = N(K, r) + D N(K, r - 1). Where nothing is read, n = 1.
+    """
+    if edge_owner not in ("sender", "reader"):
+        raise PlanError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
+    if num_layers == 0 or max_readers == 0 or max_reads == 0:
+        return 1
+    containing = occurrences(max_readers, num_layers, at_most=at_most)
+    if edge_owner == "sender":
+        return containing
+    if max_reads is None:
+        raise PlanError(
+            "max_reads=None with edge_owner='reader': one row may then change any number of trees; "
+            "give max_reads, the most nodes that one training node reads"
+        )
+    total = containing + max_reads * occurrences(max_readers, num_layers - 1, at_most=at_most)
+    return total if at_most is None else min(total, at_most)
