@@ -1,0 +1,10 @@
+"""`python -m hushgraph` is the `hushgraph` command."""
+
+from __future__ import annotations
+
+import sys
+
+from hushgraph.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The public names: sorted, all there, and free to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import hushgraph
+
+HEAVY = ("torch", "torch_geometric", "numba", "scipy", "dp_accounting", "numpy", "rich", "typer")
+
+
+def test_these_are_the_names() -> None:
+    things = ["Graph", "PrivacyPlan", "Run", "datasets", "resume", "train"]
+    errors = ["BudgetExceededError", "GraphError", "HushgraphError", "InputError", "ModelError", "PlanError"]
+    assert sorted(hushgraph.__all__) == sorted([*things, *errors, "RunError"])
+
+
+def test_the_list_is_sorted_and_without_repeats() -> None:
+    assert hushgraph.__all__ == sorted(set(hushgraph.__all__))
+
+
+@pytest.mark.parametrize("name", hushgraph.__all__)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    value = getattr(hushgraph, name)
+    assert value.__doc__
+    assert value is getattr(hushgraph, name)
+    assert name in dir(hushgraph)
+    if isinstance(value, type):
+        assert value.__name__ == name
+
+
+def test_errors_share_one_parent() -> None:
+    for name in hushgraph.__all__:
+        if name.endswith("Error"):
+            assert issubclass(getattr(hushgraph, name), hushgraph.HushgraphError)
+
+
+def test_other_names_do_not_exist() -> None:
+    with pytest.raises(AttributeError, match="module 'hushgraph' has no attribute 'privacyplan'"):
+        _ = hushgraph.privacyplan
+    assert isinstance(hushgraph.__version__, str)
+
+
+MEASURE = """
+import sys, time
+start = time.perf_counter()
+import hushgraph
+taken = time.perf_counter() - start
+print(taken, [name for name in {heavy!r} if name in sys.modules])
+hushgraph.PrivacyPlan(num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=1)
+import hushgraph.cli
+print([name for name in {libraries!r} if name in sys.modules])
+"""
+
+
+def test_importing_is_fast_and_loads_nothing_heavy() -> None:
+    code = MEASURE.format(heavy=HEAVY, libraries=HEAVY[:5])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    first, second = done.stdout.splitlines()
+    seconds, loaded = first.split(" ", 1)
+    assert float(seconds) < 0.5
+    assert loaded == "[]"
+    assert second == "[]"
