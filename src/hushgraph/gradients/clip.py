@@ -1,0 +1,93 @@
+"""How much of every root's gradient enters the sum: factors from norms, never a norm above C."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from hushgraph.errors import PlanError
+
+GROUPS = ("encoder", "aggregation", "decoder")
+
+# float32 products of rows lose digits where rows cancel; the squared norm used is larger by this part of the
+# size of what cancels.
+ROUNDING_MARGIN = 1e-6
+
+# Squared norms near the end of float32's range have too few digits to divide by.
+SMALLEST_SQUARE = 1e-30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipping:
+    """Turns per-root gradient norms into factors.
+
+    Attributes:
+        kind: "normalised": factor C / (norm + stability), which reads no threshold off the data and gives
+            every root nearly the same weight; "flat": min(1, C / norm); "groups": flat, per group of layers.
+        clip: C, the largest norm of one root's clipped gradient, all groups together.
+        thresholds: per group of `GROUPS`; C / sqrt(3) each unless given. Their root sum of squares is C.
+        stability: keeps roots whose gradient is small from being blown up to norm C.
+
+    Guarantees:
+        The clipped gradient of a root has norm at most C; one whose norm is not finite has factor 0.
+    """
+
+    kind: Literal["normalised", "flat", "groups"] = "normalised"
+    clip: float = 1.0
+    thresholds: tuple[float, float, float] | None = None
+    stability: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("normalised", "flat", "groups"):
+            raise PlanError(f"clipping={self.kind!r}: expected 'normalised', 'flat' or 'groups'")
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise PlanError(f"clip={self.clip}: expected a finite norm above 0")
+        if not (math.isfinite(self.stability) and self.stability >= 0):
+            raise PlanError(f"stability={self.stability}: expected a finite number, at least 0")
+        if self.kind != "groups":
+            if self.thresholds is not None:
+                raise PlanError(f"thresholds={self.thresholds}: only clipping 'groups' takes thresholds")
+            return
+        if self.thresholds is None:
+            object.__setattr__(self, "thresholds", (self.clip / math.sqrt(len(GROUPS)),) * len(GROUPS))
+        elif len(self.thresholds) != len(GROUPS) or not all(
+            math.isfinite(t) and t > 0 for t in self.thresholds
+        ):
+            raise PlanError(f"thresholds={self.thresholds}: expected {len(GROUPS)} finite norms above 0")
+        elif not math.isclose(math.hypot(*self.thresholds), self.clip, rel_tol=1e-6):
+            raise PlanError(
+                f"thresholds={self.thresholds} have root sum of squares {math.hypot(*self.thresholds):.6g}, "
+                f"clip={self.clip}: expected them to be equal; use Clipping.of_groups(thresholds)"
+            )
+
+    @classmethod
+    def of_groups(cls, thresholds: tuple[float, float, float]) -> Clipping:
+        """Group clipping whose C follows from its thresholds."""
+        return cls(kind="groups", clip=math.hypot(*thresholds), thresholds=thresholds)
+
+    def factors(self, squared_norms: Tensor, diagonals: Tensor) -> Tensor:
+        """Factors [groups, roots] from squared norms [groups, roots] and the sizes of what cancelled."""
+        safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * diagonals + SMALLEST_SQUARE
+        if self.thresholds is None:
+            norms = safe.sum(0, keepdim=True).sqrt()
+            if self.kind == "normalised":
+                factors = self.clip / (norms + self.stability)
+            else:
+                factors = (self.clip / norms).clamp(max=1)
+            factors = factors.expand_as(safe)
+        else:
+            norms = safe.sqrt()
+            limits = torch.tensor(self.thresholds, device=norms.device, dtype=norms.dtype)[:, None]
+            factors = (limits / norms).clamp(max=1)
+        finite = torch.isfinite(squared_norms).all(0) & torch.isfinite(diagonals).all(0)
+        return torch.where(finite, factors, torch.zeros_like(factors))
+
+
+def group_of(parameter_name: str) -> int:
+    """Which of `GROUPS` a parameter belongs to: by the name of the model's part, aggregation otherwise."""
+    part = parameter_name.split(".", 1)[0]
+    return GROUPS.index(part) if part in GROUPS else GROUPS.index("aggregation")

@@ -1,0 +1,160 @@
+"""The clipped gradient sum of a batch of trees, at about the cost of a plain gradient.
+
+One forward and one backward pass give every layer's input rows and output-gradient rows. Norms per root
+follow from products of rows, and the clipped sum is linear in the clipping factors: one weighted product a
+layer, no second backward pass, and no gradient per root is ever formed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hushgraph.gradients import layers
+from hushgraph.gradients.batch import TreeBatch
+from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.shared import SharedEncoder, is_shareable, total_gradient
+from hushgraph.gradients.tape import Tape, taped
+from hushgraph.models.gnn import GNN
+from hushgraph.models.reads import Frontier, RowGradient
+
+
+def clipped_sum(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[str, Tensor]:
+    """Per parameter, the sum over the roots of `batch` of their clipped gradients.
+
+    Args:
+        model: called as model(x, blocks); all its parameters in supported layers (`models.check`).
+        batch: the trees.
+        clipping: how norms become factors.
+
+    Guarantees:
+        Every root's contribution has norm at most `clipping.clip` and depends on its own tree and label
+        alone. A root without a label, or whose gradient is not finite, contributes zero.
+    """
+    if batch.num_roots == 0:
+        return {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    passed = _Pass.of(model, batch)
+    squares, diagonals = passed.squared_norms()
+    factors = clipping.factors(squares, diagonals)
+    sums = passed.weighted_sums(factors)
+    if bool(torch.stack([torch.isfinite(s).all() for s in sums.values()]).all()):
+        return sums
+    # Zero times infinity is not zero: leave out the roots that are not finite and the rows nobody else reads.
+    keep = torch.isfinite(squares).all(0) & torch.isfinite(diagonals).all(0)
+    smaller = _without(batch, keep)
+    if bool(keep.all()) and smaller.x.shape[0] == batch.x.shape[0]:
+        raise FloatingPointError("a sum of clipped gradients overflowed although every gradient is finite")
+    return clipped_sum(model, smaller, clipping)
+
+
+def group_norms(model: nn.Module, batch: TreeBatch) -> Tensor:
+    """[groups, roots]: gradient norms per group of layers. Private: reproduction and tests only."""
+    squares, _ = _Pass.of(model, batch).squared_norms()
+    return squares.clamp(min=0).sqrt()
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """What one forward and backward pass left behind."""
+
+    model: nn.Module
+    batch: TreeBatch
+    rows: dict[str, layers.Rows]
+    encoder: SharedEncoder | None
+    encoder_gradient: RowGradient | None
+
+    @classmethod
+    def of(cls, model: nn.Module, batch: TreeBatch) -> _Pass:
+        tape = Tape()
+        encoder: SharedEncoder | None = None
+        frontier = Frontier()
+        with torch.enable_grad():
+            # A subclass may do anything in its forward.
+            if batch.is_shared and type(model) is GNN and is_shareable(model.encoder):
+                encoder = SharedEncoder.run(model.encoder, model.scaled(batch.x))
+                deepest = dataclasses.replace(batch.blocks[-1], frontier=frontier)
+                # What was derived from the reads once serves every step on the same trees.
+                deepest.__dict__.update(
+                    {k: v for k, v in batch.blocks[-1].__dict__.items() if k not in deepest.__dict__}
+                )
+                with taped(model, tape, leave_out=model.encoder):
+                    h = encoder.output.detach().requires_grad_()
+                    scores = model.propagate(h, (*batch.blocks[:-1], deepest))
+                    _loss(scores, batch.labels).backward()  # type: ignore[no-untyped-call]
+            else:
+                x, blocks = batch.x, batch.blocks
+                if batch.is_shared:
+                    x = x[batch.blocks[-1].index]
+                    tree = dataclasses.replace(batch.blocks[-1], index=None, num_lower=x.shape[0])
+                    blocks = (*batch.blocks[:-1], tree)
+                with taped(model, tape):
+                    _loss(model(x, blocks), batch.labels).backward()  # type: ignore[no-untyped-call]
+        rows = {name: found for name, r in tape.records.items() if (found := layers.rows_of(name, r, batch))}
+        gradient = total_gradient(frontier.gradients) if frontier.gradients else None
+        return cls(model, batch, rows, encoder, gradient)
+
+    def squared_norms(self) -> tuple[Tensor, Tensor]:
+        """[groups, roots] each: squared norms, and what their rounding is measured against."""
+        shape = (len(GROUPS), self.batch.num_roots)
+        squares = self.batch.x.new_zeros(shape)
+        diagonals = self.batch.x.new_zeros(shape)
+        for name, rows in self.rows.items():
+            norms, singles = layers.squared_norms(self.model.get_submodule(name), rows)
+            squares[group_of(name)] += norms
+            diagonals[group_of(name)] += singles
+        if self.encoder is not None and self.encoder_gradient is not None:
+            index = self.batch.blocks[-1].index
+            if index is None:
+                raise RuntimeError("a shared encoder needs shared rows")
+            norms, singles = self.encoder.squared_norms(self.encoder_gradient, index, self.batch.pointers[-1])
+            squares[group_of("encoder")] += norms
+            diagonals[group_of("encoder")] += singles
+        return squares, diagonals
+
+    def weighted_sums(self, factors: Tensor) -> dict[str, Tensor]:
+        """Per parameter, the sum over roots of factor [groups, roots] times gradient."""
+        sums: dict[str, Tensor] = {}
+        for name, rows in self.rows.items():
+            layer_sums = layers.weighted_sums(self.model.get_submodule(name), rows, factors[group_of(name)])
+            sums |= {f"{name}.{parameter}": value for parameter, value in layer_sums.items()}
+        if self.encoder is not None and self.encoder_gradient is not None:
+            entry_factors = factors[group_of("encoder")][self.batch.owners[-1]]
+            encoder_sums = self.encoder.weighted_sums(
+                self.encoder_gradient, self.batch.blocks[-1], entry_factors
+            )
+            sums |= {f"encoder.{parameter}": value for parameter, value in encoder_sums.items()}
+        return {
+            name: sums.get(name, torch.zeros_like(p)).detach() for name, p in self.model.named_parameters()
+        }
+
+
+def _loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Summed, so that the gradient of each root's loss does not depend on how many there are."""
+    return functional.cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
+
+
+def _without(batch: TreeBatch, keep: Tensor) -> TreeBatch:
+    """The batch without the roots that are not kept and without the rows that only they read, or nobody."""
+    kept = torch.nonzero(keep).flatten()
+    level_rows = kept
+    pointers = [torch.arange(kept.numel() + 1, device=kept.device)]
+    blocks = []
+    for block in batch.blocks:
+        counts = torch.diff(block.indptr)[level_rows]
+        indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        offsets = torch.arange(int(indptr[-1]), device=kept.device) - indptr[:-1].repeat_interleave(counts)
+        entries = block.indptr[level_rows].repeat_interleave(counts) + offsets
+        index, num_lower = None, entries.numel()
+        if block.index is not None:
+            entries, index = torch.unique(block.index[entries], return_inverse=True)
+            num_lower = entries.numel()
+        blocks.append(dataclasses.replace(block, indptr=indptr, index=index, num_lower=num_lower))
+        pointers.append(indptr[pointers[-1]])
+        level_rows = entries
+    return TreeBatch(
+        x=batch.x[level_rows], blocks=tuple(blocks), labels=batch.labels[kept], pointers=tuple(pointers)
+    )

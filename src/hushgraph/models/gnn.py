@@ -1,0 +1,106 @@
+"""Encoder -> r rounds of message passing -> decoder: the shape of every model of the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from hushgraph.errors import ModelError
+from hushgraph.models.gat import GATLayer
+from hushgraph.models.gcn import GCNLayer
+from hushgraph.models.gin import GINLayer
+from hushgraph.models.parts import ACTIVATIONS, Activation, mlp
+from hushgraph.models.reads import Reads
+
+ModelName = Literal["gcn", "gin", "gat", "mlp"]
+
+LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
+    "gcn": GCNLayer,
+    "gin": GINLayer,
+    "gat": GATLayer,
+}
+MODEL_NAMES = (*LAYERS, "mlp")
+
+
+class GNN(nn.Module):
+    """encoder(x) -> message passing -> decoder: one row of scores per root.
+
+    Args:
+        num_features: columns of the features.
+        num_classes: columns of the scores.
+        model: "gcn", "gin", "gat", or "mlp", which passes no messages.
+        num_layers: r, rounds of message passing.
+        hidden: size of every hidden layer.
+        encoder_layers: Linear layers before message passing, each followed by the activation; at least 1.
+        decoder_layers: Linear layers after it; at least 1.
+        activation: "tanh" or "relu".
+        feature_norm: scale every row of features to this norm first, from that row alone; 0 leaves them as
+            they are.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        num_classes: int,
+        *,
+        model: ModelName = "gcn",
+        num_layers: int = 1,
+        hidden: int = 256,
+        encoder_layers: int = 1,
+        decoder_layers: int = 1,
+        activation: Activation = "tanh",
+        feature_norm: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if model not in MODEL_NAMES:
+            raise ModelError(f"model={model!r}: expected one of {', '.join(MODEL_NAMES)}")
+        if activation not in ACTIVATIONS:
+            raise ModelError(f"activation={activation!r}: expected one of {', '.join(ACTIVATIONS)}")
+        sizes = {
+            "num_features": (num_features, 1),
+            "num_classes": (num_classes, 2),
+            "hidden": (hidden, 1),
+            "encoder_layers": (encoder_layers, 1),
+            "decoder_layers": (decoder_layers, 1),
+            "num_layers": (num_layers, 0),
+        }
+        wrong = [
+            f"{name}={value} (at least {least})" for name, (value, least) in sizes.items() if value < least
+        ]
+        if wrong:
+            raise ModelError(f"sizes out of range: {', '.join(wrong)}")
+        if not (math.isfinite(feature_norm) and feature_norm >= 0):
+            raise ModelError(f"feature_norm={feature_norm}: expected a finite number, at least 0")
+        self.feature_norm = feature_norm
+        self.encoder = mlp([num_features] + [hidden] * encoder_layers, activation, activate_last=True)
+        rounds = 0 if model == "mlp" else num_layers
+        self.layers = nn.ModuleList(LAYERS[model](hidden, activation) for _ in range(rounds))
+        self.decoder = mlp([hidden] * decoder_layers + [num_classes], activation, activate_last=False)
+
+    @property
+    def depth(self) -> int:
+        """r: how many levels of reads the model looks at."""
+        return len(self.layers)
+
+    def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
+        """Scores [roots, classes] from features [rows of the deepest level, d] and blocks, roots first."""
+        return self.propagate(self.encoder(self.scaled(x)), blocks)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Features [rows, d] as the encoder takes them."""
+        if not self.feature_norm:
+            return x
+        # Rows of almost nothing stay almost nothing.
+        norms: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        return x * (self.feature_norm / norms.clamp(min=1e-12))
+
+    def propagate(self, h: Tensor, blocks: Sequence[Reads]) -> Tensor:
+        """Everything after the encoder."""
+        for layer, reads in zip(self.layers, reversed(blocks), strict=True):
+            h = layer(h, reads)
+        scores: Tensor = self.decoder(h)
+        return scores
