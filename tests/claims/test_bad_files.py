@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hushgraph.cli import main
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph import Graph
@@ -188,6 +189,23 @@ def test_bad_file_is_one_line(make: Callable[[], bytes], tmp_path: Path, mark: P
     assert "bad.npz: " in message
     assert "\n" not in message
     assert len(message) < 300
+    assert not mark.exists()
+
+
+def test_the_command_says_one_line(
+    tmp_path: Path, mark: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "bad.npz"
+    for name, make in CASES:
+        path.write_bytes(make())
+        code = main(["train", str(path), "--epsilon", "1"])
+        out, err = capsys.readouterr()
+        assert code == 2, name
+        assert out == "", name
+        assert err.startswith("hushgraph: "), name
+        assert err.count("\n") == 1, name
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.npz"], name
     assert not mark.exists()
 
 

@@ -1,7 +1,7 @@
 """Squared norms of per-root gradients on a GPU: one Triton kernel, one program a root.
 
-The same sums as `pairs_cpu`; see there for the formula. Without Triton `AVAILABLE` is False and the padded
-form of `pairs` serves.
+The same sums as `pairs_cpu`; see there for the formula and for what covers rounding. Without Triton
+`AVAILABLE` is False and the padded form of `pairs` serves.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ if AVAILABLE:
         bias,
         SHARED: tl.constexpr,
         RELU: tl.constexpr,
+        SMALLEST: tl.constexpr,
         TILE: tl.constexpr,
         COLUMNS: tl.constexpr,
     ):
@@ -81,6 +82,7 @@ if AVAILABLE:
         same = lane[:, None] == lane[None, :]
         total = tl.zeros((), dtype=tl.float64)
         diagonal = tl.zeros((), dtype=tl.float64)
+        underflow = tl.zeros((), dtype=tl.float64)
         for i0 in range(begin, end, TILE):
             ri = i0 + lane
             in_i = ri < end
@@ -103,9 +105,12 @@ if AVAILABLE:
                     upper, outputs, node_i, parent_i, factor_i, in_i, columns, size_out, SHARED, RELU
                 )
                 of_gradients += _products(left, left)
-            products = ((of_inputs + bias) * of_gradients).to(tl.float64)
+            squares_in, squares_out = (of_inputs + bias).to(tl.float64), of_gradients.to(tl.float64)
+            products = squares_in * squares_out
             total += tl.sum(tl.sum(products, 1), 0)
             diagonal += tl.sum(tl.sum(tl.where(same, products, 0.0), 1), 0)
+            lost = tl.where(same & in_i[:, None], size_out * squares_in + size_in * squares_out, 0.0)
+            underflow += tl.sum(tl.sum(lost, 1), 0)
             for j0 in range(begin, i0, TILE):
                 rj = j0 + lane
                 in_j = rj < end
@@ -132,10 +137,13 @@ if AVAILABLE:
                         upper, outputs, node_j, parent_j, factor_j, in_j, columns, size_out, SHARED, RELU
                     )
                     of_gradients += _products(left, right)
-                products = ((of_inputs + bias) * of_gradients).to(tl.float64)
+                products = (of_inputs + bias).to(tl.float64) * of_gradients.to(tl.float64)
                 total += 2.0 * tl.sum(tl.sum(products, 1), 0)
+        count = (end - begin).to(tl.float64)
+        total += SMALLEST * count * underflow
+        size = diagonal * tl.maximum(count / 10.0, 1.0) * (1.0 + (size_in + size_out) / 2048.0)
         tl.store(norms + root, total.to(tl.float32))
-        tl.store(diagonals + root, diagonal.to(tl.float32))
+        tl.store(diagonals + root, size.to(tl.float32))
 
 
 def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool) -> tuple[Tensor, Tensor]:
@@ -189,6 +197,7 @@ def _launch(
         float(bias),
         SHARED=shared,
         RELU=relu,
+        SMALLEST=torch.finfo(torch.float32).tiny,
         TILE=_TILE,
         COLUMNS=_COLUMNS,
         num_warps=_WARPS,

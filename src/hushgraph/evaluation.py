@@ -1,0 +1,50 @@
+"""How good predictions are on a split: accuracy, per class, macro-F1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Results on one split.
+
+    Attributes:
+        accuracy: part of the nodes whose class was predicted.
+        macro_f1: mean over classes that occur of the harmonic mean of precision and recall.
+        class_accuracy: float64 [classes], part of each class's nodes that were predicted; NaN for none.
+        class_counts: int64 [classes].
+    """
+
+    accuracy: float
+    macro_f1: float
+    class_accuracy: npt.NDArray[np.float64]
+    class_counts: npt.NDArray[np.int64]
+
+
+def evaluate(
+    predicted: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.int64],
+    nodes: npt.NDArray[np.int64],
+    num_classes: int,
+) -> Evaluation | None:
+    """Results on `nodes`, those without a label left out; None where none has one."""
+    nodes = nodes[labels[nodes] >= 0]
+    if not len(nodes):
+        return None
+    truth, guess = labels[nodes], predicted[nodes]
+    table = np.zeros((num_classes, num_classes), dtype=np.int64)
+    np.add.at(table, (truth, guess), 1)
+    hits, counts, guesses = np.diag(table), table.sum(1), table.sum(0)
+    occurs = counts > 0
+    class_accuracy = np.full(num_classes, np.nan)
+    class_accuracy[occurs] = hits[occurs] / counts[occurs]
+    return Evaluation(
+        accuracy=float(hits.sum() / len(nodes)),
+        macro_f1=float(np.mean(2 * hits[occurs] / (counts + guesses)[occurs])),
+        class_accuracy=class_accuracy,
+        class_counts=counts,
+    )

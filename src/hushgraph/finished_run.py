@@ -1,0 +1,131 @@
+"""Run: what training gives back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from hushgraph import inference
+from hushgraph.config import TrainingConfig
+from hushgraph.datasets import load_graph
+from hushgraph.errors import RunError
+from hushgraph.evaluation import Evaluation, evaluate
+from hushgraph.plan import PrivacyPlan
+from hushgraph.runs import RunFolder, split_id
+from hushgraph.session import usable_device
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hushgraph.comparison import Comparison
+
+
+@dataclass(eq=False)
+class Run:
+    """A finished run.
+
+    Attributes:
+        model: the trained module, with the averaged weights.
+        plan: the privacy plan it followed.
+        config: everything else.
+        result: the summary, with the keys of `hushgraph train --json`.
+        metrics: validation accuracy and epsilon over time.
+    """
+
+    model: nn.Module
+    plan: PrivacyPlan
+    config: TrainingConfig
+    result: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    folder: RunFolder
+
+    @property
+    def epsilon(self) -> float:
+        """Spent, at `delta`; infinite for training without privacy."""
+        return float(self.result["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        return self.plan.delta
+
+    def predict(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.int64]:
+        """int64 [num_nodes]: the most likely class of every node, from full neighbourhoods.
+
+        Args:
+            data: the training graph or another one with the same features; no split is needed.
+            symmetrize: add the reverse of every edge; as in training unless given.
+        """
+        best: npt.NDArray[np.int64] = self._scores(data, symmetrize).argmax(1).cpu().numpy()
+        return best
+
+    def probabilities(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.float32]:
+        """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
+        found: npt.NDArray[np.float32] = self._scores(data, symmetrize).softmax(1).cpu().numpy()
+        return found
+
+    def evaluate(self, data: Any) -> Evaluation | None:
+        """Results on the test split of the training data; None where no test node has a label.
+
+        The guarantee does not cover them: they read test labels, and neighbours in the clear.
+
+        Args:
+            data: what the run was trained on; it is read in the same way.
+        """
+        folder, config = self.folder, self.config
+        graph = load_graph(
+            data,
+            symmetrize=config.symmetrize,
+            split=config.split,
+            split_seed=config.split_seed,
+            num_classes=folder.num_classes,
+        )
+        if config.setting == "inductive":
+            graph = graph.disjoint()
+        if (graph.num_features, split_id(graph)) != (folder.num_features, folder.split_id):
+            raise RunError(
+                f"run={folder.path}: the data has {len(graph.train_idx)} training nodes and "
+                f"{graph.num_features} features, the run has {self.plan.num_train_nodes} and "
+                f"{folder.num_features}, or its training nodes are others; give the data it was trained on"
+            )
+        best = inference.scores(self.model, graph, depth=self.plan.num_layers).argmax(1).cpu().numpy()
+        return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
+
+    def report(
+        self, path: str | os.PathLike[str], *, data: Any = None, comparison: Comparison | None = None
+    ) -> None:
+        """Write the report of this run as one HTML file, with a JSON twin beside it.
+
+        Args:
+            path: ends in .html.
+            data: what the run was trained on, for results per class.
+            comparison: what `compare` gave, where there is one.
+        """
+        from hushgraph.report import write_report
+
+        write_report(self, path, data=data, comparison=comparison)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, model: nn.Module | None = None, device: str = "auto"
+    ) -> Run:
+        """The finished run in a folder; `model` only where it trained a module of the caller's."""
+        folder = RunFolder.open(path)
+        model = folder.new_model() if model is None else model
+        folder.load_weights(model)
+        model.to(usable_device(device)).eval()
+        return cls(model, folder.plan, folder.config, folder.result(), folder.metrics(), folder)
+
+    def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:
+        # A split is a matter of training; any will do here, so that data without one can be read.
+        graph = load_graph(
+            data,
+            split="1/0/0",
+            symmetrize=self.config.symmetrize if symmetrize is None else symmetrize,
+            num_classes=self.folder.num_classes,
+        )
+        return inference.scores(self.model, graph, depth=self.plan.num_layers)

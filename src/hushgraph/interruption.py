@@ -1,0 +1,44 @@
+"""Ctrl-C that lets a step end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interruption:
+    """From the first `check` on, Ctrl-C only makes a note, and the next `check` raises KeyboardInterrupt.
+
+    A second Ctrl-C interrupts at once, as ever. Used as a context manager; outside the main thread, where
+    signals cannot be handled, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._is_asked = False
+
+    def __enter__(self) -> Interruption:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def check(self) -> None:
+        """Call between steps."""
+        if self._is_asked:
+            raise KeyboardInterrupt
+        if self._before is None and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._is_asked = True
+        self._restore()
+
+    def _restore(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None

@@ -1,0 +1,217 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hushgraph.accounting.ledger import Ledger
+from hushgraph.config import TrainingConfig
+from hushgraph.gradients import ghost, plain
+from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.noise import noise_generator, noisy
+from hushgraph.graph import Graph
+from hushgraph.plan import PrivacyPlan
+from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
+from hushgraph.sampling.lists import BoundedLists
+from hushgraph.sampling.paper import paper_lists
+from hushgraph.sampling.stable import stable_lists
+from hushgraph.sampling.trees import grow, tree_sizes
+
+# Tree rows of one piece of a batch: bounds memory whatever the batch.
+PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
+# Paying for a little work at once keeps the disk out of fast steps; at most this much is lost by a kill.
+_PAID_AHEAD_SECONDS = 0.1
+
+
+@dataclass(eq=False)
+class State:
+    """What changes from step to step."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: dict[str, Tensor]
+    step: int = 0
+
+
+@dataclass(eq=False)
+class Trainer:
+    """Everything a step needs; `run` is the loop.
+
+    Attributes:
+        rng: of batches and keys. Noise has a generator of its own.
+        sigmas: standard deviation of the noise per parameter.
+    """
+
+    graph: Graph
+    plan: PrivacyPlan
+    config: TrainingConfig
+    state: State
+    ledger: Ledger
+    depth: int
+    clipping: Clipping
+    rng: np.random.Generator
+    noise: torch.Generator
+    features: Features
+    sigmas: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for group in self.state.optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.use(self.clipping)
+
+    def use(self, clipping: Clipping) -> None:
+        """Clip this way from now on; the noise follows the clipping."""
+        self.clipping = clipping
+        thresholds = clipping.thresholds
+        per_layer = self.plan.noise == "per-layer" and thresholds is not None
+        for name, _ in self.state.model.named_parameters():
+            clip = thresholds[group_of(name)] if per_layer and thresholds else clipping.clip
+            self.sigmas[name] = self.plan.sigma_over_clip * clip
+
+    def run(self, after_step: Callable[[int], None]) -> None:
+        """Take every step that is left to pay for, calling `after_step` with the number of steps done.
+
+        KeyboardInterrupt from `after_step` stops the run once the steps that are paid for have been taken.
+        """
+        plan, state = self.plan, self.state
+        batches = self._batches()
+        event = replace(plan.step_event, draw=batches.draws)
+        state.step = self.ledger.steps_charged
+        paid, seconds = 0, math.inf
+        interrupt: KeyboardInterrupt | None = None
+        with contextlib.closing(self._upcoming(batches)) as upcoming:
+            while state.step < plan.steps:
+                begin = time.monotonic()
+                pieces = next(upcoming)
+                if not paid:
+                    if interrupt is not None:
+                        raise interrupt
+                    paid = min(plan.steps - state.step, max(1, int(_PAID_AHEAD_SECONDS / seconds)))
+                    self.ledger.charge(event, step=state.step, count=paid)
+                self.step(pieces)
+                paid, state.step, seconds = paid - 1, state.step + 1, time.monotonic() - begin
+                try:
+                    after_step(state.step)
+                except KeyboardInterrupt as error:
+                    interrupt = error
+
+    def _upcoming(
+        self, batches: PoissonBatches | FixedSizeBatches
+    ) -> Generator[Iterable[TreeBatch], None, None]:
+        """The batches of the steps to come, without end; on a GPU one is prepared while the last is used."""
+        made = self._made(batches)
+        if self.features.device.type == "cpu":
+            yield from made
+            return
+        with ThreadPoolExecutor(1) as worker:
+            following = worker.submit(lambda: list(next(made)))
+            while True:
+                pieces = following.result()
+                following = worker.submit(lambda: list(next(made)))
+                yield pieces
+
+    def _made(self, batches: PoissonBatches | FixedSizeBatches) -> Iterator[Iterable[TreeBatch]]:
+        train_idx, fresh = self.graph.train_idx, self.config.resample_every
+        first = self.state.step
+        for step in itertools.count(first):
+            if step == first or step % fresh == 0:
+                lists = self.new_lists()
+                # All roots in every batch: its trees serve until the lists change.
+                whole = list(self._pieces(lists, train_idx)) if self.plan.sampling_rate == 1 else None
+            yield self._pieces(lists, train_idx[batches.draw()]) if whole is None else whole
+
+    def step(self, pieces: Iterable[TreeBatch]) -> None:
+        """Clipped sum, noise once, division by the expected batch size, update, moving average."""
+        model, config = self.state.model, self.config
+        sums = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        for piece in pieces:
+            part = (
+                ghost.clipped_sum(model, piece, self.clipping)
+                if self.plan.is_private
+                else plain.gradient_sum(model, piece)
+            )
+            for name, value in part.items():
+                sums[name] += value
+        if self.plan.is_private:
+            sums = noisy(sums, self.sigmas, self.noise)
+        for name, parameter in model.named_parameters():
+            parameter.grad = sums[name] / self.plan.batch_size
+        if config.schedule == "cosine":
+            for group in self.state.optimizer.param_groups:
+                group["lr"] = (
+                    group["initial_lr"] * (1 + math.cos(math.pi * self.state.step / self.plan.steps)) / 2
+                )
+        self.state.optimizer.step()
+        # A short memory at first, so that the average forgets where it began.
+        decay = min(config.average, (1 + self.state.step) / (10 + self.state.step)) if config.average else 0.0
+        for name, parameter in model.named_parameters():
+            self.state.average[name].lerp_(parameter.detach(), 1 - decay)
+
+    def new_lists(self) -> BoundedLists:
+        """Bounded lists with fresh keys."""
+        plan, graph = self.plan, self.graph
+        seed = int(self.rng.integers(2**63))
+        if plan.sampler == "paper":
+            return paper_lists(
+                graph,
+                num_nodes=graph.num_nodes,
+                train_mask=graph.train_mask,
+                max_readers=plan.max_readers,
+                seed=seed,
+            )
+        return stable_lists(
+            graph,
+            num_nodes=graph.num_nodes,
+            train_mask=graph.train_mask,
+            max_readers=plan.max_readers,
+            max_reads=plan.max_reads,
+            edge_owner=plan.edge_owner,  # type: ignore[arg-type]
+            seed=seed,
+        )
+
+    def _batches(self) -> PoissonBatches | FixedSizeBatches:
+        slots = self.plan.num_train_nodes
+        if self.plan.batches == "poisson":
+            return PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
+        return FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
+
+    def _pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
+        """The batch cut into pieces of at most so many tree rows, one root at least."""
+        ends = np.cumsum(tree_sizes(lists, self.depth)[roots])
+        limit = PIECE_ROWS[self.features.device.type]
+        begin = 0
+        while begin < len(roots):
+            done = ends[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, done + limit, side="right")))
+            yield tree_batch(grow(lists, roots[begin:end], self.depth), self.features, self.graph.y)
+            begin = end
+
+
+def percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:
+    """The paper's thresholds: a percentile of each group's norms at initialisation. Reads private data."""
+    norms = torch.cat(
+        [
+            ghost.group_norms(trainer.state.model, p)
+            for p in trainer._pieces(trainer.new_lists(), trainer.graph.train_idx)
+        ],
+        dim=1,
+    )
+    found = [float(np.percentile(norms[group].cpu().numpy(), percentile)) for group in range(len(GROUPS))]
+    # A group without parameters has norm zero everywhere; any threshold serves it.
+    return Clipping.of_groups(tuple(max(value, 1e-12) for value in found))  # type: ignore[arg-type]
+
+
+def new_noise(device: torch.device, seed: int | None) -> torch.Generator:
+    """The noise generator of a run; apart from every other stream of the same seed."""
+    return noise_generator(device, None if seed is None else seed ^ 0x6E6F697365)

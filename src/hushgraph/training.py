@@ -1,0 +1,274 @@
+"""`train`: from data and an epsilon to a run."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from hushgraph.accounting.ledger import Ledger
+from hushgraph.config import TrainingConfig
+from hushgraph.datasets import load_graph
+from hushgraph.defaults import plain_defaults, private_defaults, reads_for
+from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.finished_run import Run
+from hushgraph.plan import PrivacyPlan
+from hushgraph.plan_fields import default_delta
+from hushgraph.runs import RunFolder, split_id
+from hushgraph.session import Observer, OptimizerFactory, Session
+
+__all__ = ["Run", "resume", "train"]
+
+# Beyond this the choice of defaults no longer depends on epsilon.
+_LARGEST_EPSILON = 1e6
+
+
+def train(
+    data: Any,
+    *,
+    model: str | nn.Module = "gcn",
+    num_layers: int = 1,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    private: bool = True,
+    delta: float | None = None,
+    max_readers: int | None = None,
+    max_reads: int | None = None,
+    edge_owner: str | None = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    sampler: str = "stable",
+    accountant: str = "pair",
+    clipping: str = "normalised",
+    noise: str = "common",
+    clip: float = 1.0,
+    optimizer: str | OptimizerFactory = "adam",
+    learning_rate: float | None = None,
+    hidden: int | None = None,
+    setting: str = "transductive",
+    symmetrize: bool = False,
+    split: str | None = None,
+    split_seed: int = 0,
+    num_classes: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    out: str | os.PathLike[str] | None = None,
+    observer: Observer | None = None,
+    on_start: Callable[[RunFolder], None] | None = None,
+    **others: Any,
+) -> Run:
+    """Train a graph neural network with node-level differential privacy.
+
+    What is left out is chosen by `hushgraph.defaults`, which reads no private data.
+
+    Args:
+        data: a PyG `Data`, a `Graph`, a path or a catalog name.
+        model: "gcn", "gin", "gat", "mlp", or a module called as module(x, blocks) made of supported layers.
+        num_layers: r, rounds of message passing.
+        epsilon: the budget. With `noise_multiplier` too, as many steps are taken as it pays for.
+        noise_multiplier: lambda = sigma / (2 C n).
+        private: False trains without clipping and noise; epsilon is then infinite.
+        delta: 1 / (10 N) unless given.
+        max_readers, max_reads: K and D.
+        edge_owner: "sender" or "reader"; by default the sender of an undirected
+            graph, the reader of a directed one.
+        batch_size, steps, learning_rate, hidden: as the names say.
+        sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
+        optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.
+        setting: "inductive" drops the edges between splits.
+        symmetrize, split, split_seed, num_classes: how to read `data`.
+        seed: makes the run reproducible and therefore not private; drawn from the operating system unless
+            given.
+        device: "auto", "cpu" or "cuda".
+        out: folder of the run; a temporary one unless given.
+        observer: told about progress; never about anything that is private and not paid for.
+        on_start: given the folder of the run once everything is checked, before the first step.
+        others: fields of `TrainingConfig`.
+
+    Returns:
+        The finished run.
+
+    Example:
+        >>> import hushgraph as hg
+        >>> run = hg.train(hg.datasets.load("demo"), epsilon=4.0, steps=5)  # doctest: +SKIP
+        >>> run.epsilon <= 4.0  # doctest: +SKIP
+        True
+    """
+    _check_budget(epsilon, noise_multiplier, private, delta, steps)
+    _check_names(others)
+    how = {"symmetrize": symmetrize, "split": split, "split_seed": split_seed}
+    graph = load_graph(data, num_classes=num_classes, **how)  # type: ignore[arg-type]
+    if setting == "inductive":
+        graph = graph.disjoint()
+    owner = edge_owner or ("reader" if graph.is_directed else "sender")
+    depth = 0 if model == "mlp" else num_layers
+    slots = len(graph.train_idx)
+    usual = (
+        private_defaults(
+            num_train_nodes=slots,
+            # Without a target the rule needs some epsilon to start from; 8 is in the middle of common ones.
+            epsilon=8.0 if epsilon is None else min(epsilon, _LARGEST_EPSILON),
+            delta=default_delta(slots) if delta is None else delta,
+            num_layers=depth,
+            num_classes=graph.num_classes,
+            edge_owner=owner,
+        )
+        if private
+        else plain_defaults(num_train_nodes=slots)
+    )
+    config = TrainingConfig(
+        model=model if isinstance(model, str) else "own",
+        optimizer=optimizer if isinstance(optimizer, str) else "own",
+        learning_rate=usual.learning_rate if learning_rate is None else learning_rate,
+        hidden=usual.hidden if hidden is None else hidden,
+        setting=setting,
+        seed=seed,
+        **how,  # type: ignore[arg-type]
+        **{"feature_norm": usual.feature_norm, **others},
+    )
+    readers = usual.max_readers if max_readers is None else max_readers
+    if max_reads is None and sampler != "paper":
+        max_reads = usual.max_reads if max_readers is None else reads_for(readers, owner)
+    plan = PrivacyPlan(
+        num_train_nodes=slots,
+        num_layers=depth,
+        max_readers=readers,
+        max_reads=max_reads,
+        edge_owner=owner,
+        batch_size=usual.batch_size if batch_size is None else batch_size,
+        steps=usual.steps if steps is None else steps,
+        clip=clip,
+        noise_multiplier=noise_multiplier if private else 0.0,
+        delta=delta,  # type: ignore[arg-type]
+        sampler=sampler,
+        accountant=accountant,
+        clipping=clipping,
+        noise=noise,
+    )
+    if private and epsilon is not None:
+        plan = (
+            plan.calibrated(epsilon=epsilon)
+            if noise_multiplier is None
+            else plan.with_steps_for(epsilon=epsilon)
+        )
+    path = Path(tempfile.mkdtemp(prefix="hushgraph-") if out is None else out)
+    folder = RunFolder(
+        path=path,
+        plan=plan,
+        config=config,
+        num_features=graph.num_features,
+        num_classes=graph.num_classes,
+        split_id=split_id(graph),
+        data=os.fspath(data) if isinstance(data, (str, os.PathLike)) else type(data).__name__,
+    )
+    try:
+        session = Session(
+            folder,
+            graph,
+            model=model if isinstance(model, nn.Module) else None,
+            optimizer=None if isinstance(optimizer, str) else optimizer,
+            device=device,
+            resumed=False,
+        )
+        folder.write()
+        run = _lived(session, observer, on_start)
+    except BaseException:
+        if out is None:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+    if out is None:
+        weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
+    return run
+
+
+def resume(
+    path: str | os.PathLike[str],
+    data: Any,
+    *,
+    model: nn.Module | None = None,
+    optimizer: OptimizerFactory | None = None,
+    device: str = "auto",
+    observer: Observer | None = None,
+    on_start: Callable[[RunFolder], None] | None = None,
+) -> Run:
+    """Go on with an interrupted run: what its ledger shows as paid stays paid, and noise is drawn anew.
+
+    Args:
+        path: the run's folder.
+        data: the same data as before; it is read in the same way.
+        model, optimizer: the module and the function, where they were the caller's.
+        device, observer, on_start: as in `train`.
+    """
+    folder = RunFolder.open(path)
+    if folder.is_done:
+        return Run.load(path, model=model, device=device)
+    config = folder.config
+    graph = load_graph(
+        data,
+        symmetrize=config.symmetrize,
+        split=config.split,
+        split_seed=config.split_seed,
+        num_classes=folder.num_classes,
+    )
+    if config.setting == "inductive":
+        graph = graph.disjoint()
+    if (graph.num_features, split_id(graph)) != (folder.num_features, folder.split_id):
+        raise RunError(
+            f"run={folder.path}: the data has {len(graph.train_idx)} training nodes and {graph.num_features} "
+            f"features, the run has {folder.plan.num_train_nodes} and {folder.num_features}, or its training "
+            "nodes are others; give the data it began with"
+        )
+    session = Session(folder, graph, model=model, optimizer=optimizer, device=device, resumed=True)
+    return _lived(session, observer, on_start)
+
+
+def _lived(session: Session, observer: Observer | None, on_start: Callable[[RunFolder], None] | None) -> Run:
+    folder = session.folder
+    with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
+        if on_start is not None:
+            on_start(folder)
+        result = session.finish(ledger, observer)
+    return Run(session.model, folder.plan, folder.config, result, folder.metrics(), folder)
+
+
+def _check_budget(
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    private: bool,
+    delta: float | None,
+    steps: int | None,
+) -> None:
+    """Refuse a budget that contradicts itself, before data is read."""
+    if private and epsilon is None and noise_multiplier is None:
+        raise PlanError(
+            "no budget: give epsilon or noise_multiplier, or ask for training without privacy "
+            "(private=False, --non-private)"
+        )
+    if not private and (epsilon is not None or noise_multiplier is not None):
+        raise PlanError("training without privacy takes neither epsilon nor noise_multiplier; leave them out")
+    if noise_multiplier is not None and not noise_multiplier > 0:
+        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
+        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+    if delta is not None and not 0 < delta < 1:
+        raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
+    if epsilon is not None and noise_multiplier is not None and steps is not None:
+        raise PlanError("epsilon, noise_multiplier and steps: two of them give the third; leave one out")
+
+
+def _check_names(others: dict[str, Any]) -> None:
+    known = [field.name for field in fields(TrainingConfig)]
+    for name in others:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InputError(f"{name}: train has no such argument{hint}")

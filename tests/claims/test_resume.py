@@ -1,0 +1,261 @@
+"""Promise: a run killed at any moment can go on; its ledger shows all that happened, its noise is new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+import hushgraph as hg
+from hushgraph import loop, session
+from hushgraph.accounting.ledger import Ledger
+from hushgraph.graph import Graph
+from hushgraph.runs import RunFolder
+
+KILLS, STEPS = 20, 90
+SETTINGS: dict[str, Any] = {"hidden": 8, "max_readers": 2, "batch_size": 40, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads[0])
+    numba.set_num_threads(threads[1])
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=150, num_classes=3, num_features=8, average_degree=5)
+
+
+# Every life of a run is a forked child, so that it need not import anything and can be killed at once.
+DRIVER = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+
+import torch
+torch.set_num_threads(1)
+import hushgraph as hg
+from hushgraph import loop, session
+
+root, kills, steps, settings = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+graph = hg.datasets.synthetic(num_nodes=150, num_classes=3, num_features=8, average_degree=5)
+rng = random.Random(int(sys.argv[5]))
+take = loop.Trainer.step
+
+
+def start(path, often):
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        log = os.open(path.with_suffix(".begun"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+        def step(self, pieces):
+            os.write(log, b"%d\\n" % self.state.step)
+            take(self, pieces)
+
+        loop.Trainer.step = step
+        if often:
+            session.CHECKPOINT_SECONDS = 0.0
+        if (path / "run.json").exists():
+            hg.resume(path, graph, device="cpu")
+        else:
+            hg.train(graph, out=path, noise_multiplier=1.0, steps=steps, **settings)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def begun(path):
+    return len(path.with_suffix(".begun").read_text().split())
+
+
+def charged(path):
+    from hushgraph.accounting.ledger import Ledger
+
+    return Ledger.open(path / "ledger.jsonl", read_only=True).steps_charged
+
+
+hg.train(graph, noise_multiplier=1.0, steps=steps, **settings)
+length = {}
+for often in (False, True):
+    path = root / f"measured-{often}"
+    child = start(path, often)
+    while not (path / "run.json").exists():
+        time.sleep(0.001)
+    clock = time.monotonic()
+    os.waitpid(child, 0)
+    length[often] = time.monotonic() - clock
+
+found, number = [], 0
+while sum(run["kills"] for run in found) < kills:
+    often, number = bool(number % 2), number + 1
+    path = root / f"run-{number}"
+    lives = []
+    # The second life of some runs is killed too.
+    for life in range(1 + (number % 4 == 0)):
+        child = start(path, often)
+        while not (path / "run.json").exists():
+            time.sleep(0.0005)
+        time.sleep(rng.uniform(0, length[often]))
+        os.kill(child, signal.SIGKILL)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        lives.append({"killed": killed, "begun": begun(path), "charged": charged(path),
+                      "left": sorted(file.name for file in path.iterdir())})
+    status = os.waitstatus_to_exitcode(os.waitpid(start(path, often), 0)[1])
+    found.append({"path": str(path), "kills": sum(life["killed"] for life in lives), "lives": lives,
+                  "status": status, "begun": begun(path), "charged": charged(path)})
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Runs killed at random moments, each then resumed to its end."""
+    # numba's own thread pool outlives a fork; OpenMP does not.
+    quiet = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
+    root = tmp_path_factory.mktemp("killed")
+    arguments = [str(root), str(KILLS), str(STEPS), json.dumps(SETTINGS), str(secrets.randbits(32))]
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | quiet,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_every_killed_run_finishes(killed: list[dict[str, Any]], graph: Graph) -> None:
+    assert sum(run["kills"] for run in killed) >= KILLS
+    for run in killed:
+        assert run["status"] == 0
+        loaded = hg.Run.load(run["path"])
+        assert loaded.predict(graph).shape == (150,)
+        assert all(torch.isfinite(p).all() for p in loaded.model.parameters())
+        assert loaded.epsilon == loaded.plan.epsilon
+        assert loaded.metrics[-1]["step"] == STEPS
+        assert not list(Path(run["path"]).glob("checkpoint*"))
+
+
+def test_the_moments_were_different_ones(killed: list[dict[str, Any]]) -> None:
+    """Otherwise the other tests would show less than they seem to."""
+    lives = [life for run in killed for life in run["lives"] if life["killed"]]
+    assert len({life["begun"] for life in lives}) > KILLS // 2
+    assert any("checkpoint.safetensors" in life["left"] for life in lives)
+    assert any("checkpoint.safetensors" not in life["left"] for life in lives)
+
+
+def test_the_ledger_never_shows_less_than_what_happened(killed: list[dict[str, Any]]) -> None:
+    for run in killed:
+        for life in run["lives"]:
+            assert life["begun"] <= life["charged"] <= STEPS
+        assert run["begun"] <= run["charged"] == STEPS
+        lost = hg.Run.load(run["path"]).result["steps_lost"]
+        assert STEPS - run["begun"] <= lost <= STEPS
+
+
+def test_killed_runs_spent_no_more_than_planned(killed: list[dict[str, Any]]) -> None:
+    folder = RunFolder.open(killed[-1]["path"])
+    ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
+    assert ledger.spent_epsilon() == folder.plan.epsilon
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_two_resumed_runs_never_share_noise(
+    graph: Graph, tmp_path: Path, seed: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    states: list[str] = []
+    real = loop.noisy
+
+    def noisy(sums: Any, sigmas: Any, generator: torch.Generator) -> Any:
+        states.append(hashlib.sha256(generator.get_state().numpy().tobytes()).hexdigest())
+        return real(sums, sigmas, generator)
+
+    def stop(done: int, *others: Any) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "noisy", noisy)
+    settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 12, "seed": seed}
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, out=tmp_path / "first", observer=stop, **settings)
+    for name in ("second", "third"):
+        shutil.copytree(tmp_path / "first", tmp_path / name)
+    runs = [hg.resume(tmp_path / name, graph) for name in ("first", "second", "third")]
+    assert len(states) == 6 + 3 * 6
+    assert len(set(states)) == len(states)
+    stacked = [torch.cat([p.flatten() for p in run.model.parameters()]) for run in runs]
+    for one, two in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.allclose(stacked[one], stacked[two])
+    # Were the generators not told apart by their states, a seed would not show either.
+    states.clear()
+    for name in ("fourth", "fifth"):
+        hg.train(graph, out=tmp_path / name, **settings)
+    assert len(set(states)) == (24 if seed is None else 12)
+
+
+def test_first_draws_of_a_resumed_run_are_new_even_with_a_seed(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    draws: list[np.ndarray] = []
+    real = loop.new_noise
+
+    def new_noise(device: torch.device, seed: int | None) -> torch.Generator:
+        draws.append(torch.randn(8, generator=real(device, seed)).numpy())
+        return real(device, seed)
+
+    def stop(*told: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "new_noise", new_noise)
+    settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 4, "seed": 5}
+    for name in ("one", "two"):
+        with pytest.raises(KeyboardInterrupt):
+            hg.train(graph, out=tmp_path / name, observer=stop, **settings)
+    assert np.array_equal(draws[0], draws[1])
+    draws.clear()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            hg.resume(tmp_path / "one", graph, observer=stop)
+    hg.resume(tmp_path / "two", graph)
+    hg.train(graph, **settings)
+    assert len(draws) == 4
+    assert all(not np.isclose(draws[i], draws[j]).any() for i in range(4) for j in range(i))
+
+
+def test_a_resumed_seeded_run_stays_not_private(graph: Graph, tmp_path: Path) -> None:
+    def stop(*told: Any) -> None:
+        raise KeyboardInterrupt
+
+    settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 2_000, "seed": 5, "batch_size": 1}
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, out=tmp_path / "run", observer=stop, **settings)
+    folder = RunFolder.open(tmp_path / "run")
+    with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
+        ledger.charge(folder.plan.step_event, count=1_990 - ledger.steps_charged)
+    run = hg.resume(tmp_path / "run", graph)
+    assert run.result["guarantee"] == "none"
+    assert "not private" in run.result["why_none"]
+    assert run.result["steps_lost"] > 0

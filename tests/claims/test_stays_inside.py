@@ -1,0 +1,262 @@
+"""Promise: nothing private leaves a private run: not on screen, not to the observer, not into its folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import safetensors
+import torch
+
+import hushgraph as hg
+from hushgraph import cli
+from hushgraph.config import TrainingConfig
+from hushgraph.gradients import ghost
+from hushgraph.graph import Graph
+from hushgraph.plan import PrivacyPlan
+
+SUMMARY = {
+    *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
+    *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
+    *("max_readers", "max_reads", "edge_owner"),
+}
+# Every key that a private run may write, by file. A new one must be thought about here first.
+ALLOWED = {
+    "run.json": {"format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions"},
+    "result.json": SUMMARY | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost"},
+    "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
+    "ledger.jsonl": {
+        *("ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"),
+        *("step", "count", "draw", "kind", "rate", "changed_trees", "sigma_over_clip"),
+    },
+}
+CHECKPOINT = {"step", "steps_lost", "numbers"}
+PRIVATE_WORDS = re.compile(
+    r"loss|norm(?!alised)|train.?acc|gradient|class_counts|histogram|edges", re.IGNORECASE
+)
+NODES = 903
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads[0])
+    numba.set_num_threads(threads[1])
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """Features with six digits each, so that one of them in any text would be recognised."""
+    plain = hg.datasets.synthetic(num_nodes=NODES, num_classes=3, num_features=8, average_degree=5, seed=6)
+    rng = np.random.default_rng(1)
+    return replace(plain, x=np.round(plain.x + rng.uniform(0.1, 0.9, plain.x.shape), 6))
+
+
+def write_npz(graph: Graph, path: Path) -> Path:
+    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    splits = {name: getattr(graph, name) for name in ("train_idx", "val_idx", "test_idx")}
+    np.savez(path, edge_index=np.stack([graph.indices, target]), x=graph.x, y=graph.y, **splits)
+    return path
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers everything."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Said:
+    """All that one private run of the command said or wrote."""
+
+    def __init__(self, graph: Graph, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        real = ghost.clipped_sum
+
+        def watched(model: Any, batch: Any, clipping: Any) -> Any:
+            with torch.no_grad():
+                scores = model(batch.x, batch.blocks)
+                self.losses.append(float(torch.nn.functional.cross_entropy(scores, batch.labels)))
+            self.norms += ghost.group_norms(model, batch).flatten().tolist()
+            return real(model, batch, clipping)
+
+        out, err = Screen(), Screen()
+        with monkeypatch.context() as patch:
+            patch.setattr(ghost, "clipped_sum", watched)
+            patch.setattr("sys.stdout", out)
+            patch.setattr("sys.stderr", err)
+            patch.setenv("COLUMNS", "200")
+            patch.setenv("TERM", "xterm")
+            data = write_npz(graph, root / "people.npz")
+            flags = "--epsilon 6 --steps 120 --hidden 8 --max-readers 2 --batch-size 45 --device cpu"
+            assert cli.main(["train", str(data), *flags.split(), "--out", str(root / "run")]) == 0
+        self.folder = root / "run"
+        self.screen = out.getvalue() + err.getvalue()
+        self.files = {file.name: file.read_bytes() for file in self.folder.iterdir()}
+        self.texts = [
+            self.screen,
+            *(content.decode() for name, content in self.files.items() if "safetensors" not in name),
+        ]
+
+
+@pytest.fixture(scope="module")
+def said(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Said:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return Said(graph, tmp_path_factory.mktemp("said"), monkeypatch)
+
+
+def keys_in(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value) | {key for inner in value.values() for key in keys_in(inner)}
+    return {key for inner in value for key in keys_in(inner)} if isinstance(value, list) else set()
+
+
+def long_numbers_in(text: str) -> set[float]:
+    """The numbers of five significant digits or more; with fewer, coincidences are common."""
+    without_colours = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", text)
+    # Digests hold runs of digits that mean nothing, and times are nobody's secret.
+    plain = re.sub(r"\b[0-9a-f]{32,64}\b|\"seconds\": [0-9.]+", " ", without_colours)
+    found = re.findall(r"\d+\.?\d*(?:e[+-]?\d+)?", plain)
+    return {float(text) for text in found if len(text.split("e")[0].replace(".", "").strip("0")) >= 5}
+
+
+def test_there_is_something_to_hide(said: Said) -> None:
+    """The screen was drawn on and private figures were there to leak, so the other tests mean something."""
+    assert "validation" in said.screen
+    assert "epsilon" in said.screen
+    assert len(said.losses) == 120
+    assert len(said.norms) > 1_000
+
+
+def test_only_these_files_are_written(said: Said) -> None:
+    assert set(said.files) == {*ALLOWED, "weights.safetensors", "ledger.jsonl.lock"}
+    assert said.files["ledger.jsonl.lock"] == b""
+
+
+def test_only_these_keys_are_written(said: Said) -> None:
+    for name, allowed in ALLOWED.items():
+        lines = [said.files[name]] if name.endswith(".json") else said.files[name].splitlines()
+        assert lines
+        for line in lines:
+            found = json.loads(line)
+            if name == "run.json":
+                assert set(found["plan"]) == {field.name for field in fields(PrivacyPlan)} | {"adjacency"}
+                assert set(found["config"]) == {field.name for field in fields(TrainingConfig)}
+                assert set(found) == allowed
+            elif name == "result.json":
+                assert set(found) == allowed
+            else:
+                assert keys_in(found) <= allowed
+
+
+def test_weights_hold_weights_alone(said: Said, graph: Graph) -> None:
+    content = said.files["weights.safetensors"]
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    assert header.pop("__metadata__", {}) == {}
+    shapes = {name: about["shape"] for name, about in header.items()}
+    model = hg.Run.load(said.folder).model
+    assert shapes == {name: list(p.shape) for name, p in model.named_parameters()}
+    # And no bytes behind those of the tensors.
+    assert 8 + length + max(about["data_offsets"][1] for about in header.values()) == len(content)
+
+
+def test_no_private_word_is_said(said: Said) -> None:
+    config = {field.name for field in fields(TrainingConfig)}
+    for text in said.texts:
+        for name in sorted(config, key=len, reverse=True):
+            # The names of settings are public; what they are set to is looked at below.
+            text = text.replace(f'"{name}"', "")
+        assert PRIVATE_WORDS.findall(text) == []
+
+
+def test_no_private_figure_is_said(said: Said, graph: Graph) -> None:
+    numbers = set().union(*(long_numbers_in(text) for text in said.texts))
+    run = hg.Run.load(said.folder)
+    hits = float(np.mean((run.predict(graph) == graph.y)[graph.train_idx]))
+    assert run.epsilon in numbers
+    private = {
+        "loss": said.losses,
+        "norm": said.norms,
+        "train accuracy": [hits],
+        "feature": graph.x.flatten().tolist(),
+    }
+    for name, values in private.items():
+        for digits in (5, 6, 7, 8, 17):
+            leaked = {float(f"{value:.{digits}g}") for value in values} & numbers
+            assert not leaked, (name, leaked)
+
+
+def test_no_private_count_is_said(said: Said, graph: Graph) -> None:
+    counts = {*np.bincount(graph.y[graph.train_idx]).tolist(), graph.num_edges}
+    # Larger than any number of a step, so that meeting one is no coincidence.
+    assert min(counts) > 120
+    for text in said.texts:
+        assert not counts & {int(number) for number in re.findall(r"(?<![\w.-])\d+(?![\w.])", text)}
+
+
+def test_the_observer_gets_four_public_figures(graph: Graph) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    def observe(*arguments: Any, **named: Any) -> None:
+        assert not named
+        told.append(arguments)
+
+    settings = {"steps": 9, "hidden": 8, "max_readers": 2, "batch_size": 50, "device": "cpu"}
+    run = hg.train(graph, epsilon=6.0, observer=observe, evaluate_every=4, **settings)
+    assert len(told) == 9
+    recorded = {entry["step"]: entry["val_accuracy"] for entry in run.metrics}
+    for step, (done, total, epsilon, accuracy) in enumerate(told, start=1):
+        assert (done, total) == (step, 9)
+        assert 0 < epsilon <= 6.0
+        assert accuracy == (None if step < 4 else recorded[4 if step < 8 else 8])
+
+
+def test_a_checkpoint_holds_what_was_noised_and_nothing_else(graph: Graph, tmp_path: Path) -> None:
+    def stop(*told: Any) -> None:
+        raise KeyboardInterrupt
+
+    settings = {"steps": 3_000, "hidden": 8, "max_readers": 2, "batch_size": 50, "device": "cpu"}
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, epsilon=6.0, observer=stop, out=tmp_path / "run", **settings)
+    with safetensors.safe_open(tmp_path / "run" / "checkpoint.safetensors", framework="pt") as file:
+        names, metadata = set(file.keys()), file.metadata()
+    assert set(metadata) == {"about"}
+    assert set(json.loads(metadata["about"])) == CHECKPOINT
+    parameters = [name.removeprefix("model.") for name in names if name.startswith("model.")]
+    wanted = {f"{part}.{name}" for part in ("model", "average") for name in parameters}
+    # Adam's moments are made of gradients that had their noise already.
+    moments = ("exp_avg", "exp_avg_sq", "step")
+    wanted |= {f"optimizer.{place}.{key}" for place in range(len(parameters)) for key in moments}
+    assert names == wanted
+
+
+def test_what_the_command_says_before_training_is_public(graph: Graph, said: Said) -> None:
+    """Emptying rows leaves the announcement as it was."""
+    first = next(line for line in said.screen.splitlines() if line.startswith("Training privately on "))
+    figures = {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", first.split(".npz", 1)[1])}
+    # Rounds, features, classes, training nodes, K, steps, batch.
+    assert figures == {1, 8, 3, len(graph.train_idx), 2, 120, 45}
+
+
+def test_train_accuracy_is_named_private_where_it_was_asked_for(
+    graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = str(write_npz(graph, tmp_path / "people.npz"))
+    flags = "--epsilon 6 --steps 3 --hidden 8 --batch-size 50 --device cpu --train-accuracy"
+    assert cli.main(["train", data, *flags.split(), "--out", str(tmp_path / "run")]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("train accuracy"))
+    assert "private: the guarantee does not cover this figure" in line

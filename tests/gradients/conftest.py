@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.graph import Graph
+from hushgraph.sampling.lists import BoundedLists
+from hushgraph.sampling.trees import grow
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Two pools of threads on rows this few only wait for each other."""
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    yield
+    torch.set_num_threads(before[0])
+    numba.set_num_threads(before[1])
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """A graph of 12 nodes, 5 features and 3 classes with lists that share and repeat nodes."""
+
+    graph: Graph
+    lists: BoundedLists
+    roots: list[int]
+
+    def batch(self, depth: int, roots: list[int] | None = None) -> TreeBatch:
+        trees = grow(self.lists, self.roots if roots is None else roots, depth)
+        return tree_batch(trees, Features(self.graph), self.graph.y)
+
+
+@pytest.fixture(scope="module")
+def made_up() -> MadeUp:
+    rng = np.random.default_rng(0)
+    # An empty list, a repeated read, nodes that many read, and node 9 without a label.
+    reads = [[5, 6, 7, 2], [], [8, 5], [5, 5], [9, 8, 6], [0, 1], [], [10, 10, 4], [3], [2, 0], [11, 4], []]
+    labels = rng.integers(0, 3, 12)
+    labels[9] = -1
+    graph = Graph.from_arrays(
+        edge_index=np.empty((2, 0), np.int64),
+        x=rng.standard_normal((12, 5)).astype(np.float32),
+        y=labels,
+        train_idx=np.arange(12),
+        num_classes=3,
+    )
+    indptr = np.cumsum([0] + [len(row) for row in reads], dtype=np.int64)
+    lists = BoundedLists(indptr=indptr, indices=np.concatenate(reads).astype(np.int32))
+    return MadeUp(graph, lists, [0, 1, 2, 9, 3, 4, 0])
