@@ -1,0 +1,127 @@
+"""The noise of a step: the planned standard deviation in every tensor, each coordinate and step drawn anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import hushgraph as hg
+from hushgraph.accounting.ledger import Ledger
+from hushgraph.config import TrainingConfig
+from hushgraph.gradients.batch import Features
+from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.noise import noise_generator, noisy
+from hushgraph.loop import State, Trainer, new_noise
+from hushgraph.models.gnn import GNN
+from hushgraph.plan import PrivacyPlan
+
+
+def trainer(tmp_path, *, clipping: Clipping, noise: str = "common", seed: int = 0) -> Trainer:
+    graph = hg.datasets.synthetic(num_nodes=60, num_classes=3, num_features=50, average_degree=3, seed=1)
+    plan = PrivacyPlan(
+        num_train_nodes=len(graph.train_idx),
+        num_layers=2,
+        max_readers=2,
+        batch_size=len(graph.train_idx),
+        steps=5,
+        clip=clipping.clip,
+        noise_multiplier=1.5,
+        clipping="groups" if noise == "per-layer" else "normalised",
+        noise=noise,
+    )
+    model = GNN(50, 3, num_layers=2, hidden=60)
+    return Trainer(
+        graph=graph,
+        plan=plan,
+        config=TrainingConfig(
+            learning_rate=1.0, optimizer="sgd", momentum=0.0, schedule="constant", average=0.0
+        ),
+        state=State(
+            model,
+            torch.optim.SGD(model.parameters(), lr=1.0),
+            {name: p.detach().clone() for name, p in model.named_parameters()},
+        ),
+        ledger=Ledger.create(tmp_path / "ledger.jsonl", plan),
+        depth=2,
+        clipping=clipping,
+        rng=np.random.default_rng(0),
+        noise=new_noise(torch.device("cpu"), seed),
+        features=Features(graph),
+    )
+
+
+def noise_of_empty_step(it: Trainer) -> dict[str, torch.Tensor]:
+    """With no root in the batch, plain SGD at rate 1 moves the weights by the noise alone."""
+    before = {name: p.detach().clone() for name, p in it.state.model.named_parameters()}
+    it.step([])
+    return {
+        name: (before[name] - p.detach()) * it.plan.batch_size
+        for name, p in it.state.model.named_parameters()
+    }
+
+
+def assert_standard_deviation(values: torch.Tensor, sigma: float) -> None:
+    squares = float((values.double() / sigma).square().sum())
+    assert 1e-4 < stats.chi2.cdf(squares, values.numel()) < 1 - 1e-4
+
+
+def test_every_tensor_has_the_planned_standard_deviation(tmp_path) -> None:
+    it = trainer(tmp_path, clipping=Clipping(clip=0.7))
+    sigma = it.plan.sigma
+    assert sigma == pytest.approx(1.5 * 2 * 7 * 0.7)
+    for name, noise in noise_of_empty_step(it).items():
+        assert_standard_deviation(noise, sigma)
+        assert noise.abs().max() < 8 * sigma, name
+
+
+def test_the_check_sees_a_wrong_standard_deviation(tmp_path) -> None:
+    it = trainer(tmp_path, clipping=Clipping(clip=0.7))
+    weights = noise_of_empty_step(it)["encoder.0.weight"]
+    with pytest.raises(AssertionError):
+        assert_standard_deviation(weights, it.plan.sigma * 1.1)
+
+
+def test_groups_share_one_standard_deviation_that_follows_the_whole_norm(tmp_path) -> None:
+    it = trainer(tmp_path, clipping=Clipping.of_groups((0.3, 0.4, 1.2)))
+    for noise in noise_of_empty_step(it).values():
+        assert_standard_deviation(noise, it.plan.sigma_over_clip * 1.3)
+
+
+def test_per_layer_noise_is_what_the_paper_describes(tmp_path) -> None:
+    it = trainer(tmp_path, clipping=Clipping.of_groups((0.3, 0.4, 1.2)), noise="per-layer")
+    noise = noise_of_empty_step(it)
+    assert_standard_deviation(noise["encoder.0.weight"], it.plan.sigma_over_clip * 0.3)
+    assert_standard_deviation(noise["layers.0.linear.weight"], it.plan.sigma_over_clip * 0.4)
+    assert_standard_deviation(noise["decoder.0.weight"], it.plan.sigma_over_clip * 1.2)
+    assert it.plan.guarantee == "claimed by the paper"
+
+
+def test_tensors_of_one_shape_and_steps_get_noise_of_their_own(tmp_path) -> None:
+    it = trainer(tmp_path, clipping=Clipping())
+    first, second = noise_of_empty_step(it), noise_of_empty_step(it)
+    draws = [n["layers.0.linear.weight"] for n in (first, second)]
+    draws += [n["layers.1.linear.weight"] for n in (first, second)]
+    for i, one in enumerate(draws):
+        for other in draws[i + 1 :]:
+            correlation = torch.corrcoef(torch.stack([one.flatten(), other.flatten()]))[0, 1]
+            assert abs(float(correlation)) < 5 / one.numel() ** 0.5
+
+
+def test_coordinates_are_independent() -> None:
+    zeros = {"w": torch.zeros(400, 250)}
+    noise = noisy(zeros, {"w": 2.0}, noise_generator("cpu"))["w"].double()
+    assert stats.kstest((noise / 2).flatten()[:20_000].numpy(), "norm").pvalue > 1e-4
+    shifted = torch.corrcoef(torch.stack([noise[:, :-1].flatten(), noise[:, 1:].flatten()]))[0, 1]
+    assert abs(float(shifted)) < 5 / noise.numel() ** 0.5
+
+
+def test_without_a_seed_two_generators_never_agree() -> None:
+    draws = {float(torch.randn(1, generator=noise_generator("cpu"))) for _ in range(50)}
+    assert len(draws) == 50
+
+
+def test_noise_and_batches_of_one_seed_are_different_streams() -> None:
+    noise = new_noise(torch.device("cpu"), 3)
+    assert noise.initial_seed() != 3
