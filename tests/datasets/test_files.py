@@ -274,3 +274,11 @@ def test_real_files(name: str, nodes: int, edges: int, features: int, classes: i
     if name == "facebook_32_schools":
         assert graph.symmetrized().num_edges == 2 * edges
         assert (len(graph.train_idx), len(graph.val_idx), len(graph.test_idx)) == (123_488, 20_581, 61_745)
+
+
+def test_a_folder_called_like_a_dataset_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    assert load_graph("demo").num_nodes == 20_000

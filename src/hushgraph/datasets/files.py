@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from hushgraph.datasets.catalog import load
+from hushgraph.datasets.catalog import load, names
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import GraphError
 from hushgraph.graph import Graph, check_integers, check_range
@@ -53,7 +53,8 @@ def load_graph(
             return load_npz(path, **options)
         if path.suffix == ".pt":
             return load_pt(path, **options)
-        if isinstance(data, Path) or _is_there(path):
+        # A folder that happens to be called like a dataset, as `make demo` leaves one, hides nothing.
+        if isinstance(data, Path) or (data not in names() and _is_there(path)):
             raise GraphError(f"{_label(path)}: unknown kind of file; expected .npz, .pt or a dataset name")
         data = load(data, root)
     if not isinstance(data, Graph):

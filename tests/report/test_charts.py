@@ -1,0 +1,81 @@
+"""Charts: ticks that enclose, points that fall where they should, words for those who cannot see them."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushgraph.report.charts import HEIGHT, WIDTH, Axis, Bar, bar_chart, line_chart, ticks
+
+WORDS = {"name": "c", "title": 'a "title" & <more>', "description": "what it <shows>"}
+UNIT = Axis(label="part", ticks=(0.0, 0.5, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 1, (0, 0.25, 0.5, 0.75, 1)),
+        (0, 100, (0, 25, 50, 75, 100)),
+        (0.61, 0.79, (0.6, 0.65, 0.7, 0.75, 0.8)),
+    ],
+)
+def test_ticks_are_round_numbers(low: float, high: float, expected: tuple[float, ...]) -> None:
+    assert ticks(low, high) == expected
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_ticks_enclose_and_are_few(low: float, width: float) -> None:
+    found = ticks(low, low + width)
+    assert 2 <= len(found) <= 12
+    assert list(found) == sorted(set(found))
+    slack = 1e-6 * max(1.0, abs(low), width)
+    assert found[0] <= low + slack
+    assert found[-1] >= low + width - slack
+
+
+def test_a_line_goes_through_its_points() -> None:
+    svg = line_chart(**WORDS, points=[(0, 0), (1, 1)], x=UNIT, y=UNIT, limit=(0.5, "half"))
+    root = ElementTree.fromstring(svg)
+    points = root.find("polyline").attrib["points"]
+    (x0, y0), (x1, y1) = (map(float, pair.split(",")) for pair in points.split())
+    assert 0 < x0 < x1 < WIDTH
+    assert 0 < y1 < y0 < HEIGHT
+    dashed = root.find("line[@class='limit']").attrib
+    assert float(dashed["y1"]) == pytest.approx((y0 + y1) / 2, abs=0.1)
+    assert len(root.findall("circle")) == 2
+
+
+def test_words_are_there_and_escaped() -> None:
+    for svg in (
+        line_chart(**WORDS, points=[(0, 0)], x=UNIT, y=UNIT),
+        bar_chart(**WORDS, bars=[Bar(label="<b>", value=1.0, text="<i>")], x_label="<x>", y=UNIT),
+    ):
+        root = ElementTree.fromstring(svg)
+        assert root.attrib["role"] == "img"
+        assert root.attrib["aria-labelledby"] == "c-title c-desc"
+        assert (root.find("title").text, root.find("title").attrib["id"]) == (WORDS["title"], "c-title")
+        assert (root.find("desc").text, root.find("desc").attrib["id"]) == (WORDS["description"], "c-desc")
+        assert not re.search("<(b|i|x|more|shows)>", svg)
+
+
+def test_bars_are_as_high_as_their_values() -> None:
+    bars = [Bar(label="a", value=1.0), Bar(label="b", value=0.25, kind="safe"), Bar(label="c\nd", value=None)]
+    root = ElementTree.fromstring(bar_chart(**WORDS, bars=bars, x_label="", y=UNIT))
+    heights = [float(bar.attrib["height"]) for bar in root.findall("rect")]
+    assert heights[0] == pytest.approx(4 * heights[1], rel=0.01)
+    assert [bar.attrib["class"] for bar in root.findall("rect")] == ["bar plain", "bar safe"]
+    assert {"a", "b", "c", "d"} <= {text.text for text in root.findall("text")}
+
+
+def test_many_bars_make_a_wider_chart_with_fewer_labels() -> None:
+    bars = [Bar(label=str(number), value=0.5) for number in range(1000)]
+    root = ElementTree.fromstring(bar_chart(**WORDS, bars=bars, x_label="", y=UNIT))
+    width = float(root.attrib["viewBox"].split()[2])
+    assert width > 16 * 1000
+    assert len(root.findall("rect")) == 1000
+    labels = [text for text in root.findall("text") if (text.text or "").isdigit()]
+    assert 100 < len(labels) < 600

@@ -1,0 +1,331 @@
+"""The report: well-formed, by itself, complete, escaped, and never kinder than the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+import hushgraph as hg
+from hushgraph.accounting.ledger import Ledger
+from hushgraph.comparison import compare
+from hushgraph.errors import InputError, RunError
+from hushgraph.graph import Graph
+from hushgraph.plan import PrivacyPlan
+from hushgraph.report import write_report
+from hushgraph.report.facts import best_guess, facts
+from hushgraph.report.report import render
+from hushgraph.statement import sentence, statement
+
+QUICK: dict[str, Any] = {"steps": 6, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
+PAPER: dict[str, Any] = {"sampler": "paper", "accountant": "paper", "edge_owner": "reader"}
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+# Elements of SVG that the charts close by themselves.
+CLOSED = {"line", "circle", "rect", "polyline"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads[0])
+    numba.set_num_threads(threads[1])
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=240, num_classes=3, num_features=12, average_degree=6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def run(graph: Graph) -> hg.Run:
+    return hg.train(graph, epsilon=6.0, max_readers=2, **QUICK)
+
+
+class Page(HTMLParser):
+    """Reads a page and fails on an element that is closed out of turn or not at all."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.headings: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in CLOSED, f"<{tag}/> is not closed in HTML"
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+            if self.open[-1] in ("h1", "h2", "h3"):
+                self.headings.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def written(source: Any, folder: Path, **others: Any) -> tuple[Page, str, dict[str, Any]]:
+    write_report(source, folder / "report.html", **others)
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    return Page(html), html, json.loads((folder / "report.json").read_text())
+
+
+def test_the_page_needs_nothing_else(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    page, html, _ = written(run, tmp_path, data=graph)
+    assert html.startswith("<!DOCTYPE html>\n")
+    assert not re.search(r"https?://|//[a-z]|\bsrc=|url\(|@import|<script", html)
+    assert [link["href"] for link in page.all("link")] == ["data:,"]
+    assert all(str(anchor["href"]).startswith("#") for anchor in page.all("a"))
+    assert "default-src 'none'" in html
+
+
+def test_a_reader_who_cannot_see_finds_everything(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    page, _, _ = written(run, tmp_path, data=graph)
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == len(page.all("main")) == 1
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    names = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(names) == len(set(names))
+    assert {str(anchor["href"])[1:] for anchor in page.all("a")} <= set(names)
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert all(head.get("scope") in ("row", "col") for head in page.all("th"))
+    for chart in page.all("svg"):
+        assert chart["role"] == "img"
+        assert set(str(chart["aria-labelledby"]).split()) <= set(names)
+    scrolling = [a for tag, a in page.elements if tag == "div" and a.get("class") == "scroll"]
+    assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in scrolling)
+
+
+def test_it_says_what_a_reviewer_asks(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    page, _, _ = written(run, tmp_path, data=graph)
+    assert sentence(run.plan) in page.text
+    for paragraph in statement(run.plan).split("\n\n")[1:]:
+        text = paragraph.partition(": ")[2] or paragraph
+        assert text[1:].split("; ")[0] in page.text
+    assert "takes a group of two nodes" in page.text
+    for heading in (
+        "The guarantee in full",
+        "What is protected",
+        "Against what (node-level, zero-out)",
+        "How much",
+        "What is public",
+        "Hiding that an edge exists at all",
+        "Under which assumptions",
+        "What is not covered",
+        "Epsilon spent, accuracy reached",
+        "Results",
+        "Configuration",
+        "Ledger and versions",
+    ):
+        assert heading in page.headings
+    assert "Comparison" not in page.headings
+    assert "The guarantee holds" in page.text
+
+
+def test_the_twin_has_the_same_facts(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    _, html, twin = written(run, tmp_path, data=graph)
+    assert render(twin) == html
+    again = facts(run, data=graph)
+    assert again | {"written": twin["written"]} == twin
+    assert twin["guarantee"].items() >= run.plan.summary().items()
+    assert twin["result"] == run.result
+    assert [line["step"] for line in twin["spending"]] == [2, 4, 6]
+    assert twin["spending"][-1]["epsilon"] == run.epsilon
+
+
+def test_the_ledger_is_the_run_s(run: hg.Run, tmp_path: Path) -> None:
+    page, _, twin = written(run, tmp_path)
+    digest = hashlib.sha256(run.folder.ledger_path.read_bytes()).hexdigest()
+    assert digest in page.text
+    ledger = Ledger.open(run.folder.ledger_path, read_only=True)
+    assert twin["ledger"]["sha256"] == digest
+    assert twin["ledger"]["steps_charged"] == ledger.steps_charged == 6
+    assert twin["ledger"]["epsilon_spent"] == pytest.approx(run.epsilon)
+    assert twin["versions"]["torch"] in page.text
+
+
+def test_results_per_class(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    page, _, twin = written(run, tmp_path, data=graph)
+    predicted, truth = run.predict(graph)[graph.test_idx], graph.y[graph.test_idx]
+    for entry in twin["test"]["classes"]:
+        its = truth == entry["class"]
+        assert entry["nodes"] == its.sum()
+        assert entry["accuracy"] == pytest.approx(np.mean(predicted[its] == entry["class"]))
+        assert f"{entry['accuracy']:.2%}" in page.text
+    assert twin["test"]["accuracy"] == pytest.approx(run.result["test_accuracy"])
+    assert "Results per class on the test split" in page.text
+    page, _, twin = written(run, tmp_path)
+    assert twin["test"] is None
+    assert "hushgraph report RUN DATA" in page.text
+    assert "Results per class on the test split" not in page.text
+
+
+def test_a_seeded_run_says_so(graph: Graph, tmp_path: Path) -> None:
+    seeded = hg.train(graph, epsilon=6.0, max_readers=2, seed=1, **QUICK)
+    page, html, twin = written(seeded, tmp_path)
+    assert twin["standing"]["kind"] == "seeded"
+    assert twin["guarantee"]["guarantee"] == "none"
+    assert twin["guarantee"]["best_guess"] == 1.0
+    assert 'class="standing seeded"' in html
+    assert "Reproducible, not private" in page.text
+    assert "What would hold without the seed" in page.headings
+    assert "None of this holds for this run." in page.text
+    assert sentence(seeded.plan) not in page.text
+    assert "The guarantee holds" not in page.text
+    assert "is right in at most" not in page.text
+
+
+def test_training_without_privacy_says_so(graph: Graph, tmp_path: Path) -> None:
+    page, html, twin = written(hg.train(graph, private=False, **QUICK), tmp_path)
+    assert 'class="standing none"' in html
+    assert "Not private" in page.text
+    assert "No guarantee" in page.headings
+    assert twin["guarantee"]["epsilon"] == twin["ledger"]["epsilon_spent"] == "inf"
+    assert "There is no epsilon to show" in page.text
+    assert "Privacy report: GCN on" in page.text
+    assert "Under which assumptions" not in page.headings
+
+
+def test_a_claim_says_so(graph: Graph, tmp_path: Path) -> None:
+    claimed = hg.train(graph, epsilon=8.0, max_readers=2, **PAPER, **QUICK)
+    page, html, _ = written(claimed, tmp_path)
+    assert 'class="standing claimed"' in html
+    assert "Claimed by the paper, not a guarantee" in page.text
+    assert "This is a claim, not a guarantee." in page.text
+    assert "What the claim is about" in page.headings
+    assert "The guarantee holds" not in page.text
+    assert "is right in at most" not in page.text
+
+
+def test_names_are_escaped(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    nasty = "<script>alert('x')</script> \" & $title ${x}"
+    page, html, _ = written(run, tmp_path)
+    found = json.loads((tmp_path / "report.json").read_text()) | {"data": nasty}
+    html = render(found)
+    assert "<script" not in html
+    assert Page(html).headings[0] == f"Privacy report: DP-GCN on {nasty}"
+    compared = compare(graph, epsilon=6.0, max_readers=2, name=nasty, **QUICK | {"steps": 2})
+    page, html, twin = written(compared.runs["DP-GNN"], tmp_path, comparison=compared)
+    assert "<script" not in html
+    assert twin["data"] == twin["comparison"]["data"] == nasty
+    assert page.headings[0] == f"Privacy report: DP-GCN on {nasty}"
+    assert "Comparison" in page.headings
+    assert compared.cost in page.text
+    assert twin["comparison"] == json.loads(compared.to_json())
+    # In words, not in colour alone.
+    labels = unescape(html)
+    assert labels.count(">not private</text>") == labels.count(">private</text>") == 2
+
+
+def test_a_folder_serves_as_well_as_a_run(graph: Graph, tmp_path: Path) -> None:
+    kept = hg.train(graph, epsilon=6.0, max_readers=2, out=tmp_path / "run", **QUICK)
+    assert facts(tmp_path / "run", data=graph)["test"] == facts(kept, data=graph)["test"]
+    kept.report(tmp_path / "mine.html", data=graph)
+    assert Page((tmp_path / "mine.html").read_text()).all("svg")
+    (tmp_path / "run" / "weights.safetensors").unlink()
+    with pytest.raises(RunError, match="it is not finished"):
+        facts(tmp_path / "run")
+
+
+def test_a_damaged_result_is_refused(graph: Graph, tmp_path: Path) -> None:
+    hg.train(graph, epsilon=6.0, max_readers=2, out=tmp_path / "run", **QUICK)
+    file = tmp_path / "run" / "result.json"
+    result = json.loads(file.read_text())
+    del result["device"]
+    file.write_text(json.dumps(result))
+    with pytest.raises(RunError, match=r"result\.json has no device"):
+        facts(tmp_path / "run")
+
+
+def test_only_reports_are_replaced(run: hg.Run, tmp_path: Path) -> None:
+    written(run, tmp_path)
+    written(run, tmp_path)
+    with pytest.raises(InputError, match=r"ends in \.html"):
+        write_report(run, tmp_path / "report.txt")
+    with pytest.raises(InputError, match="there is no folder"):
+        write_report(run, tmp_path / "none" / "report.html")
+    (tmp_path / "thesis.html").write_text("<p>years of work</p>")
+    with pytest.raises(InputError, match="is not a report"):
+        write_report(run, tmp_path / "thesis.html")
+    (tmp_path / "data.json").write_text("{}")
+    with pytest.raises(InputError, match=r"data\.json: it exists and is not a report"):
+        write_report(run, tmp_path / "data.html")
+    assert not (tmp_path / "data.html").exists()
+    assert (tmp_path / "thesis.html").read_text() == "<p>years of work</p>"
+
+
+def test_without_validation_and_test_nodes(graph: Graph, tmp_path: Path) -> None:
+    bare = hg.datasets.load_graph(graph, split="1/0/0")
+    page, _, twin = written(hg.train(bare, epsilon=6.0, max_readers=2, **QUICK), tmp_path, data=bare)
+    assert twin["test"] is None
+    assert "no labelled nodes" in page.text
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_the_best_guess_is_that_of_the_worst_mechanism(epsilon: float) -> None:
+    plan = PrivacyPlan(num_train_nodes=100, num_layers=0, max_readers=0, batch_size=100, steps=5, delta=1e-3)
+    plan = plan.calibrated(epsilon=epsilon)
+    e, d = plan.epsilon, plan.delta
+    # Outcomes "surely full", "likely full", "likely empty", "surely empty": no (e, d) mechanism tells more.
+    full = np.array([d, (1 - d) * math.exp(e) / (1 + math.exp(e)), (1 - d) / (1 + math.exp(e)), 0.0])
+    right = np.maximum(full, full[::-1]).sum() / 2
+    assert best_guess(plan) == pytest.approx(right)
+
+
+def test_the_best_guess_without_a_guarantee_is_certain() -> None:
+    plan = PrivacyPlan.non_private(num_train_nodes=100, num_layers=0, max_readers=0, batch_size=100, steps=5)
+    assert best_guess(plan) == 1.0
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_can_be_read_in_light_and_dark() -> None:
+    style = files("hushgraph.report").joinpath("template.html").read_text(encoding="utf-8")
+    schemes = [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", block)) for block in style.split("@media")[:2]]
+    assert schemes[0].keys() == schemes[1].keys() != set()
+    for colours in schemes:
+        pairs = [("ink", "paper"), ("ink", "panel"), ("soft", "paper"), ("soft", "panel"), ("link", "paper")]
+        pairs += [(kind, "paper") for kind in ("holds", "none", "accent")]
+        pairs += [(kind, f"{kind}-panel") for kind in ("holds", "claimed", "none")]
+        pairs += [("ink", f"{kind}-panel") for kind in ("holds", "claimed", "none")]
+        for ink, paper in pairs:
+            light, dark = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)

@@ -1,0 +1,206 @@
+"""`compare`: the four runs, what each row says, what publishing costs, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+import hushgraph as hg
+from hushgraph.comparison import NAMES, Comparison, Row, compare
+from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.graph import Graph
+
+QUICK: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "max_readers": 2, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads[0])
+    numba.set_num_threads(threads[1])
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=240, num_classes=3, num_features=12, average_degree=6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def found(graph: Graph) -> Comparison:
+    return compare(graph, epsilon=6.0, delta=1e-4, name="three classes", **QUICK)
+
+
+def row(name: str = "DP-GNN", **others: Any) -> Row:
+    usual: dict[str, Any] = {
+        "name": name,
+        "model": "gcn" if name.endswith("GNN") else "mlp",
+        "private": name.startswith("DP-"),
+        "epsilon": 3.0 if name.startswith("DP-") else math.inf,
+        "delta": 1e-5,
+        "guarantee": "holds" if name.startswith("DP-") else "none",
+        "val_accuracy": 0.5,
+        "test_accuracy": 0.25,
+        "macro_f1": None,
+        "seconds": 1.5,
+        "plan": "abc",
+    }
+    return Row(**usual | others)
+
+
+def literal(**others: Any) -> Comparison:
+    usual = {"data": "x", "seeded": False, "rows": tuple(row(name) for name in NAMES)}
+    return Comparison(**usual | others)
+
+
+def test_rows_are_what_the_runs_reached(found: Comparison, graph: Graph) -> None:
+    assert tuple(row.name for row in found.rows) == NAMES == tuple(found.runs)
+    for name, entry in zip(NAMES, found.rows, strict=True):
+        run = found.runs[name]
+        predicted = run.predict(graph)
+        right = predicted == graph.y
+        assert entry.test_accuracy == pytest.approx(np.mean(right[graph.test_idx]))
+        assert entry.val_accuracy == pytest.approx(np.mean(right[graph.val_idx]))
+        assert entry.macro_f1 == pytest.approx(macro_f1(graph.y[graph.test_idx], predicted[graph.test_idx]))
+        assert entry.plan == run.plan.fingerprint()
+        assert entry.delta == 1e-4
+        assert run.plan.num_layers == (0 if "MLP" in name else 1)
+
+
+def macro_f1(truth: np.ndarray, guess: np.ndarray) -> float:
+    scores = []
+    for number in np.unique(truth):
+        hits = np.sum((truth == number) & (guess == number))
+        scores.append(2 * hits / (np.sum(truth == number) + np.sum(guess == number)))
+    return float(np.mean(scores))
+
+
+def test_two_are_private_and_two_are_not(found: Comparison) -> None:
+    private = [row for row in found.rows if row.private]
+    assert [row.name for row in private] == ["DP-GNN", "DP-MLP"]
+    assert all(row.guarantee == "holds" and 5.9 < row.epsilon <= 6.0 for row in private)
+    assert all(row.guarantee == "none" and math.isinf(row.epsilon) for row in found.rows if not row.private)
+    assert found.runs["DP-GNN"].plan.max_readers == 2
+    # Bounds that privacy needs are not for training without it.
+    assert found.runs["GNN"].plan.max_readers == 20
+
+
+def test_all_on_one_split(found: Comparison) -> None:
+    assert len({run.folder.split_id for run in found.runs.values()}) == 1
+
+
+def test_what_publishing_costs() -> None:
+    compared = literal()
+    assert compared.release_both == (6.0, 2e-5)
+    assert "Each of the two private models is (3.00, 1e-5)-differentially private" in compared.cost
+    assert "publishing both costs up to (6.00, 2e-5) by basic composition" in compared.cost
+    assert (
+        "GNN and MLP are trained without privacy: they have no guarantee at all and must not be"
+        in compared.cost
+    )
+    assert "nor a choice made by them is covered" in compared.cost
+
+
+def test_a_seed_takes_the_guarantee(graph: Graph) -> None:
+    first, second = (compare(graph, epsilon=6.0, seed=5, **QUICK) for _ in range(2))
+    assert first.seeded
+    assert [row.test_accuracy for row in first.rows] == [row.test_accuracy for row in second.rows]
+    assert {row.guarantee for row in first.rows} == {"none"}
+    assert first.release_both == (math.inf, 1.0)
+    assert "DP-GNN and DP-MLP are reproducible, not private: nothing is guaranteed" in first.cost
+    assert "differentially private" not in first.cost
+
+
+def test_a_claim_is_no_guarantee() -> None:
+    rows = tuple(row(n, guarantee="claimed by the paper") if n == "DP-GNN" else row(n) for n in NAMES)
+    compared = literal(rows=rows)
+    assert "no proven cost (the guarantee of DP-GNN: claimed by the paper)" in compared.cost
+    assert compared.release_both == (math.inf, 1.0)
+
+
+def test_json_and_back(found: Comparison) -> None:
+    about = json.loads(found.to_json())
+    assert about["data"] == "three classes"
+    assert [entry["epsilon"] for entry in about["rows"] if not entry["private"]] == ["inf", "inf"]
+    assert about["release_both"]["epsilon"] == sum(row.epsilon for row in found.rows if row.private)
+    assert about["cost"] == found.cost
+    again = Comparison.from_json(found.to_json())
+    assert again == found
+    assert not again.runs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"comparison": 2},
+        {"rows": []},
+        {"rows": [{"name": "GNN"}]},
+        {"rows": 3},
+        {"data": None, "rows": None},
+    ],
+)
+def test_a_damaged_file_is_refused(change: dict[str, Any]) -> None:
+    about = json.loads(literal().to_json())
+    with pytest.raises(RunError, match="comparison is damaged"):
+        Comparison.from_json(json.dumps(about | change))
+    with pytest.raises(RunError, match="comparison is damaged"):
+        Comparison.from_json("no json")
+
+
+def test_folders_are_kept_where_asked(graph: Graph, tmp_path: Path) -> None:
+    kept = compare(graph, epsilon=6.0, out=tmp_path / "four", **QUICK)
+    assert sorted(path.name for path in (tmp_path / "four").iterdir()) == ["dp-gnn", "dp-mlp", "gnn", "mlp"]
+    loaded = hg.Run.load(tmp_path / "four" / "dp-mlp", device="cpu")
+    assert loaded.result["test_accuracy"] == kept.rows[3].test_accuracy
+
+
+def test_every_run_is_watched(graph: Graph) -> None:
+    steps: list[int] = []
+    begun: list[tuple[str, bool]] = []
+    compare(
+        graph,
+        epsilon=6.0,
+        observer=lambda done, total, epsilon, accuracy: steps.append(done),
+        on_start=lambda folder: begun.append((folder.config.model, folder.plan.is_private)),
+        **QUICK | {"steps": 2},
+    )
+    assert steps == [1, 2] * 4
+    assert begun == [("gcn", True), ("mlp", True), ("gcn", False), ("mlp", False)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "mlp"}, "model='mlp': expected one of gcn, gin, gat"),
+        ({"private": False}, "private: compare trains with and without privacy"),
+        ({"noise_multiplier": 1.0}, "noise_multiplier: compare trains"),
+        ({"stepz": 3}, "stepz: train has no such argument"),
+    ],
+)
+def test_what_it_refuses(graph: Graph, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(graph, epsilon=4.0, **arguments)
+
+
+def test_a_bad_epsilon_is_refused_before_anything_is_trained(graph: Graph, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="epsilon=-1"):
+        compare(graph, epsilon=-1.0, out=tmp_path / "four", **QUICK)
+    assert not (tmp_path / "four").exists()
+
+
+def test_evaluating_needs_the_training_data(found: Comparison, graph: Graph) -> None:
+    other = hg.datasets.synthetic(num_nodes=300, num_classes=3, num_features=12, seed=3)
+    with pytest.raises(RunError, match="give the data it was trained on"):
+        found.runs["GNN"].evaluate(other)
+    assert found.runs["GNN"].evaluate(replace(graph, test_idx=graph.test_idx[:0])) is None
