@@ -1,0 +1,111 @@
+"""The pair accountant against second methods, and far outside of the usual range."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+
+from hushgraph.accounting import PoissonDraw, StepEvent
+from hushgraph.accounting.gaussian import gaussian_epsilon
+from hushgraph.accounting.pair_accountant import PairAccountant
+from hushgraph.errors import PlanError
+
+
+def event(*, rate: float, trees: int = 1, sigma: float) -> StepEvent:
+    return StepEvent(draw=PoissonDraw(rate=rate), changed_trees=trees, sigma_over_clip=sigma)
+
+
+def accountant(*rows: tuple[StepEvent, int]) -> PairAccountant:
+    made = PairAccountant()
+    for row in rows:
+        made.compose(*row)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps", "delta"),
+    [
+        (0.01, 1.0, 1000, 1e-6),
+        (0.1, 2.0, 100, 1e-5),
+        (0.5, 5.0, 50, 1e-6),
+        (0.003, 0.8, 3000, 1e-7),
+        (0.02, 0.7, 10, 1e-5),
+        (0.9, 3.0, 3, 1e-4),
+    ],
+)
+def test_one_changed_tree_is_the_poisson_subsampled_gaussian(
+    rate: float, sigma: float, steps: int, delta: float
+) -> None:
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma, sampling_prob=rate, value_discretization_interval=1e-4, use_connect_dots=True
+    ).self_compose(steps)
+    ours = accountant((event(rate=rate, sigma=sigma), steps))
+    epsilon = theirs.get_epsilon_for_delta(delta)
+    assert ours.epsilon(delta) == pytest.approx(epsilon, rel=1e-3)
+    assert ours.delta(epsilon) == pytest.approx(delta, rel=3e-2)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize(("trees", "sigma", "steps"), [(1, 1.0, 1), (3, 50.0, 1000), (8, 2000.0, 10_000)])
+def test_full_batches_are_a_gaussian(trees: int, sigma: float, steps: int, delta: float) -> None:
+    """The grid, which a rate of 1 does not need, agrees with the formula that is used instead."""
+    ours = accountant((event(rate=1.0, trees=trees, sigma=sigma), steps))
+    formula = gaussian_epsilon((2 * trees - 1) * math.sqrt(steps) / sigma, delta)
+    assert ours.epsilon(delta) == pytest.approx(formula, rel=1e-9)
+    on_grid = ours.distribution().get_epsilon_for_delta(delta)
+    assert formula * (1 - 1e-9) <= on_grid <= formula * 1.001
+
+
+def test_mixed_full_batches_are_one_gaussian() -> None:
+    ours = accountant((event(rate=1.0, sigma=20.0), 30), (event(rate=1.0, trees=4, sigma=100.0), 10))
+    formula = gaussian_epsilon(math.sqrt(30 / 20**2 + 10 * (7 / 100) ** 2), 1e-6)
+    assert ours.epsilon(1e-6) == pytest.approx(formula, rel=1e-9)
+    assert ours.distribution().get_epsilon_for_delta(1e-6) == pytest.approx(formula, rel=1e-3)
+
+
+def test_rate_just_below_one_costs_just_below_a_full_batch() -> None:
+    almost, full = (accountant((event(rate=rate, trees=3, sigma=40.0), 100)) for rate in (1 - 1e-9, 1.0))
+    assert almost.epsilon(1e-6) == pytest.approx(full.epsilon(1e-6), rel=1e-3)
+    assert almost.epsilon(1e-6) <= full.epsilon(1e-6)
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("steps", [1, 100_000])
+@pytest.mark.parametrize(("rate", "trees"), [(1e-4, 1), (1e-4, 8), (0.1, 1), (0.1, 8), (1.0, 8)])
+@pytest.mark.parametrize("delta", [1e-6, 1e-15])
+def test_extremes_lie_between_bounds_or_are_refused(
+    sigma: float, steps: int, rate: float, trees: int, delta: float
+) -> None:
+    """Never above the full batch, never below what one step that shows a single tree costs exactly."""
+    ours = accountant((event(rate=rate, trees=trees, sigma=sigma), steps))
+    full = gaussian_epsilon((2 * trees - 1) * math.sqrt(steps) / sigma, delta)
+    if delta < 1e-11 and rate < 1.0 and full > 0.0:
+        with pytest.raises(PlanError, match="delta=1e-15: .* use a larger delta"):
+            ours.epsilon(delta)
+        return
+    found = ours.epsilon(delta)
+    unsampled = gaussian_epsilon(1 / sigma, delta / rate) if delta < rate else 0.0
+    least = math.log1p(rate * math.expm1(unsampled)) if unsampled < 500 else unsampled + math.log(rate)
+    assert least * (1 - 1e-9) <= found <= full
+
+
+@pytest.mark.parametrize(("rate", "sigma", "delta"), [(0.5, 0.3, 1e-9), (1e-4, 1.0, 1e-8), (0.1, 1.0, 1e-9)])
+def test_one_step_with_one_tree_has_a_closed_form(rate: float, sigma: float, delta: float) -> None:
+    exact = math.log1p(rate * math.expm1(gaussian_epsilon(1 / sigma, delta / rate)))
+    found = accountant((event(rate=rate, sigma=sigma), 1)).epsilon(delta)
+    assert exact * (1 - 1e-9) <= found <= exact * 1.005
+
+
+def test_more_trees_than_training_nodes_are_priced_as_given() -> None:
+    few, many = (accountant((event(rate=0.1, trees=trees, sigma=1e4), 100)) for trees in (1000, 2000))
+    assert 0.0 < few.epsilon(1e-6) < many.epsilon(1e-6) < math.inf
+
+
+def test_finer_grids_converge_from_above() -> None:
+    row = (event(rate=0.05, trees=5, sigma=10.0), 300)
+    coarse, fine = PairAccountant(), PairAccountant(precision=4.0)
+    coarse.compose(*row)
+    fine.compose(*row)
+    assert fine.epsilon(1e-6) < coarse.epsilon(1e-6) < fine.epsilon(1e-6) * 1.005
