@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hushgraph.errors import ModelError as ModelError
     from hushgraph.errors import PlanError as PlanError
     from hushgraph.errors import RunError as RunError
+    from hushgraph.estimator import NodeClassifier as NodeClassifier
     from hushgraph.finished_run import Run as Run
     from hushgraph.graph import Graph as Graph
     from hushgraph.plan import PrivacyPlan as PrivacyPlan
@@ -27,6 +28,7 @@ __all__ = [
     "HushgraphError",
     "InputError",
     "ModelError",
+    "NodeClassifier",
     "PlanError",
     "PrivacyPlan",
     "Run",
@@ -43,6 +45,7 @@ _HOMES = {
     "HushgraphError": "errors",
     "InputError": "errors",
     "ModelError": "errors",
+    "NodeClassifier": "estimator",
     "PlanError": "errors",
     "PrivacyPlan": "plan",
     "Run": "finished_run",

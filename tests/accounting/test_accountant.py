@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def test_mixed_steps_cost_more_than_their_parts_and_less_than_their_worst(
 )
 def test_monotone_in_the_step(name: str, event: EventMaker, field: str, values: list[float]) -> None:
     epsilons = [priced(name, (event(**{field: value}), 50)).epsilon(DELTA) for value in values]
-    assert all(low < high for low, high in zip(epsilons, epsilons[1:], strict=False)), epsilons
+    assert all(low < high for low, high in itertools.pairwise(epsilons)), epsilons
 
 
 def test_monotone_in_steps_and_delta(name: str, event: EventMaker) -> None:

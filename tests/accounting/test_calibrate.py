@@ -89,7 +89,7 @@ def test_too_many_steps_fit() -> None:
 
 
 def test_target_met_without_noise() -> None:
-    with pytest.raises(PlanError, match="is met without noise: .* use a smaller delta"):
+    with pytest.raises(PlanError, match=r"is met without noise: .* use a smaller delta"):
         smallest_noise(
             draw=PoissonDraw(rate=1e-4), changed_trees=1, steps=1, epsilon=1.0, delta=1e-3, accountant="pair"
         )

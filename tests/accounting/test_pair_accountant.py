@@ -82,7 +82,7 @@ def test_extremes_lie_between_bounds_or_are_refused(
     ours = accountant((event(rate=rate, trees=trees, sigma=sigma), steps))
     full = gaussian_epsilon((2 * trees - 1) * math.sqrt(steps) / sigma, delta)
     if delta < 1e-11 and rate < 1.0 and full > 0.0:
-        with pytest.raises(PlanError, match="delta=1e-15: .* use a larger delta"):
+        with pytest.raises(PlanError, match=r"delta=1e-15: .* use a larger delta"):
             ours.epsilon(delta)
         return
     found = ours.epsilon(delta)

@@ -16,7 +16,7 @@ from hushgraph.accounting.pairs import BinomialMixture, PairLoss
 
 
 def exact_delta(loss: PairLoss, upper: int, lower: int, rate: float, sigma: float, epsilon: float) -> float:
-    """The divergence as an integral of [p - e^epsilon q]_+ with 30 digits, split where the integrand starts."""
+    """The divergence as an integral of [p - e^epsilon q]_+ with 30 digits, from where it starts."""
     with mpmath.workdps(30):
         q, s = mpmath.mpf(rate), mpmath.mpf(sigma)
 

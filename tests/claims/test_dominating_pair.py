@@ -1,4 +1,4 @@
-"""No step, in any dimension, diverges more than the pair: random two-dimensional steps, integrated numerically."""
+"""No step diverges more than the pair: random two-dimensional steps, integrated numerically."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TOLERANCE = 2e-5
 def random_means(rng: np.random.Generator, trees: int, *, own_root: bool, kind: str) -> FloatArray:
     """For every subset of the changed roots a mean no longer than its size; row 0 is v's own root.
 
-    `kind` is "opposed" for vectors along the first axis, the worst there is, "spread" for vectors around it, and
-    "subsets" for a mean per subset that is no sum of its members' gradients, which the contract allows too.
+    `kind` is "opposed" for vectors along the first axis, the worst there is, "spread" for vectors around it,
+    and "subsets" for a mean per subset that is no sum of its members' gradients, which is allowed too.
     """
     subsets = np.array(list(itertools.product([0, 1], repeat=trees)), dtype=float)
     if not own_root:

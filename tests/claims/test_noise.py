@@ -1,4 +1,4 @@
-"""The noise of a step: the planned standard deviation in every tensor, each coordinate and step drawn anew."""
+"""The noise of a step: the planned standard deviation in every tensor, everything drawn anew."""
 
 from __future__ import annotations
 

@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable
 from typing import cast
 
+from scipy import optimize
+
 from hushgraph.accounting.accountant import AccountantName, check_event, make_accountant
 from hushgraph.accounting.events import Draw, StepEvent
 from hushgraph.accounting.gaussian import gaussian_epsilon
 from hushgraph.errors import PlanError
 
-# How close to the smallest noise the search must come.
-_NOISE_TOLERANCE = 5e-5
+# How close to the smallest noise the search comes, relatively.
+_TOLERANCE = 1e-4
 _LEAST_NOISE, _MOST_NOISE = 1e-6, 1e15
 _MOST_STEPS = 10**9
 
@@ -42,35 +44,67 @@ def smallest_noise(
     _check_budget(epsilon, delta)
     if steps < 1:
         raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
-    target = f"epsilon={epsilon:g} at delta={delta:g} over steps={steps}"
+    tried: dict[float, float] = {}
 
-    def spent(log_sigma: float) -> float:
+    def excess(log_sigma: float) -> float:
         event = StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=math.exp(log_sigma))
-        return _spent(event, steps, delta, accountant)
+        try:
+            found = _spent(event, steps, delta, accountant)
+        except PlanError:
+            # What was priced at another noise and is not at this one costs too much to be priced.
+            if not tried:
+                raise
+            found = math.inf
+        # Log scales make the search nearly linear; clipped, because not private is inf and free is 0.
+        tried[log_sigma] = math.log(min(max(found / epsilon, 1e-20), 1e20))
+        return tried[log_sigma]
 
     check_event(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0))
-    high = math.log((2 * changed_trees - 1) * math.sqrt(steps)) - _log_gaussian_shift(epsilon, delta)
-    high = min(max(high, math.log(_LEAST_NOISE)), math.log(_MOST_NOISE))
-    at_high = spent(high)
-    while at_high > epsilon:
-        if high >= math.log(_MOST_NOISE):
+    low, high = _bracket(excess, changed_trees, steps, epsilon, delta, tried)
+    found = float(
+        optimize.brentq(lambda x: tried[x] if x in tried else excess(x), low, high, xtol=_TOLERANCE / 4)
+    )
+    safe = min(x for x, value in tried.items() if value <= 0.0)
+    step = _TOLERANCE / 2
+    while safe - found > step:
+        if excess(found + step) <= 0.0:
+            safe = found + step
+        step *= 2
+    return math.exp(safe)
+
+
+def _bracket(
+    excess: Callable[[float], float],
+    changed_trees: int,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    tried: dict[float, float],
+) -> tuple[float, float]:
+    """Two log noises, the first too small and the second large enough."""
+    target = f"epsilon={epsilon:g} at delta={delta:g} over steps={steps}"
+    least, most = math.log(_LEAST_NOISE), math.log(_MOST_NOISE)
+    # Full batches cost most, and are a Gaussian.
+    full = math.log((2 * changed_trees - 1) * math.sqrt(steps)) - _log_gaussian_shift(epsilon, delta)
+    high = min(max(full, least), most)
+    while excess(high) > 0.0:
+        if high >= most:
             raise PlanError(
                 f"{target} cannot be reached with any noise; ask for a larger epsilon or fewer steps."
             )
-        high = min(high + math.log(4), math.log(_MOST_NOISE))
-        at_high = spent(high)
-    low, step = high, math.log(2)
-    at_low = at_high
-    while at_low <= epsilon:
-        high, at_high = low, at_low
-        if low <= math.log(_LEAST_NOISE):
+        high = min(high + math.log(4), most)
+    slope, before = -1.0, high
+    while True:
+        if before <= least:
             raise PlanError(
-                f"{target} is met without noise: delta allows the rows to be shown; use a smaller delta."
+                f"{target} is met without noise: delta allows rows to be shown; use a smaller delta."
             )
-        low = max(low - step, math.log(_LEAST_NOISE))
-        step *= 1.5
-        at_low = spent(low)
-    return math.exp(_narrow(spent, low, at_low, high, at_high, epsilon))
+        step = min(max(1.1 * tried[before] / slope, 0.05), math.log(30))
+        low = max(before - step, least)
+        if excess(low) > 0.0:
+            return low, before
+        slope = min(-0.5, (tried[low] - tried[before]) / (low - before))
+        before = low
 
 
 def most_steps(*, event: StepEvent, epsilon: float, delta: float, accountant: str) -> int:
@@ -129,27 +163,3 @@ def _log_gaussian_shift(epsilon: float, delta: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if gaussian_epsilon(math.exp(middle), delta) <= epsilon else (low, middle)
     return low
-
-
-def _narrow(
-    spent: Callable[[float], float], low: float, at_low: float, high: float, at_high: float, epsilon: float
-) -> float:
-    """Close in on the least argument at which a decreasing function is at most `epsilon`, from above."""
-    slow = 0
-    while high - low > _NOISE_TOLERANCE:
-        middle = 0.5 * (low + high)
-        if slow < 2 and at_high > 0.0 and at_low < math.inf:
-            share = math.log(at_low / epsilon) / math.log(at_low / at_high)
-            middle = low + share * (high - low)
-            # Aim a little to the safe side, then a little to the other, so that both ends close in.
-            nudge = 0.4 * _NOISE_TOLERANCE
-            middle += nudge if slow == 0 else -nudge
-            middle = min(max(middle, low + 0.2 * nudge), high - 0.2 * nudge)
-        width = high - low
-        value = spent(middle)
-        if value <= epsilon:
-            high, at_high = middle, value
-        else:
-            low, at_low = middle, value
-        slow = slow + 1 if high - low > 0.5 * width else 0
-    return high

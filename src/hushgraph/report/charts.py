@@ -15,6 +15,8 @@ _NARROWEST_BAR = 16
 _LETTER = 7.0
 # Ticks closer than this, relative to the values, would read the same.
 _NARROWEST_RANGE = 1e-4
+# Numbers below this have no logarithm worth the name.
+_NOTHING = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +56,10 @@ class Bar:
 def ticks(low: float, high: float, *, most: int = _TICKS) -> tuple[float, ...]:
     """Round numbers that enclose low..high, at least two and about `most` of them."""
     size = max(abs(low), abs(high))
+    if size < _NOTHING:
+        low, high, size = (-1.0 if low < 0 else 0.0), 1.0, 1.0
     if not high - low > _NARROWEST_RANGE * size:
-        low, high = (low - size / 2, high + size / 2) if size else (0.0, 1.0)
+        low, high = low - size / 2, high + size / 2
     raw = (high - low) / (most - 1)
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * (1 - 1e-9))

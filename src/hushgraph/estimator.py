@@ -1,0 +1,269 @@
+"""NodeClassifier: training with scikit-learn's habits, and without scikit-learn."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import inspect
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from hushgraph.datasets import load_graph
+from hushgraph.errors import InputError
+from hushgraph.evaluation import evaluate
+from hushgraph.training import train
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from typing_extensions import Self
+
+    from hushgraph.finished_run import Run
+    from hushgraph.plan import PrivacyPlan
+    from hushgraph.session import OptimizerFactory
+
+_SPLITS = ("train", "val", "test", "all")
+
+
+class NotFittedError(InputError, ValueError, AttributeError):
+    """The estimator was asked for something that only `fit` gives it."""
+
+
+class NodeClassifier:
+    """Classifies the nodes of a graph, trained with node-level differential privacy.
+
+    The constructor only stores its arguments; `fit` checks them. They are those of `hushgraph.train`, with
+    the same defaults, so all but a budget (`epsilon`, `noise_multiplier` or `private=False`) may be left out.
+
+    A graph is given whole, and its labels and splits are part of it: `y` stays None, and helpers that cut `X`
+    into rows, as cross-validation does, do not apply.
+
+    Args:
+        model: "gcn", "gin", "gat", "mlp", or a module, of which `fit` trains a copy.
+        num_layers: r, rounds of message passing.
+        epsilon, noise_multiplier, private, delta: the budget.
+        max_readers, max_reads, edge_owner: what training may read.
+        batch_size, steps, optimizer, learning_rate: of training.
+        hidden, encoder_layers, decoder_layers, activation: of the built-in models.
+        sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
+        setting, symmetrize, split, split_seed, num_classes: how to read the data.
+        seed: makes `fit` reproducible and therefore not private.
+        device: "auto", "cpu" or "cuda".
+        out: folder of the run; a temporary one unless given.
+
+    Attributes:
+        run_: the finished `Run`.
+        model_: the trained module.
+        plan_: the `PrivacyPlan` that was followed.
+        epsilon_: what `fit` spent, at `plan_.delta`; infinite without privacy.
+        classes_: int64 [num_classes], 0 to num_classes - 1.
+        n_features_in_: columns of the features.
+
+    Guarantees:
+        `epsilon_` covers one `fit`. Fitting again on the same graph spends again, and trying out parameters
+        on it is not covered.
+
+    Example:
+        >>> import hushgraph as hg
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> clf = hg.NodeClassifier(epsilon=4.0, steps=5, hidden=8, device="cpu").fit(data)
+        >>> clf.epsilon_ <= 4.0
+        True
+        >>> clf.predict(data).shape, clf.predict_proba(data).shape
+        ((300,), (300, 3))
+        >>> 0 <= clf.score(data) <= 1
+        True
+    """
+
+    run_: Run
+    model_: nn.Module
+    plan_: PrivacyPlan
+    epsilon_: float
+    classes_: npt.NDArray[np.int64]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        *,
+        model: str | nn.Module = "gcn",
+        num_layers: int = 1,
+        epsilon: float | None = None,
+        noise_multiplier: float | None = None,
+        private: bool = True,
+        delta: float | None = None,
+        max_readers: int | None = None,
+        max_reads: int | None = None,
+        edge_owner: str | None = None,
+        batch_size: int | None = None,
+        steps: int | None = None,
+        sampler: str = "stable",
+        accountant: str = "pair",
+        clipping: str = "normalised",
+        noise: str = "common",
+        clip: float = 1.0,
+        optimizer: str | OptimizerFactory = "adam",
+        learning_rate: float | None = None,
+        hidden: int | None = None,
+        encoder_layers: int = 1,
+        decoder_layers: int = 1,
+        activation: str = "tanh",
+        setting: str = "transductive",
+        symmetrize: bool = False,
+        split: str | None = None,
+        split_seed: int = 0,
+        num_classes: int | None = None,
+        seed: int | None = None,
+        device: str = "auto",
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.model = model
+        self.num_layers = num_layers
+        self.epsilon = epsilon
+        self.noise_multiplier = noise_multiplier
+        self.private = private
+        self.delta = delta
+        self.max_readers = max_readers
+        self.max_reads = max_reads
+        self.edge_owner = edge_owner
+        self.batch_size = batch_size
+        self.steps = steps
+        self.sampler = sampler
+        self.accountant = accountant
+        self.clipping = clipping
+        self.noise = noise
+        self.clip = clip
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.hidden = hidden
+        self.encoder_layers = encoder_layers
+        self.decoder_layers = decoder_layers
+        self.activation = activation
+        self.setting = setting
+        self.symmetrize = symmetrize
+        self.split = split
+        self.split_seed = split_seed
+        self.num_classes = num_classes
+        self.seed = seed
+        self.device = device
+        self.out = out
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name; `deep` changes nothing, as none of them is an estimator."""
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some of the constructor's arguments; a name that is none of them changes nothing at all."""
+        known = self._defaults()
+        for name in params:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else "get_params() lists those there are"
+                raise InputError(f"{name}: {type(self).__name__} has no such parameter; {hint}")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Train from scratch.
+
+        Args:
+            data: a PyG `Data`, a `Graph`, a path or a catalog name.
+            y: there for scikit-learn's sake; labels are part of `data`.
+        """
+        _refuse_labels(y)
+        arguments = self.get_params(deep=False)
+        if isinstance(self.model, nn.Module):
+            # Parameters stay as given, so that a second fit starts where the first one did.
+            arguments["model"] = copy.deepcopy(self.model)
+        run = train(data, **arguments)
+        self.run_, self.model_, self.plan_, self.epsilon_ = run, run.model, run.plan, run.epsilon
+        self.classes_ = np.arange(run.folder.num_classes)
+        self.n_features_in_ = run.folder.num_features
+        return self
+
+    def predict(self, data: Any) -> npt.NDArray[np.int64]:
+        """int64 [num_nodes]: the most likely class of every node, from full neighbourhoods.
+
+        The guarantee does not cover predictions on the private graph: they read neighbours in the clear.
+
+        Args:
+            data: the training graph or another one with the same features; no split is needed.
+        """
+        return self._fitted().predict(data)
+
+    def predict_proba(self, data: Any) -> npt.NDArray[np.float32]:
+        """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
+        return self._fitted().probabilities(data)
+
+    def score(self, data: Any, y: None = None, *, split: str = "test") -> float:
+        """Accuracy on a split, nodes without a label left out. The guarantee does not cover it.
+
+        Args:
+            data: read as `fit` does: in the inductive setting, without edges between splits.
+            y: there for scikit-learn's sake; labels are part of `data`.
+            split: "test", "val", "train", or "all" for every node, whether `data` has splits or not.
+        """
+        _refuse_labels(y)
+        run = self._fitted()
+        if split not in _SPLITS:
+            raise InputError(f"split={str(split)[:40]!r}: expected one of {', '.join(_SPLITS)}")
+        graph = load_graph(
+            data,
+            symmetrize=run.config.symmetrize,
+            split="1/0/0" if split == "all" else run.config.split,
+            split_seed=run.config.split_seed,
+            num_classes=run.folder.num_classes,
+        )
+        if split == "all":
+            nodes = np.arange(graph.num_nodes)
+        else:
+            nodes = getattr(graph, f"{split}_idx")
+            graph = graph.disjoint() if run.config.setting == "inductive" else graph
+        found = evaluate(run.predict(graph, symmetrize=False), graph.y, nodes, graph.num_classes)
+        if found is None:
+            raise InputError(
+                f"split={split!r}: no node of it has a label; give data that has some, or another split"
+            )
+        return found.accuracy
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not (usual := self._defaults()[name]) and value != usual
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "run_")
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn wants to know about an estimator; only scikit-learn asks."""
+        kinds = import_module("sklearn.utils")
+        return kinds.Tags(
+            estimator_type="classifier",
+            target_tags=kinds.TargetTags(required=False),
+            classifier_tags=kinds.ClassifierTags(),
+            input_tags=kinds.InputTags(two_d_array=False),
+            non_deterministic=self.seed is None,
+        )
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        """The constructor's arguments and their defaults."""
+        return {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+
+    def _fitted(self) -> Run:
+        if not hasattr(self, "run_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(data) first")
+        return self.run_
+
+
+def _refuse_labels(y: Any) -> None:
+    if y is not None:
+        raise InputError(
+            f"y={type(y).__name__}: expected None, as labels are part of the graph; put them in data.y"
+        )

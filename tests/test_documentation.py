@@ -1,0 +1,144 @@
+"""Every command and every Python example in README.md and docs/ runs as it is written.
+
+Blocks of one page run in order, in one namespace and one empty folder. Where an example leaves the number of
+steps to the defaults, the defaults are made small: what is shown is that examples work, not how well.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushgraph import defaults
+from hushgraph.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)")
+# Examples under these names would escape; `console` and `python` are the ones that run.
+OTHER_NAMES = {"bash", "sh", "shell", "zsh", "shell-session", "py", "python3", "pycon"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A fenced block: its language, the number of its first line, and its lines without the indentation."""
+
+    language: str
+    first_line: int
+    lines: tuple[str, ...]
+
+    @property
+    def commands(self) -> Iterator[list[str]]:
+        """The lines after a dollar sign, continued ones joined, as words."""
+        joined = re.sub(r"\\\n\s*>?\s*", " ", "\n".join(self.lines))
+        for line in joined.splitlines():
+            if line.startswith("$ "):
+                yield shlex.split(line[2:], comments=True)
+
+
+def blocks_in(text: str) -> list[Block]:
+    found: list[Block] = []
+    lines = text.splitlines()
+    start: tuple[int, re.Match[str]] | None = None
+    for number, line in enumerate(lines):
+        fence = FENCE.match(line)
+        if fence is None:
+            continue
+        if start is None:
+            start = number, fence
+            continue
+        begin, opening = start
+        indent = len(opening["indent"])
+        inside = tuple(each[indent:] for each in lines[begin + 1 : number])
+        found.append(Block(language=opening["language"], first_line=begin + 2, lines=inside))
+        start = None
+    assert start is None, f"the block that begins in line {start and start[0] + 1} has no end"
+    return found
+
+
+def run_python(block: Block, page: Path, namespace: dict[str, Any]) -> None:
+    # Empty lines in front make a traceback point at the line of the page.
+    source = "\n" * (block.first_line - 1) + "\n".join(block.lines)
+    exec(compile(source, str(page), "exec"), namespace)
+
+
+def run_command(words: list[str], page: Path) -> None:
+    where = f"{page.name}: $ {shlex.join(words)}"
+    if words[0] == "make":
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert set(words[1:]) <= targets, f"{where}: no such target"
+        return
+    assert words[0] == "hushgraph", f"{where}: only hushgraph can be run here"
+    assert main(words[1:]) == 0, where
+
+
+@pytest.fixture
+def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(defaults, "_STEPS", 3)
+    monkeypatch.setattr(defaults, "_HIDDEN", 8)
+    monkeypatch.setattr(defaults, "_LARGEST_BATCH", 500)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_small_defaults")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_run_as_written(page: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks_in(page.read_text(encoding="utf-8")):
+        assert block.language not in OTHER_NAMES, f"{page.name}:{block.first_line}: use python or console"
+        if block.language == "python":
+            run_python(block, page, namespace)
+        elif block.language == "console":
+            commands = list(block.commands)
+            assert commands, f"{page.name}:{block.first_line}: no line begins with a dollar sign"
+            for words in commands:
+                run_command(words, page)
+
+
+def test_the_readme_has_both_kinds_of_examples() -> None:
+    found = {block.language for block in blocks_in(PAGES[0].read_text(encoding="utf-8"))}
+    assert {"python", "console"} <= found
+
+
+PAGE = """\
+Text.
+
+```python
+one = 1
+```
+
+- a list
+
+  ```console
+  $ hushgraph plan --steps 3 \\
+      --epsilon 4   # a remark
+  output
+  $ make test
+  ```
+"""
+
+
+def test_blocks_are_found_with_their_lines() -> None:
+    python, console = blocks_in(PAGE)
+    assert (python.language, python.first_line, python.lines) == ("python", 4, ("one = 1",))
+    assert list(console.commands) == [
+        ["hushgraph", "plan", "--steps", "3", "--epsilon", "4"],
+        ["make", "test"],
+    ]
+    with pytest.raises(AssertionError, match="line 1 has no end"):
+        blocks_in("```python\n")
+
+
+def test_an_example_that_fails_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NameError, match="nowhere"):
+        run_python(Block(language="python", first_line=7, lines=("nowhere",)), PAGES[0], {})
+    for words in (["hushgraph", "plan", "--no-such-flag"], ["make", "no-such-target"], ["rm", "-r"]):
+        with pytest.raises(AssertionError, match=words[-1]):
+            run_command(words, PAGES[0])
+    assert "no-such-flag" in capsys.readouterr().err
