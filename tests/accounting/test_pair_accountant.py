@@ -109,3 +109,21 @@ def test_finer_grids_converge_from_above() -> None:
     coarse.compose(*row)
     fine.compose(*row)
     assert fine.epsilon(1e-6) < coarse.epsilon(1e-6) < fine.epsilon(1e-6) * 1.005
+
+
+@pytest.mark.parametrize("steps", [1, 1000, 100_000])
+def test_rounding_of_many_steps_never_flatters(steps: int) -> None:
+    """Full batches, whose delta is known exactly, read off the grid nevertheless."""
+    sigma = 5.0 * math.sqrt(steps)
+    ours = accountant((event(rate=1.0, trees=3, sigma=sigma), steps))
+    composed = ours.distribution()
+    for delta in (1e-4, 1e-6, 1e-9):
+        epsilon = gaussian_epsilon(5 * math.sqrt(steps) / sigma, delta)
+        assert ours._delta_at(composed, epsilon) >= delta * (1 - 1e-9)
+
+
+def test_a_delta_within_rounding_is_refused() -> None:
+    ours = accountant((event(rate=0.01, trees=2, sigma=30.0), 100_000))
+    with pytest.raises(PlanError, match=r"delta=1e-10: 100000 steps .* down to delta=1e-09"):
+        ours.epsilon(1e-10)
+    assert ours.epsilon(1e-9) > 0.0

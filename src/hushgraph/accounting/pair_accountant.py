@@ -19,7 +19,9 @@ from hushgraph.errors import PlanError
 _INTERVALS_PER_SPREAD = 25
 # Probability that all steps together may leave out; it counts as an infinite loss.
 _LEFT_OUT = 1e-15
-# Fourier transforms round to about 1e-16 of the whole, so that less cannot be read off what they compose.
+# Fourier transforms round to about 1e-16 of the whole, and taking a power multiplies that by the steps. This
+# much is added to every delta, and a delta that it would be a tenth of cannot be read off.
+_ROUNDING_PER_STEP = 1e-15
 _LEAST_DELTA = 1e-11
 _MOST_POINTS = 1 << 20
 
@@ -59,10 +61,11 @@ class PairAccountant(Accountant):
         ceiling = gaussian_epsilon(self._shift(), delta)
         if self._is_gaussian() or ceiling == 0.0:
             return ceiling
-        if delta < _LEAST_DELTA:
+        least = max(_LEAST_DELTA, 10 * _ROUNDING_PER_STEP * self.steps)
+        if delta < least:
             raise PlanError(
-                f"delta={delta:g}: batches of part of the roots are priced down to delta={_LEAST_DELTA:g}; "
-                "use a larger delta, or all roots in every batch"
+                f"delta={delta:g}: {self.steps} steps with part of the roots are priced down to "
+                f"delta={least:g}; use a larger delta, or all roots in every batch"
             )
         pld = self.distribution()
         if self._delta_at(pld, 0.0) <= delta:
@@ -122,6 +125,6 @@ class PairAccountant(Accountant):
     def _is_gaussian(self) -> bool:
         return all(isinstance(e.draw, PoissonDraw) and e.draw.rate == 1.0 for e in self._counts)
 
-    @staticmethod
-    def _delta_at(pld: privacy_loss_distribution.PrivacyLossDistribution, epsilon: float) -> float:
-        return float(np.clip(pld.get_delta_for_epsilon(epsilon), 0.0, 1.0))
+    def _delta_at(self, pld: privacy_loss_distribution.PrivacyLossDistribution, epsilon: float) -> float:
+        rounding = _ROUNDING_PER_STEP * self.steps
+        return float(np.clip(pld.get_delta_for_epsilon(epsilon) + rounding, 0.0, 1.0))
