@@ -25,6 +25,7 @@ from hushgraph.gradients import ghost, plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph import Graph
+from hushgraph.memory import freed_memory_kept
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--vmap", action="store_true")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--only", choices=["floor", "private"], help="one of the two, for its peak memory")
     args = parser.parse_args()
     device = torch.device(args.device)
     rng = np.random.default_rng(0)
@@ -159,6 +161,10 @@ def main() -> None:
             ghost.clipped_sum(model, batch(), clipping)
 
         steps: dict[str, Callable[[], None]] = {"floor": floor, "private": private}
+        if args.only:
+            for _ in range(args.repeats):
+                steps[args.only]()
+            continue
         if args.vmap and name == "A":
             roots = rng.choice(graph.train_idx, size=w["roots"], replace=False)
             steps["vmap"] = vmap_step(model, graph, lists, roots, device, features.all())
@@ -191,4 +197,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # As training does.
+    with freed_memory_kept():
+        main()

@@ -22,6 +22,7 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.graph import Graph
 from hushgraph.inference import WholeGraph, scores
 from hushgraph.loop import State, Trainer, new_noise, percentile_clipping
+from hushgraph.memory import freed_memory_kept
 from hushgraph.plan import PrivacyPlan
 from hushgraph.runs import RunFolder
 
@@ -91,7 +92,8 @@ class Session:
         try:
             if plan.clipping == "percentile":
                 trainer.use(percentile_clipping(trainer))
-            trainer.run(watch.after_step)
+            with freed_memory_kept():
+                trainer.run(watch.after_step)
         except BaseException:
             # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
             with contextlib.suppress(RunError):

@@ -96,8 +96,8 @@ def _distinct(nodes, positions, distinct, index):  # type: ignore[no-untyped-def
     return count
 
 
-# Looking up which rows are distinct pays while the trees touch less than this part of the graph.
-_DISTINCT_BELOW = 0.5
+# Looking up which nodes are distinct pays while the trees have fewer rows than this times the graph's nodes.
+_DISTINCT_BELOW = 1.5
 
 
 def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatch:

@@ -25,7 +25,9 @@ def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool) -> tuple
     if a.shape[0] == roots:
         # Products below the smallest normal number may vanish, although large inputs would make them count.
         tiny = torch.finfo(a.dtype).tiny
-        squares = (a.square().sum(1) + (bias + a.shape[1] * tiny)) * (d.square().sum(1) + d.shape[1] * tiny)
+        # One pass over the rows; squaring first would take two.
+        inputs = torch.linalg.vector_norm(a, dim=1).square() + (bias + a.shape[1] * tiny)
+        squares = inputs * (torch.linalg.vector_norm(d, dim=1).square() + d.shape[1] * tiny)
         return squares, squares
     if a.dtype == torch.float32 and not a.is_cuda:
         from hushgraph.gradients import pairs_cpu

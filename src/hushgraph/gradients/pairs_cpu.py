@@ -140,27 +140,20 @@ def shared_linear_norms(  # type: ignore[no-untyped-def]
             at = 0
             while at < count and nodes[at] != node:
                 at += 1
-            source = upper[parents[i]]
+            source, output, target = upper[parents[i]], outputs[node], gradients[at]
             c = coefficients[i]
-            target = gradients[at]
             if at == count:
                 nodes[at] = node
                 rows[at] = a[node]
-                for k in range(size_out):
-                    target[k] = c * source[k]
+                target[:] = 0
                 count += 1
-            else:
-                for k in range(size_out):
-                    target[k] += c * source[k]
-        for at in range(count):
-            output, target = outputs[nodes[at]], gradients[at]
             if relu:
                 for k in range(size_out):
-                    if output[k] <= 0:
-                        target[k] = 0
+                    if output[k] > 0:
+                        target[k] += c * source[k]
             else:
                 for k in range(size_out):
-                    target[k] *= 1 - output[k] * output[k]
+                    target[k] += c * source[k] * (1 - output[k] * output[k])
         total, diagonal = _root_sum(rows, gradients, count, bias)
         norms[root] += total
         diagonals[root] += diagonal
