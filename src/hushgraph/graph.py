@@ -12,8 +12,19 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
+from hushgraph.graph_checks import (
+    Array,
+    check_integers,
+    check_number_of_classes,
+    check_range,
+    check_shape,
+    checked_features,
+    disjoint_splits,
+    id_type,
+    lacks_reverse,
+    reads_from_edges,
+)
 
-Array = npt.NDArray[Any]
 EdgeOwner = Literal["sender", "reader"]
 _SPLITS = ("train_idx", "val_idx", "test_idx")
 
@@ -58,15 +69,15 @@ class Graph:
     self_loops_removed: int = 0
 
     def __post_init__(self) -> None:
-        x, y = _features(self.x), check_integers("y", self.y, ndim=1)
+        x, y = checked_features(self.x), check_integers("y", self.y, ndim=1)
         if self.num_nodes != x.shape[0] or len(y) != x.shape[0]:
             raise GraphError(
                 f"y has {len(y)} labels and x has {x.shape[0]} rows; expected one of each per node; give "
                 "unlabelled nodes the label -1"
             )
-        _check_number_of_classes(self.num_classes)
+        check_number_of_classes(self.num_classes)
         check_range("y", y, -1, self.num_classes - 1, "use -1 for no label, or raise num_classes")
-        checked = _disjoint_splits(self.num_nodes, {name: getattr(self, name) for name in _SPLITS})
+        checked = disjoint_splits(self.num_nodes, {name: getattr(self, name) for name in _SPLITS})
         checked |= {"x": x, "y": y.astype(np.int64, copy=False)}
         checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
         checked["indices"] = check_integers("indices", self.indices, ndim=1)
@@ -104,8 +115,8 @@ class Graph:
         # place in the training split, so refusing such a graph would reveal whether a row is empty.
         if symmetrize and directed:
             raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
-        num_nodes = _shape("x", x, ndim=2)[0]
-        reads, duplicates, loops = _reads_from_edges(edge_index, num_nodes)
+        num_nodes = check_shape("x", x, ndim=2)[0]
+        reads, duplicates, loops = reads_from_edges(edge_index, num_nodes)
         if symmetrize:
             reads, directed = reads + reads.T.tocsr(), False
         if num_classes is None:
@@ -129,7 +140,7 @@ class Graph:
             val_idx=np.empty(0, np.int64) if val_idx is None else val_idx,
             test_idx=np.empty(0, np.int64) if test_idx is None else test_idx,
             num_classes=num_classes,
-            is_directed=_lacks_reverse(reads) if directed is None else directed,
+            is_directed=lacks_reverse(reads) if directed is None else directed,
             duplicates_removed=duplicates,
             self_loops_removed=loops,
         )
@@ -284,7 +295,7 @@ class Graph:
                 f"indptr does not rise from 0 to {self.num_edges} in {n + 1} values; use Graph.from_arrays"
             )
         check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
-        object.__setattr__(self, "indices", self.indices.astype(_id_type(n), copy=False))
+        object.__setattr__(self, "indices", self.indices.astype(id_type(n), copy=False))
         last = -1
         for source, target in self.edge_chunks():
             place = target.astype(np.int64) * n + source
@@ -298,131 +309,3 @@ class Graph:
     def _keeping(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
         return replace(self, indptr=before[self.indptr], indices=self.indices[kept], **changes)
-
-
-def _array(name: str, values: Any) -> Array:
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise GraphError(f"{name} is not a rectangular array; expected one, with numbers in it") from error
-
-
-def _shape(name: str, values: Any, ndim: int) -> tuple[int, ...]:
-    shape = values.shape if sparse.issparse(values) else _array(name, values).shape
-    if len(shape) != ndim:
-        raise GraphError(f"{name} has shape {list(shape)}; expected {ndim} dimension{'s' * (ndim > 1)}")
-    return tuple(shape)
-
-
-def check_integers(name: str, values: Any, ndim: int) -> Array:
-    """The values as an integer array of `ndim` dimensions, or a GraphError about `name`."""
-    array = _array(name, values)
-    _shape(name, array, ndim)
-    if array.dtype.kind in "iu":
-        return array
-    # numpy makes an empty list float64: no value in it can be wrong.
-    if array.size == 0 and array.dtype.kind == "f":
-        return array.astype(np.int64)
-    hint = "; turn a mask into ids with numpy.flatnonzero" if array.dtype.kind == "b" and ndim == 1 else ""
-    raise GraphError(f"{name} has dtype {str(array.dtype)[:40]}; expected integers{hint}")
-
-
-def check_range(name: str, array: Array, low: int, high: int, advice: str) -> None:
-    """Refuse values outside low..high, naming the first."""
-    if array.size == 0 or (int(array.min()) >= low and int(array.max()) <= high):
-        return
-    place = np.argwhere((array < low) | (array > high))[0]
-    value = array[tuple(place)]
-    where = ", ".join(str(i) for i in place)
-    raise GraphError(f"{name}[{where}]={value}; expected {low}..{high}; {advice}")
-
-
-def _check_number_of_classes(num_classes: Any) -> None:
-    if isinstance(num_classes, bool) or not isinstance(num_classes, (int, np.integer)) or num_classes < 1:
-        raise GraphError(f"num_classes={str(num_classes)[:40]}; expected an integer of at least 1")
-
-
-def _features(x: Any) -> Any:
-    """Finite float32 features: a C-contiguous array, or CSR with sorted, unrepeated columns."""
-    rows, columns = _shape("x", x, ndim=2)
-    if rows == 0 or columns == 0:
-        raise GraphError(f"x has shape [{rows}, {columns}]; expected at least one node and one feature")
-    values = x if sparse.issparse(x) else _array("x", x)
-    if values.dtype.kind not in "biuf":
-        raise GraphError(f"x has dtype {str(values.dtype)[:40]}; expected real numbers")
-    with np.errstate(over="ignore", invalid="ignore"):
-        if sparse.issparse(values):
-            # sum_duplicates works in place, so the caller's matrix must not be the one it works on.
-            table = sparse.csr_array(values, dtype=np.float32)
-            if not table.has_canonical_format:
-                table = table.copy()
-                table.sum_duplicates()
-            flat = table.data
-        else:
-            table = np.ascontiguousarray(values, dtype=np.float32)
-            flat = table
-        finite = flat.size == 0 or bool(np.isfinite(flat.min()) and np.isfinite(flat.max()))
-    if finite:
-        return table
-    if sparse.issparse(table):
-        place = int(np.flatnonzero(~np.isfinite(flat))[0])
-        row, column = int(np.searchsorted(table.indptr, place, side="right")) - 1, int(table.indices[place])
-        values = sparse.csr_array(values)  # not every sparse format can look up one entry
-    else:
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-    raise GraphError(
-        f"x[{row}, {column}]={float(values[row, column])} is not a finite float32; expected finite features; "
-        "replace it, for instance by 0"
-    )
-
-
-def _disjoint_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
-    """Every split sorted, as int64, after checking that no node occurs twice."""
-    taken = np.full(num_nodes, -1, np.int8)
-    checked: dict[str, Array] = {}
-    for number, (name, values) in enumerate(splits.items()):
-        nodes = check_integers(name, values, ndim=1)
-        check_range(name, nodes, 0, num_nodes - 1, f"the graph has {num_nodes} nodes")
-        nodes = np.sort(nodes.astype(np.int64, copy=False))
-        repeated = nodes[1:][nodes[1:] == nodes[:-1]]
-        if repeated.size:
-            raise GraphError(
-                f"{name} holds node {repeated[0]} more than once; expected every node at most once"
-            )
-        shared = nodes[taken[nodes] >= 0]
-        if shared.size:
-            other = list(splits)[int(taken[shared[0]])]
-            raise GraphError(f"node {shared[0]} is in both {other} and {name}; expected disjoint splits")
-        taken[nodes] = number
-        checked[name] = nodes
-    if checked["train_idx"].size == 0:
-        raise GraphError("train_idx is empty; expected at least one training node")
-    return checked
-
-
-def _reads_from_edges(edge_index: Any, num_nodes: int) -> tuple[Any, int, int]:
-    """Reads as a boolean CSR matrix, one row per target, and how many repeats and self-loops were dropped."""
-    edges = _array("edge_index", edge_index)
-    if edges.ndim != 2 or edges.shape[0] != 2:
-        raise GraphError(f"edge_index has shape {list(edges.shape)}; expected [2, E]: sources, then targets")
-    edges = check_integers("edge_index", edges, ndim=2)
-    check_range("edge_index", edges, 0, num_nodes - 1, f"x has {num_nodes} rows, one per node")
-    source, target = (row.astype(_id_type(num_nodes), copy=False) for row in edges)
-    proper = source != target
-    if not proper.all():
-        source, target = source[proper], target[proper]
-    pairs = sparse.coo_array((np.ones(len(source), np.bool_), (target, source)), shape=(num_nodes, num_nodes))
-    reads = pairs.tocsr()
-    return reads, len(source) - reads.nnz, edges.shape[1] - len(source)
-
-
-def _id_type(num_nodes: int) -> type[np.signedinteger[Any]]:
-    return np.int32 if num_nodes < 2**31 else np.int64
-
-
-def _lacks_reverse(reads: Any) -> bool:
-    """Whether some read has no reverse."""
-    reverse = reads.T.tocsr()
-    return not (
-        np.array_equal(reads.indptr, reverse.indptr) and np.array_equal(reads.indices, reverse.indices)
-    )

@@ -18,7 +18,8 @@ from scipy import sparse
 from hushgraph.datasets.catalog import load, names
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph, check_integers, check_range
+from hushgraph.graph import Graph
+from hushgraph.graph_checks import check_integers, check_range
 
 _SPLITS = ("train_idx", "val_idx", "test_idx")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
