@@ -13,7 +13,17 @@ HEAVY = ("torch", "torch_geometric", "numba", "scipy", "dp_accounting", "numpy",
 
 
 def test_these_are_the_names() -> None:
-    things = ["Graph", "NodeClassifier", "PrivacyPlan", "Run", "datasets", "resume", "train"]
+    things = [
+        "Graph",
+        "NodeClassifier",
+        "PrivacyPlan",
+        "Run",
+        "datasets",
+        "resume",
+        "train",
+        "Comparison",
+        "compare",
+    ]
     errors = ["BudgetExceededError", "GraphError", "HushgraphError", "InputError", "ModelError", "PlanError"]
     assert sorted(hushgraph.__all__) == sorted([*things, *errors, "RunError"])
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph import datasets as datasets
+    from hushgraph.comparison import Comparison as Comparison
+    from hushgraph.comparison import compare as compare
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
     from hushgraph.errors import GraphError as GraphError
     from hushgraph.errors import HushgraphError as HushgraphError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetExceededError",
+    "Comparison",
     "Graph",
     "GraphError",
     "HushgraphError",
@@ -33,6 +36,7 @@ __all__ = [
     "PrivacyPlan",
     "Run",
     "RunError",
+    "compare",
     "datasets",
     "resume",
     "train",
@@ -40,6 +44,7 @@ __all__ = [
 
 _HOMES = {
     "BudgetExceededError": "errors",
+    "Comparison": "comparison",
     "Graph": "graph",
     "GraphError": "errors",
     "HushgraphError": "errors",
@@ -50,6 +55,7 @@ _HOMES = {
     "PrivacyPlan": "plan",
     "Run": "finished_run",
     "RunError": "errors",
+    "compare": "comparison",
     "resume": "training",
     "train": "training",
 }
