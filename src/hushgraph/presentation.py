@@ -71,6 +71,11 @@ def show(run: Run, console: Console) -> None:
             highlight=False,
         )
     console.print(f"\n{promise(run)}", highlight=False)
+    if run.plan.is_private:
+        console.print(
+            "It covers the weights. The accuracies were read off the private graph and its labels.",
+            highlight=False,
+        )
 
 
 def promise(run: Run) -> str:
