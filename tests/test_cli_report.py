@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
-import torch
 
 import hushgraph as hg
 from hushgraph import comparing
@@ -20,16 +18,6 @@ from hushgraph.graph import Graph
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
 FILES = [".hushgraph-demo", "comparison.json", "dp-gnn", "dp-mlp", "gnn", "mlp", "report.html", "report.json"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 @pytest.fixture

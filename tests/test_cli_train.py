@@ -7,15 +7,13 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
 
 import hushgraph as hg
@@ -31,16 +29,6 @@ from hushgraph.progress import StepProgress
 Run = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".split()  # noqa: SIM905
 LONG = ["--steps", "5000", *SMALL[2:]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 @pytest.fixture

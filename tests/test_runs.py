@@ -6,12 +6,11 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 import safetensors.torch
@@ -28,16 +27,6 @@ from hushgraph.runs import RunFolder, split_id
 from hushgraph.whole_file import whole_file, write_whole
 
 SETTINGS: dict[str, Any] = {"steps": 8, "hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 def make_graph(seed: int = 0) -> Graph:

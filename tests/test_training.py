@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -27,16 +26,6 @@ from hushgraph.sampling.batches import PoissonBatches
 Weights = dict[str, Tensor]
 # Enough to go through every part of a step, and little enough to be quick.
 QUICK: dict[str, Any] = {"steps": 6, "hidden": 8, "batch_size": 40, "max_readers": 2, "device": "cpu"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 @pytest.fixture(scope="module")

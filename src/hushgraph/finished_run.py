@@ -13,10 +13,9 @@ from torch import nn
 from hushgraph import inference
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
-from hushgraph.errors import RunError
 from hushgraph.evaluation import Evaluation, evaluate
 from hushgraph.plan import PrivacyPlan
-from hushgraph.runs import RunFolder, split_id
+from hushgraph.runs import RunFolder
 from hushgraph.session import usable_device
 
 if TYPE_CHECKING:
@@ -76,22 +75,7 @@ class Run:
         Args:
             data: what the run was trained on; it is read in the same way.
         """
-        folder, config = self.folder, self.config
-        graph = load_graph(
-            data,
-            symmetrize=config.symmetrize,
-            split=config.split,
-            split_seed=config.split_seed,
-            num_classes=folder.num_classes,
-        )
-        if config.setting == "inductive":
-            graph = graph.disjoint()
-        if (graph.num_features, split_id(graph)) != (folder.num_features, folder.split_id):
-            raise RunError(
-                f"run={folder.path}: the data has {len(graph.train_idx)} training nodes and "
-                f"{graph.num_features} features, the run has {self.plan.num_train_nodes} and "
-                f"{folder.num_features}, or its training nodes are others; give the data it was trained on"
-            )
+        graph = self.folder.read_graph(data)
         best = inference.scores(self.model, graph, depth=self.plan.num_layers).argmax(1).cpu().numpy()
         return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
 

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from hushgraph.accounting.ledger import Ledger
 from hushgraph.config import TrainingConfig
+from hushgraph.datasets import load_graph
 from hushgraph.errors import HushgraphError, RunError
 from hushgraph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -134,6 +135,26 @@ class RunFolder:
     @property
     def is_done(self) -> bool:
         return (self.path / "weights.safetensors").exists()
+
+    def read_graph(self, data: Any) -> Graph:
+        """The data of the run, read as it was read for training; RunError where it is other data."""
+        config = self.config
+        graph = load_graph(
+            data,
+            symmetrize=config.symmetrize,
+            split=config.split,
+            split_seed=config.split_seed,
+            num_classes=self.num_classes,
+        )
+        if config.setting == "inductive":
+            graph = graph.disjoint()
+        if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
+            raise RunError(
+                f"run={self.path}: the data has {len(graph.train_idx)} training nodes and "
+                f"{graph.num_features} features, the run has {self.plan.num_train_nodes} and "
+                f"{self.num_features}, or its training nodes are others; give the data it began with"
+            )
+        return graph
 
     def new_model(self) -> GNN:
         """The built-in model of this run, freshly initialised."""

@@ -19,7 +19,7 @@ from hushgraph.accounting.ledger import Ledger
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.defaults import plain_defaults, private_defaults, reads_for
-from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.errors import InputError, PlanError
 from hushgraph.finished_run import Run
 from hushgraph.plan import PrivacyPlan
 from hushgraph.plan_fields import default_delta
@@ -211,23 +211,9 @@ def resume(
     folder = RunFolder.open(path)
     if folder.is_done:
         return Run.load(path, model=model, device=device)
-    config = folder.config
-    graph = load_graph(
-        data,
-        symmetrize=config.symmetrize,
-        split=config.split,
-        split_seed=config.split_seed,
-        num_classes=folder.num_classes,
+    session = Session(
+        folder, folder.read_graph(data), model=model, optimizer=optimizer, device=device, resumed=True
     )
-    if config.setting == "inductive":
-        graph = graph.disjoint()
-    if (graph.num_features, split_id(graph)) != (folder.num_features, folder.split_id):
-        raise RunError(
-            f"run={folder.path}: the data has {len(graph.train_idx)} training nodes and {graph.num_features} "
-            f"features, the run has {folder.plan.num_train_nodes} and {folder.num_features}, or its training "
-            "nodes are others; give the data it began with"
-        )
-    session = Session(folder, graph, model=model, optimizer=optimizer, device=device, resumed=True)
     return _lived(session, observer, on_start)
 
 

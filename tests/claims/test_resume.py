@@ -9,11 +9,9 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -26,16 +24,6 @@ from hushgraph.runs import RunFolder
 
 KILLS, STEPS = 20, 90
 SETTINGS: dict[str, Any] = {"hidden": 8, "max_readers": 2, "batch_size": 40, "device": "cpu"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 @pytest.fixture(scope="module")

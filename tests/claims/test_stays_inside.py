@@ -6,12 +6,10 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 import safetensors
@@ -44,16 +42,6 @@ PRIVATE_WORDS = re.compile(
     r"loss|norm(?!alised)|train.?acc|gradient|class_counts|histogram|edges", re.IGNORECASE
 )
 NODES = 903
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -14,10 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
-import torch
 
 import hushgraph as hg
 from hushgraph.accounting.ledger import Ledger
@@ -35,16 +32,6 @@ PAPER: dict[str, Any] = {"sampler": "paper", "accountant": "paper", "edge_owner"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 # Elements of SVG that the charts close by themselves.
 CLOSED = {"line", "circle", "rect", "polyline"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])
 
 
 @pytest.fixture(scope="module")

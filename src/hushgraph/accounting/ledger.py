@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from hushgraph.accounting import ledger_file
 from hushgraph.accounting.events import StepEvent
 from hushgraph.errors import BudgetExceededError, RunError
+from hushgraph.whole_file import write_whole
 
 if TYPE_CHECKING:
     from hushgraph.accounting.accountant import AccountantName
@@ -92,7 +93,7 @@ class Ledger:
                 "event": ledger_file.event_to_json(plan.step_event),
             }
             line, checksum = ledger_file.written(header, after="")
-            ledger_file.replace_file(target, line)
+            write_whole(target, line)
             ledger = cls(target, header, checksum, lock=lock)
             ledger._start_writing()
         except BaseException:
@@ -156,7 +157,7 @@ class Ledger:
         if lock is not None:
             content = content.removesuffix(b"\n") + b"\n"
             if content != original:
-                ledger_file.replace_file(path, content)
+                write_whole(path, content)
         return ledger
 
     @property

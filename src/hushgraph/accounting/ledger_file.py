@@ -58,26 +58,6 @@ def event_from_json(fields: dict[str, Any]) -> StepEvent:
     )
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a crash leaves either the old file or the new one."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise RunError(
-            f"ledger={path}: cannot be written ({error}); free space or choose another folder"
-        ) from None
-
-
 def lock(path: Path) -> int:
     """Hold the lock beside `path`; it goes with the process, however that ends."""
     try:
