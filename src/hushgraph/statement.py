@@ -110,7 +110,8 @@ def _neighbours(plan: PrivacyPlan) -> str:
 def _public() -> str:
     return (
         "What is public: the identifiers of the nodes, which of them are in the training split and hence how "
-        "many, and all settings of the training."
+        "many, whether the graph is directed, how many features and classes there are, and all settings of "
+        "the training."
     )
 
 

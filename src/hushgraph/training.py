@@ -80,7 +80,8 @@ def train(
         delta: 1 / (10 N) unless given.
         max_readers, max_reads: K and D.
         edge_owner: "sender" or "reader"; by default the sender of an undirected
-            graph, the reader of a directed one.
+            graph, the reader of a directed one. Which it is is looked up and taken as public: one emptied
+            row can make an undirected graph look directed, so give it where that matters.
         batch_size, steps, learning_rate, hidden: as the names say.
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
         optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.

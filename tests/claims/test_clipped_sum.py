@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -28,17 +26,6 @@ DEPTHS = pytest.mark.parametrize("depth", [0, 1, 2, 3])
 ACTIVATIONS = pytest.mark.parametrize("activation", ["tanh", "relu"])
 KINDS = pytest.mark.parametrize("kind", ["flat", "groups", "normalised"])
 Sums = dict[str, Tensor]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two pools of threads on rows this few only wait for each other."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
 
 
 def lists_of(reads: list[list[int]]) -> BoundedLists:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -21,17 +20,6 @@ from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow
 
 Sums = dict[str, Tensor]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two pools of threads on rows this few only wait for each other."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
 
 
 @dataclass(frozen=True, kw_only=True)

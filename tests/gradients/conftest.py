@@ -1,28 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
-import torch
 
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.graph import Graph
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Two pools of threads on rows this few only wait for each other."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
 
 
 @dataclass(frozen=True)
