@@ -1,0 +1,1 @@
+"""One file a command: what it takes, whom it calls, what it prints."""

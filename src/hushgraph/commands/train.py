@@ -1,0 +1,159 @@
+"""`hushgraph train`: one private model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hushgraph.commands.failure import fail
+from hushgraph.errors import InputError
+from hushgraph.help_sections import options
+
+if TYPE_CHECKING:
+    from hushgraph.runs import RunFolder
+
+# Parameters of `train` that are not settings of the run, so that they may accompany --resume.
+_NOT_SETTINGS = {"data", "resume", "device", "as_json", "quiet"}
+# Settings that `hushgraph.train` has other names for.
+_RENAMED = {"layers", "lr", "non_private", "out"}
+
+_budget, _model, _bounds = options("Budget"), options("Model"), options("What training may read")
+_learning, _reading, _output = options("Training"), options("Data"), options("Run and output")
+
+
+def train(
+    context: typer.Context,
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A name (demo), or the path of an .npz or .pt.")
+    ],
+    epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
+    noise_multiplier: Annotated[
+        float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
+    ] = None,
+    non_private: Annotated[
+        bool, _budget("No clipping, no noise, epsilon infinite.", "--non-private")
+    ] = False,
+    delta: Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]")] = None,
+    max_readers: Annotated[
+        int | None, _bounds("K, how many training nodes read one node; 0 reads no edge. [by epsilon]")
+    ] = None,
+    max_reads: Annotated[
+        int | None,
+        _bounds("D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]"),
+    ] = None,
+    edge_owner: Annotated[
+        str | None,
+        _bounds("Whose row holds an edge. [sender; reader if directed]", metavar="sender|reader"),
+    ] = None,
+    sampler: Annotated[
+        str, _bounds("How lists are cut. [stable, which has a proof]", metavar="stable|paper")
+    ] = "stable",
+    accountant: Annotated[
+        str, _bounds("What prices a step. [pair, the tighter one]", metavar="pair|paper")
+    ] = "pair",
+    clipping: Annotated[
+        str,
+        _bounds("Also groups, percentile. [normalised, which reads no data]", metavar="normalised|flat|..."),
+    ] = "normalised",
+    clip: Annotated[float, _bounds("C, the norm of one root's gradient. [1: lr sets the scale]")] = 1.0,
+    noise: Annotated[
+        str, _bounds("Its spread. [common, which has a proof]", metavar="common|per-layer")
+    ] = "common",
+    model: Annotated[
+        str, _model("The architecture. [gcn, the usual start]", metavar="gcn|gin|gat|mlp")
+    ] = "gcn",
+    layers: Annotated[int, _model("r, rounds of messages. [1: noise grows with K^r]")] = 1,
+    hidden: Annotated[int | None, _model("Width. [128: noise grows with it; 256 without privacy]")] = None,
+    encoder_layers: Annotated[int, _model("Linear layers before messages. [1: shallow stands noise]")] = 1,
+    decoder_layers: Annotated[int, _model("Linear layers after messages. [1, likewise]")] = 1,
+    activation: Annotated[
+        str, _model("[tanh, which bounds what it passes on]", metavar="tanh|relu")
+    ] = "tanh",
+    batch_size: Annotated[
+        int | None, _learning("Expected roots a step. [all, up to 200,000: noise weighs less]")
+    ] = None,
+    steps: Annotated[int | None, _learning("Updates. [600; 500 without privacy]")] = None,
+    optimizer: Annotated[str, _learning("[adam, which needs the least tuning]", metavar="adam|sgd")] = "adam",
+    lr: Annotated[float | None, _learning("Learning rate, falling to 0. [lower the more noise]")] = None,
+    setting: Annotated[
+        str, _reading("inductive drops edges between splits. [transductive]", metavar="NAME")
+    ] = "transductive",
+    symmetrize: Annotated[
+        bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
+    ] = False,
+    split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own]")] = None,
+    split_seed: Annotated[int, _reading("Of that draw. [0: a split is public]")] = 0,
+    num_classes: Annotated[int | None, _reading("[largest label + 1, taken as public]")] = None,
+    seed: Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")] = None,
+    device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
+    out: Annotated[Path | None, _output("Folder of the run. [runs/DATA-MODEL-N, the first free N]")] = None,
+    resume: Annotated[Path | None, _output("Go on with the run in this folder, on its DATA.")] = None,
+    train_accuracy: Annotated[
+        bool, _output("Also for a private run: a private figure, not covered. [no]", "--train-accuracy")
+    ] = False,
+    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
+    quiet: Annotated[bool, _output("Print errors and --json alone.", "--quiet")] = False,
+) -> int:
+    """Train a graph neural network with node-level differential privacy.
+
+    Only --epsilon must be given: defaults, in brackets, are chosen without looking at private data.
+    """
+    from hushgraph import presentation, training
+    from hushgraph.interruption import Interruption
+    from hushgraph.progress import StepProgress
+
+    path = resume or out or presentation.free_folder(data, model)
+    begun: list[RunFolder] = []
+
+    def announce(folder: RunFolder) -> None:
+        begun.append(folder)
+        if not (as_json or quiet):
+            typer.echo(presentation.announcement(folder))
+
+    try:
+        with Interruption() as interruption, StepProgress(quiet=quiet) as progress:
+
+            def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
+                progress(done, total, epsilon, accuracy)
+                interruption.check()
+
+            watching: dict[str, Any] = {"device": device, "observer": observe, "on_start": announce}
+            if resume is not None:
+                _refuse_settings(context)
+                run = training.resume(resume, data, **watching)
+            else:
+                settings = {
+                    name: value
+                    for name, value in context.params.items()
+                    if name not in _NOT_SETTINGS | _RENAMED
+                }
+                settings |= {"num_layers": layers, "learning_rate": lr, "private": not non_private}
+                run = training.train(data, out=path, **settings, **watching)
+    except KeyboardInterrupt:
+        return fail(presentation.stopped(begun[0], data) if begun else "interrupted", 130)
+    if as_json:
+        typer.echo(json.dumps(presentation.as_json(run), allow_nan=False))
+    elif not quiet:
+        from rich.console import Console
+
+        presentation.show(run, Console())
+    return 0
+
+
+def _refuse_settings(context: typer.Context) -> None:
+    """A resumed run keeps the settings it began with."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _NOT_SETTINGS and _is_given(context, str(parameter.name))
+    ]
+    if given:
+        raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
