@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hushgraph import bounds
 
 # Training nodes per class that make one more reader worth its noise at epsilon 1.
-_NODES_PER_READER = 17_500
+_NODES_PER_READER = 10_000
 _MOST_READERS = 10
 # All training nodes at once up to here: the larger the batch, the less the noise weighs.
 _LARGEST_BATCH = 200_000
@@ -21,8 +21,11 @@ _HIDDEN = 128
 # Rows of larger norm move the first layer more, which is where most parameters are.
 _FEATURE_NORM = 6.0
 # Learning rate times steps where noise is negligible, and the noise at which it is halved.
-_TRAVEL = 12.0
-_NOISE_AT_HALF_TRAVEL = 1.5e-4
+_TRAVEL = 8.0
+_NOISE_AT_HALF_TRAVEL = 6e-4
+_MOMENTUM = 0.7
+# Without noise, training nodes per class decide how long it takes until a model learns them by heart.
+_PLENTY_PER_CLASS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class Defaults:
     learning_rate: float
     hidden: int
     feature_norm: float
+    momentum: float
 
 
 def private_defaults(
@@ -52,7 +56,7 @@ def private_defaults(
     Edges are read in training only as far as training nodes per class and epsilon pay for it; without that,
     K = 0 trains on features and passes messages at inference. The learning rate falls as the noise grows.
     """
-    affordable = round(math.sqrt(epsilon) * num_train_nodes / (_NODES_PER_READER * num_classes))
+    affordable = int(math.sqrt(epsilon) * num_train_nodes / (_NODES_PER_READER * num_classes))
     changed = 1 + min(affordable, _MOST_READERS)
     readers = _most_readers(changed, num_layers, edge_owner)
     reads = reads_for(readers, edge_owner)
@@ -68,19 +72,21 @@ def private_defaults(
         learning_rate=float(f"{travel / _STEPS:.2g}"),
         hidden=_HIDDEN,
         feature_norm=_FEATURE_NORM,
+        momentum=_MOMENTUM,
     )
 
 
-def plain_defaults(*, num_train_nodes: int) -> Defaults:
-    """The rule for training without privacy: wide lists, nothing to save on."""
+def plain_defaults(*, num_train_nodes: int, num_classes: int) -> Defaults:
+    """The rule for training without privacy: wide lists, nothing to save on, an early end."""
     return Defaults(
         max_readers=20,
         max_reads=16,
         batch_size=min(num_train_nodes, _LARGEST_BATCH),
-        steps=500,
+        steps=600 if num_train_nodes >= _PLENTY_PER_CLASS * num_classes else 300,
         learning_rate=0.01,
         hidden=256,
         feature_norm=0.0,
+        momentum=0.9,
     )
 
 

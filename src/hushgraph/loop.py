@@ -7,8 +7,9 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -32,6 +33,10 @@ from hushgraph.sampling.trees import grow, tree_sizes
 PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
 # Paying for a little work at once keeps the disk out of fast steps; at most this much is lost by a kill.
 _PAID_AHEAD_SECONDS = 0.1
+
+# Lists, and the trees of all roots where every batch has them all.
+_Drawn: TypeAlias = tuple[BoundedLists, list[TreeBatch] | None]
+_Batches: TypeAlias = Generator[Iterable[TreeBatch], None, None]
 
 
 @dataclass(eq=False)
@@ -106,43 +111,55 @@ class Trainer:
                 except KeyboardInterrupt as error:
                     interrupt = error
 
-    def _upcoming(
-        self, batches: PoissonBatches | FixedSizeBatches
-    ) -> Generator[Iterable[TreeBatch], None, None]:
-        """The batches of the steps to come, without end; on a GPU one is prepared while the last is used."""
+    def _upcoming(self, batches: PoissonBatches | FixedSizeBatches) -> _Batches:
+        """The batches of the steps to come; on a GPU one is prepared while the last is used."""
         made = self._made(batches)
         if self.features.device.type == "cpu":
             yield from made
             return
-        with ThreadPoolExecutor(1) as worker:
+        with contextlib.closing(made), ThreadPoolExecutor(1) as worker:
             following = worker.submit(lambda: list(next(made)))
             while True:
                 pieces = following.result()
                 following = worker.submit(lambda: list(next(made)))
                 yield pieces
 
-    def _made(self, batches: PoissonBatches | FixedSizeBatches) -> Iterator[Iterable[TreeBatch]]:
+    def _made(self, batches: PoissonBatches | FixedSizeBatches) -> _Batches:
+        """The batches, without end; on a GPU the next lists are drawn while the last are in use."""
         train_idx, fresh = self.graph.train_idx, self.config.resample_every
-        first = self.state.step
-        for step in itertools.count(first):
-            if step == first or step % fresh == 0:
-                lists = self.new_lists()
-                # All roots in every batch: its trees serve until the lists change.
-                whole = list(self._pieces(lists, train_idx)) if self.plan.sampling_rate == 1 else None
-            yield self._pieces(lists, train_idx[batches.draw()]) if whole is None else whole
+        first, ahead = self.state.step, self.features.device.type != "cpu"
+        following: Future[_Drawn] | None = None
+        with ThreadPoolExecutor(1) as worker:
+            for step in itertools.count(first):
+                if step == first or step % fresh == 0:
+                    drawn = self._drawn(self._new_seed()) if following is None else following.result()
+                    if ahead and step - step % fresh + fresh < self.plan.steps:
+                        following = worker.submit(self._drawn, self._new_seed())
+                lists, whole = drawn
+                yield self._pieces(lists, train_idx[batches.draw()]) if whole is None else whole
+
+    def _drawn(self, seed: int) -> _Drawn:
+        lists = self.new_lists(seed)
+        # All roots in every batch: its trees serve until the lists change.
+        every_root = self.plan.sampling_rate == 1
+        return lists, list(self._pieces(lists, self.graph.train_idx)) if every_root else None
+
+    def _new_seed(self) -> int:
+        return int(self.rng.integers(2**63))
 
     def step(self, pieces: Iterable[TreeBatch]) -> None:
         """Clipped sum, noise once, division by the expected batch size, update, moving average."""
         model, config = self.state.model, self.config
-        sums = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        sums: dict[str, Tensor] = {}
         for piece in pieces:
             part = (
                 ghost.clipped_sum(model, piece, self.clipping)
                 if self.plan.is_private
                 else plain.gradient_sum(model, piece)
             )
-            for name, value in part.items():
-                sums[name] += value
+            sums = {name: sums[name] + value for name, value in part.items()} if sums else part
+        # An empty batch is noise alone.
+        sums = sums or {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         if self.plan.is_private:
             sums = noisy(sums, self.sigmas, self.noise)
         for name, parameter in model.named_parameters():
@@ -158,10 +175,9 @@ class Trainer:
         for name, parameter in model.named_parameters():
             self.state.average[name].lerp_(parameter.detach(), 1 - decay)
 
-    def new_lists(self) -> BoundedLists:
-        """Bounded lists with fresh keys."""
+    def new_lists(self, seed: int) -> BoundedLists:
+        """Bounded lists with the keys of `seed`."""
         plan, graph = self.plan, self.graph
-        seed = int(self.rng.integers(2**63))
         if plan.sampler == "paper":
             return paper_lists(
                 graph,
@@ -203,7 +219,7 @@ def percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:
     norms = torch.cat(
         [
             ghost.group_norms(trainer.state.model, p)
-            for p in trainer._pieces(trainer.new_lists(), trainer.graph.train_idx)
+            for p in trainer._pieces(trainer.new_lists(trainer._new_seed()), trainer.graph.train_idx)
         ],
         dim=1,
     )
