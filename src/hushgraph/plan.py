@@ -58,10 +58,14 @@ class PrivacyPlan:
         `epsilon` is infinite for a plan without noise, and never below what its accountant can prove.
         `guarantee` is "holds" only where sampler, clipping, noise and batches are all covered by a proof.
 
-    Example:
+    Examples:
+        >>> from hushgraph import PrivacyPlan
         >>> plan = PrivacyPlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
         >>> plan.changed_trees, plan.sampling_rate, plan.guarantee
         (4, 0.1, 'none')
+        >>> private = plan.calibrated(epsilon=4.0)
+        >>> private.epsilon <= 4.0, private.guarantee
+        (True, 'holds')
     """
 
     num_train_nodes: int

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """A finished plan, which figure was solved for, and what was assumed on the way."""
+    """A finished plan, which figure was solved for, what was assumed on the way, the epsilon asked for."""
 
     plan: PrivacyPlan
     solved_for: str
     notes: tuple[str, ...]
+    target: float | None = None
 
 
 def solve(
@@ -61,7 +62,7 @@ def solve(
     )
     if epsilon is not None:
         plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)
-    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes))
+    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes), target=epsilon)
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:

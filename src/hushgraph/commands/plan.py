@@ -3,37 +3,67 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hushgraph.commands.settings_file import ConfigFile, PrintConfig
+from hushgraph.commands.terminal import console
+from hushgraph.help_sections import options
+
+if TYPE_CHECKING:
+    from hushgraph.planner import Solved
+
+EXAMPLES = """\
+hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
+    --steps 600 --epsilon 4
+hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
+    --steps 668 --noise-multiplier 2 --accountant paper"""
+
+_figures, _bounds, _output = options("Give two"), options("The run"), options("Run and output")
+
 
 def plan(
-    train_nodes: Annotated[int, typer.Option(help="N, how many nodes are in the training split.")],
-    batch_size: Annotated[int, typer.Option(help="Expected number of roots in a batch.")],
-    max_readers: Annotated[int, typer.Option(help="K, how many training nodes read one node, at most.")],
-    layers: Annotated[int, typer.Option(help="r, rounds of message passing.")] = 1,
+    train_nodes: Annotated[int, _bounds("N, how many nodes are in the training split.")],
+    batch_size: Annotated[int, _bounds("Expected number of roots in a batch.")],
+    max_readers: Annotated[int, _bounds("K, how many training nodes read one node, at most.")],
+    layers: Annotated[int, _bounds("r, rounds of message passing. [1: the cost grows with K^r]")] = 1,
     max_reads: Annotated[
         int | None,
-        typer.Option(
-            help="D, how many nodes one training node reads, at most.",
-            show_default="unlimited; K for readers",
+        _bounds(
+            "D, how many nodes one training node reads, at most. [unlimited, which is free; K if readers own]"
         ),
     ] = None,
     edge_owner: Annotated[
-        str, typer.Option(metavar="sender|reader", help="Whose row holds an edge.")
+        str, _bounds("Whose row holds an edge. [sender, as if undirected]", metavar="sender|reader")
     ] = "sender",
-    steps: Annotated[int | None, typer.Option(help="How many steps.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="lambda = sigma / (2 C n).")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The epsilon to stay within.")] = None,
-    delta: Annotated[float | None, typer.Option(help="delta.", show_default="1 / (10 N)")] = None,
-    sampler: Annotated[str, typer.Option(metavar="stable|paper")] = "stable",
-    accountant: Annotated[str, typer.Option(metavar="pair|paper")] = "pair",
-    clip: Annotated[float, typer.Option(help="C, the largest norm of one root's gradient.")] = 1.0,
-    explain: Annotated[bool, typer.Option("--explain", help="Print the whole statement.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
+    steps: Annotated[int | None, _figures("How many updates.")] = None,
+    noise_multiplier: Annotated[float | None, _figures("lambda = sigma / (2 C n).")] = None,
+    epsilon: Annotated[float | None, _figures("The epsilon to stay within.")] = None,
+    delta: Annotated[float | None, _bounds("Of (epsilon, delta). [1 / (10 N)]")] = None,
+    sampler: Annotated[
+        str, _bounds("How lists are cut. [stable, which has a proof]", metavar="stable|paper")
+    ] = "stable",
+    accountant: Annotated[
+        str, _bounds("What prices a step. [pair, the tighter one]", metavar="pair|paper")
+    ] = "pair",
+    clip: Annotated[
+        float, _bounds("C, the largest norm of one root's gradient. [1: epsilon is the same]")
+    ] = 1.0,
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    html: Annotated[
+        Path | None,
+        _output("Also write a page, and its JSON twin, that shows what other choices cost. [no page]"),
+    ] = None,
+    explain: Annotated[bool, _output("Print the whole statement.", "--explain")] = False,
+    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
 ) -> None:
-    """Price a run without touching data: of steps, noise and epsilon give two, the third is solved for."""
+    """Price a run without touching data.
+
+    Of steps, noise multiplier and epsilon give two; the third is solved for.
+    """
     from hushgraph import planner
 
     solved = planner.solve(
@@ -51,9 +81,41 @@ def plan(
         accountant=accountant,
         clip=clip,
     )
+    if html is not None:
+        _write_page(solved, html)
     if as_json:
-        typer.echo(json.dumps(planner.as_json(solved), allow_nan=False))
+        written = {} if html is None else {"html": str(html)}
+        typer.echo(json.dumps(planner.as_json(solved) | written, allow_nan=False))
     else:
-        from rich.console import Console
+        planner.show(solved, console(), explain=explain)
+        if html is not None:
+            typer.echo(f"\nPlanner page in {html}, the same figures in {html.with_suffix('.json')}.")
 
-        planner.show(solved, Console(), explain=explain)
+
+def _write_page(solved: Solved, html: Path) -> None:
+    """Write the planner page, with a bar on standard error where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from hushgraph.plan_grid import usable_processes
+    from hushgraph.report import write_planner_page
+
+    screen = Console(stderr=True)
+    with Progress(
+        TextColumn("pricing plans"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=20),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=screen,
+        transient=True,
+        redirect_stdout=False,
+        disable=not screen.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=None)
+        write_planner_page(
+            solved,
+            html,
+            processes=usable_processes(),
+            observer=lambda done, total: bar.update(task, completed=done, total=total),
+        )

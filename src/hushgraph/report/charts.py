@@ -94,7 +94,7 @@ def line_chart(
     parts.append(f'<polyline class="line" points="{path}"/>')
     parts += [f'<circle class="dot" cx="{to_x(a):.1f}" cy="{to_y(b):.1f}" r="3"/>' for a, b in points]
     parts.append(_axis_names(x.label, y.label, WIDTH))
-    return _svg(name, title, description, WIDTH, parts)
+    return svg_image(name, title, description, WIDTH, HEIGHT, parts)
 
 
 def bar_chart(
@@ -125,15 +125,15 @@ def bar_chart(
                 f'width="{thick:.1f}" height="{max(0.0, to_y(0) - top):.1f}"/>'
             )
             if bar.text:
-                parts.append(_text(middle, top - 4, bar.text, "middle", "value"))
+                parts.append(svg_text(middle, top - 4, bar.text, "middle", "value"))
         if place % every == 0:
             for number, line in enumerate(bar.label.split("\n")):
-                parts.append(_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
+                parts.append(svg_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
     if limit is not None:
         # Its words stand above the plot: on the line they would cover bars.
         parts.append(_dashed(to_y(limit[0]), width, limit[1], _TOP - 5))
     parts.append(_axis_names(x_label, y.label, width))
-    return _svg(name, title, description, width, parts)
+    return svg_image(name, title, description, width, HEIGHT, parts)
 
 
 def _scale(axis: Axis, start: float, end: float) -> Callable[[float], float]:
@@ -147,34 +147,38 @@ def _horizontal(y: Axis, to_y: Callable[[float], float], width: float) -> str:
         parts.append(
             f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>'
         )
-        parts.append(_text(_LEFT - 6, at + 4, y.text(value), "end"))
+        parts.append(svg_text(_LEFT - 6, at + 4, y.text(value), "end"))
     return "".join(parts)
 
 
 def _vertical_labels(x: Axis, to_x: Callable[[float], float]) -> list[str]:
-    return [_text(to_x(value), HEIGHT - _BOTTOM + 16, x.text(value), "middle") for value in x.ticks]
+    return [svg_text(to_x(value), HEIGHT - _BOTTOM + 16, x.text(value), "middle") for value in x.ticks]
 
 
 def _dashed(at: float, width: float, words: str, words_at: float) -> str:
     line = f'<line class="limit" x1="{_LEFT}" x2="{width - _RIGHT:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>'
-    return line + _text(width - _RIGHT, words_at, words, "end", "value")
+    return line + svg_text(width - _RIGHT, words_at, words, "end", "value")
 
 
 def _axis_names(x_label: str, y_label: str, width: float) -> str:
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     turn = f'transform="translate(13 {middle:.1f}) rotate(-90)"'
     turned = f'<text text-anchor="middle" {turn}>{escape(y_label)}</text>'
-    return _text((_LEFT + width - _RIGHT) / 2, HEIGHT - 6, x_label, "middle") + turned
+    return svg_text((_LEFT + width - _RIGHT) / 2, HEIGHT - 6, x_label, "middle") + turned
 
 
-def _text(x: float, y: float, words: str, anchor: str, kind: str = "") -> str:
+def svg_text(x: float, y: float, words: str, anchor: str, kind: str = "") -> str:
+    """Words at a place; the anchor is "start", "middle" or "end"."""
     named = f' class="{kind}"' if kind else ""
     return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def _svg(name: str, title: str, description: str, width: float, parts: Sequence[str]) -> str:
+def svg_image(
+    name: str, title: str, description: str, width: float, height: float, parts: Sequence[str]
+) -> str:
+    """A picture with words for those who cannot see it; one wider than a page's column keeps its width."""
     style = f' style="width:{width:.0f}px"' if width > WIDTH else ""
-    box = f'viewBox="0 0 {width:.0f} {HEIGHT}"{style}'
+    box = f'viewBox="0 0 {width:.0f} {height:.0f}"{style}'
     return (
         f'<svg role="img" aria-labelledby="{name}-title {name}-desc" {box}>'
         f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'

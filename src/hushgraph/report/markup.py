@@ -56,6 +56,11 @@ def bullets(items: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""
 
 
+def glossary_of(words: Sequence[tuple[str, str]]) -> str:
+    pairs = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in words)
+    return f'<dl class="words">{pairs}</dl>'
+
+
 def figure(caption: str, chart: str) -> str:
     return f"<figure><figcaption>{escape(caption)}</figcaption>{scroll(caption, chart)}</figure>"
 

@@ -1,21 +1,15 @@
-"""`write_report`: the page and its JSON twin, written whole or not at all."""
+"""`write_report`: the page of a run and its JSON twin."""
 
 from __future__ import annotations
 
-import json
 import os
-from html import escape
-from importlib.resources import files
-from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.errors import InputError
 from hushgraph.report import sections
 from hushgraph.report.facts import facts, finished
 from hushgraph.report.markup import percent
+from hushgraph.report.page import check_place, page, write_both
 from hushgraph.statement import digits_up, rounded_up
-from hushgraph.whole_file import write_whole
 
 if TYPE_CHECKING:
     from hushgraph.comparison import Comparison
@@ -30,9 +24,6 @@ _SECTIONS = (
     ("provenance", "Ledger and versions", sections.provenance),
     ("words", "Words on this page", sections.glossary),
 )
-# What a report of ours has near its beginning, and other files hardly.
-_MARKS = {".html": b'content="hushgraph"', ".json": b'"report": 1'}
-_MARK_WITHIN = 1000
 
 
 def write_report(
@@ -54,19 +45,9 @@ def write_report(
         Both files hold the same facts. A file that is no report is never replaced.
     """
     finished(run)
-    page = Path(path)
-    twin = page.with_suffix(".json")
-    if page.suffix != ".html":
-        raise InputError(f"out={page}: expected a name that ends in .html")
-    if not page.parent.is_dir():
-        raise InputError(f"out={page}: there is no folder {page.parent}; make it first")
-    for file in (page, twin):
-        _check_ours(file)
+    place = check_place(path, option="out", kind="report")
     found = facts(run, data=data, comparison=comparison)
-    text = json.dumps(found, indent=2, allow_nan=False)
-    html = render(found)
-    write_whole(twin, text.encode())
-    write_whole(page, html.encode())
+    write_both(place, found, render(found))
 
 
 def render(found: dict[str, Any]) -> str:
@@ -80,19 +61,13 @@ def render(found: dict[str, Any]) -> str:
         other = {"claimed": "The claim in full", "seeded": "What would hold without the seed"}
         first = other.get(found["standing"]["kind"], "No guarantee")
         shown[0] = (shown[0][0], first, shown[0][2])
-    template = Template(files("hushgraph.report").joinpath("template.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=f"Privacy report: {escape(_model(found))} on {escape(_data(found))}",
+    return page(
+        title=f"Privacy report: {_model(found)} on {_data(found)}",
         subtitle=f"One training run, with what it promises about each single node. Written "
-        f"{escape(found['written'])} by hushgraph {escape(found['versions'].get('hushgraph', ''))}.",
-        standing=_standing(found),
+        f"{found['written']} by hushgraph {found['versions'].get('hushgraph', '')}.",
+        standing=found["standing"],
         cards=_cards(found),
-        contents="\n".join(f'<li><a href="#{name}">{escape(heading)}</a></li>' for name, heading, _ in shown),
-        sections="\n".join(
-            f'<section id="{name}" aria-labelledby="{name}-heading">\n'
-            f'<h2 id="{name}-heading">{escape(heading)}</h2>\n{body}\n</section>'
-            for name, heading, body in shown
-        ),
+        sections=shown,
         footer="The file with the same name and the ending .json holds the same facts for programs.",
     )
 
@@ -108,15 +83,7 @@ def _data(found: dict[str, Any]) -> str:
     return "an unnamed graph" if found["data"] in ("Graph", "Data") else str(found["data"])
 
 
-def _standing(found: dict[str, Any]) -> str:
-    standing = found["standing"]
-    return (
-        f'<section class="standing {standing["kind"]}" aria-label="In one sentence">'
-        f'<p class="label">{escape(standing["label"])}</p><p>{escape(standing["sentence"])}</p></section>'
-    )
-
-
-def _cards(found: dict[str, Any]) -> str:
+def _cards(found: dict[str, Any]) -> list[tuple[str, str]]:
     about, kind = found["guarantee"], found["standing"]["kind"]
     note = {"holds": "", "claimed": ", claimed", "seeded": ", if it were not seeded"}.get(kind, "")
     cards = [(f"epsilon, one node{note}", rounded_up(float(about["epsilon"])))]
@@ -126,18 +93,4 @@ def _cards(found: dict[str, Any]) -> str:
             ("delta", digits_up(about["delta"])),
         ]
     cards.append(("test accuracy (not covered)", percent(found["result"]["test_accuracy"])))
-    inner = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in cards)
-    return f'<dl class="cards">{inner}</dl>'
-
-
-def _check_ours(file: Path) -> None:
-    """Refuse to replace what is not a report."""
-    if not file.exists():
-        return
-    try:
-        with file.open("rb") as opened:
-            start = opened.read(_MARK_WITHIN)
-    except OSError as error:
-        raise InputError(f"out={file}: cannot be read ({error.strerror}); choose another name") from None
-    if _MARKS[file.suffix] not in start:
-        raise InputError(f"out={file}: it exists and is not a report; choose another name")
+    return cards

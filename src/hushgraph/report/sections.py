@@ -7,10 +7,10 @@ from html import escape
 from typing import Any
 
 from hushgraph.report.charts import Axis, Bar, bar_chart, line_chart, ticks
-from hushgraph.report.markup import bullets, figure, number, percent, table, topic, value_text
+from hushgraph.report.markup import bullets, figure, glossary_of, number, percent, table, topic, value_text
 from hushgraph.statement import digits_up, rounded_up
 
-_GLOSSARY = (
+GLOSSARY = (
     ("row", "What belongs to one node: its features, its label and the edge records it owns."),
     ("read", "A node reads another when what the model computes for it depends on the other's features."),
     ("tree", "What the loss of one training node can see: itself, what it reads, and so on for every round."),
@@ -20,6 +20,9 @@ _GLOSSARY = (
     ("sigma / C", "Standard deviation of the noise, in units of the bound on one node's gradient."),
     ("noise multiplier", "sigma / (2 C n), the measure of noise that papers use."),
 )
+
+# Bars have their figure on top where there is room for it.
+_FEW_CLASSES = 10
 
 
 def guarantee(facts: dict[str, Any]) -> str:
@@ -161,8 +164,7 @@ def provenance(facts: dict[str, Any]) -> str:
 
 def glossary(facts: dict[str, Any]) -> str:
     """The words that the page uses."""
-    pairs = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in _GLOSSARY)
-    return f'<dl class="words">{pairs}</dl>'
+    return glossary_of(GLOSSARY)
 
 
 def _how_much(facts: dict[str, Any]) -> str:
@@ -244,7 +246,14 @@ def _class_chart(classes: list[dict[str, Any]], overall: float) -> str:
             f"One bar for each of {len(classes)} classes, the most frequent first, and a dashed line for all "
             f"classes together at {overall:.1%}. The figures are in the table that follows."
         ),
-        bars=[Bar(label=str(c["class"]), value=c["accuracy"]) for c in classes],
+        bars=[
+            Bar(
+                label=str(c["class"]),
+                value=c["accuracy"],
+                text="" if c["accuracy"] is None or len(classes) > _FEW_CLASSES else f"{c['accuracy']:.0%}",
+            )
+            for c in classes
+        ],
         x_label="class, the most frequent first",
         y=Axis(label="part predicted", ticks=ticks(0, 1), text="{:.0%}".format),
         limit=(overall, f"dashed: all classes, {overall:.1%}"),

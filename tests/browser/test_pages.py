@@ -1,0 +1,344 @@
+"""The report and the planner in a real Chromium: quiet, offline, readable, usable from the keyboard."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hushgraph as hg
+from hushgraph import planner
+from hushgraph.comparison import compare
+from hushgraph.plan_grid import PlanGrid
+from hushgraph.report import write_planner_page, write_report
+from hushgraph.statement import sentence
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+PAGES = ("report", "planner")
+# Text and background of every element with words of its own; the background is that of the nearest ancestor
+# that has one.
+LOW_CONTRAST = """() => {
+  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = parts(colour).map((c) => c / 255).map(
+      (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor, alpha = parts(colour)[3] ?? 1;
+      if (alpha === 1) return colour;
+      if (alpha > 0) throw new Error("translucent background of " + e.outerHTML.slice(0, 80));
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = {seen: 0, low: []};
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    const hidden = !element.checkVisibility({visibilityProperty: true});
+    if (!own || hidden || element.closest("script, style, noscript, svg > title, svg > desc")) continue;
+    const style = getComputedStyle(element);
+    const ink = light(element.closest("svg") ? style.fill : style.color), paper = light(behind(element));
+    const ratio = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    found.seen += 1;
+    if (ratio < 4.5) found.low.push(element.outerHTML.slice(0, 80) + " " + ratio.toFixed(2));
+  }
+  return found;
+}"""
+REACHABLE = "a[href], button, input, summary, [tabindex='0']"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on the path")
+    # Chromium's sandbox does not work for root.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both pages; asks for the browser first, so that nothing is trained for a skip."""
+    folder = tmp_path_factory.mktemp("pages")
+    graph = hg.datasets.synthetic(num_nodes=240, num_classes=3, num_features=12, average_degree=6, seed=3)
+    quick: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
+    compared = compare(graph, epsilon=6.0, max_readers=2, name="people", **quick)
+    write_report(compared.runs["DP-GNN"], folder / "report.html", data=graph, comparison=compared)
+    solved = planner.solve(
+        num_train_nodes=2000,
+        num_layers=1,
+        max_readers=2,
+        max_reads=2,
+        edge_owner="reader",
+        batch_size=2000,
+        steps=100,
+        epsilon=4.0,
+        noise_multiplier=None,
+        delta=None,
+        sampler="stable",
+        accountant="pair",
+        clip=1.0,
+    )
+    grid = PlanGrid(
+        plan=solved.plan,
+        target=4.0,
+        max_readers=(0, 2, 10),
+        max_reads=(1, 2),
+        epsilon=(1.0, 4.0),
+        steps=(25, 100, 400),
+        batch_size=(2000,),
+    )
+    write_planner_page(solved, folder / "planner.html", grid=grid)
+    return folder
+
+
+@pytest.fixture
+def show(browser: Any, folder: Path) -> Iterator[Any]:
+    """Open one of the pages, in a context of its own."""
+    contexts = []
+
+    def call(name: str, *, width: int = 1100, **options: Any) -> Any:
+        contexts.append(browser.new_context(viewport={"width": width, "height": 844}, **options))
+        page = contexts[-1].new_page()
+        page.heard = []
+        page.on("console", lambda message: page.heard.append(message.text))
+        page.on("pageerror", lambda error: page.heard.append(str(error)))
+        page.on("request", lambda request: page.heard.append(request.url))
+        page.goto((folder / f"{name}.html").as_uri())
+        return page
+
+    yield call
+    for context in contexts:
+        context.close()
+
+
+def twin_of(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_it_is_quiet_and_asks_for_nothing_else(show: Any, folder: Path, name: str) -> None:
+    page = show(name)
+    page.wait_for_load_state("networkidle")
+    assert [heard for heard in page.heard if not heard.startswith("data:")] == [
+        (folder / f"{name}.html").as_uri()
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [1100, 390])
+def test_the_guarantee_is_what_one_sees_first(show: Any, folder: Path, name: str, width: int) -> None:
+    page = show(name, width=width)
+    plan = hg.PrivacyPlan.from_json(json.dumps(twin_of(folder, name)["plan"]))
+    words = page.get_by_text(sentence(plan), exact=True)
+    assert words.is_visible()
+    box = words.bounding_box()
+    assert box["y"] + box["height"] < 844
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_headings_are_in_order(show: Any, name: str) -> None:
+    levels = show(name).eval_on_selector_all(
+        "h1, h2, h3, h4, h5, h6", "all => all.filter(h => h.checkVisibility()).map(h => Number(h.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert levels.count(2) >= 6
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_keyboard_reaches_everything_in_order(show: Any, name: str) -> None:
+    page = show(name)
+    page.evaluate(
+        "selector => [...document.querySelectorAll(selector)].filter(e => e.checkVisibility())"
+        ".forEach((e, place) => { e.dataset.place = place; })",
+        REACHABLE,
+    )
+    count = page.locator("[data-place]").count()
+    assert count > 10
+    for expected in range(count):
+        page.keyboard.press("Tab")
+        place, style, thick = page.evaluate(
+            "() => { const e = document.activeElement, s = getComputedStyle(e);"
+            " return [e.dataset.place, s.outlineStyle, parseFloat(s.outlineWidth)]; }"
+        )
+        assert int(place) == expected
+        assert (style, thick >= 2) == ("solid", True)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_whatever_takes_focus_has_a_name(show: Any, name: str) -> None:
+    page = show(name)
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    focusable = [
+        node
+        for node in nodes
+        if node["role"]["value"] != "RootWebArea"
+        and any(p["name"] == "focusable" and p["value"].get("value") for p in node.get("properties", []))
+    ]
+    assert len(focusable) > 10
+    assert [node for node in focusable if not node["name"]["value"].strip()] == []
+    pictures = [node for node in nodes if node["role"]["value"] in ("image", "img", "graphics-document")]
+    assert pictures
+    assert all(node["name"]["value"] for node in pictures)
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [390, 320])
+def test_a_phone_scrolls_down_only(show: Any, name: str, width: int) -> None:
+    page = show(name, width=width)
+    page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read(show: Any, name: str, scheme: str) -> None:
+    page = show(name, color_scheme=scheme)
+    page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    found = page.evaluate(LOW_CONTRAST)
+    assert found["seen"] > 100
+    assert found["low"] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_print_has_everything_dark_on_white(show: Any, name: str) -> None:
+    page = show(name, color_scheme="dark")
+    assert page.locator("details:not([open])").count() > 0
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    hidden = page.eval_on_selector_all(
+        "section, table, td, th, svg, p, h2, h3, dd",
+        "all => all.filter(e => !e.closest('noscript, .controls'))"
+        ".filter(e => !e.checkVisibility() || !e.getBoundingClientRect().height)"
+        ".map(e => e.outerHTML.slice(0, 80))",
+    )
+    assert hidden == []
+    assert not page.locator("nav").is_visible()
+    found = page.evaluate(LOW_CONTRAST)
+    assert found["seen"] > 100
+    assert found["low"] == []
+
+
+# What the planner shows now, read in one go.
+SHOWN = """() => {
+  const words = (selector) => Object.fromEntries(
+    [...document.querySelectorAll(selector)].map((e) => [e.id.split("-").pop(), e.textContent]));
+  const middle = (id) => {
+    const box = document.getElementById(id).getBoundingClientRect();
+    return box.left + box.width / 2;
+  };
+  const sliders = [...document.querySelectorAll("input[type=range]")].map((e) => {
+    const name = e.id.split("-").pop(), box = e.getBoundingClientRect();
+    // A thumb is 16 pixels wide.
+    const thumb = box.left + 8 + (e.value / e.max) * (box.width - 16);
+    return [name, {
+      value: Number(e.value),
+      said: e.getAttribute("aria-valuetext"),
+      text: document.getElementById("out-" + name).textContent,
+      noise: document.getElementById("profile-" + name + "-value").textContent,
+      off: Math.abs(middle("profile-" + name + "-mark") - thumb),
+    }];
+  });
+  return {
+    figures: words("[id^=now-]"),
+    sliders: Object.fromEntries(sliders),
+    status: document.querySelector("[role=status]").textContent,
+    command: document.getElementById("command").textContent + " ",
+  };
+}"""
+
+
+def check_shown(page: Any, twin: dict[str, Any], places: dict[str, int]) -> None:
+    """The figures on the page are those of the point at these places, rounded up."""
+    index = 0
+    for axis in twin["axes"]:
+        index = index * len(axis["values"]) + places[axis["name"]]
+    point, shown = twin["points"][index], page.evaluate(SHOWN)
+    assert shown["figures"].keys() == point.keys()
+    for key, text in shown["figures"].items():
+        assert point[key] <= float(text) <= point[key] * 1.011, key
+    noise = shown["figures"]["noise_on_mean"]
+    assert f"noise {noise} on the mean gradient" in shown["status"]
+    for axis in twin["axes"]:
+        value = axis["values"][places[axis["name"]]]
+        assert f"--{axis['name'].replace('_', '-')} {value:g} " in shown["command"]
+        if len(axis["values"]) > 1:
+            slider = shown["sliders"][axis["name"]]
+            assert slider["off"] < 2
+            assert slider["value"] == places[axis["name"]]
+            assert slider["text"] == slider["said"] == f"{value:,g}"
+            assert slider["noise"] == noise
+
+
+@pytest.mark.parametrize("width", [1100, 390])
+def test_sliders_move_by_keyboard_to_what_was_priced(show: Any, folder: Path, width: int) -> None:
+    page, twin = show("planner", width=width), twin_of(folder, "planner")
+    given = {axis["name"]: axis["chosen"] for axis in twin["axes"]}
+    check_shown(page, twin, given)
+    places = dict(given)
+    for name, key, place in (
+        ("max_readers", "ArrowRight", 2),
+        ("steps", "Home", 0),
+        ("epsilon", "ArrowLeft", 0),
+        ("max_reads", "ArrowDown", 0),
+        ("steps", "End", 2),
+        ("max_readers", "Home", 0),
+        ("epsilon", "ArrowRight", 1),
+    ):
+        page.locator(f"#knob-{name}").focus()
+        page.keyboard.press(key)
+        places[name] = place
+        check_shown(page, twin, places)
+    page.get_by_role("button", name="Back to the plan given").press("Enter")
+    check_shown(page, twin, given)
+    assert "as in the plan given" in page.get_by_role("status").inner_text()
+
+
+def test_what_has_the_focus_is_not_covered_on_a_phone(show: Any) -> None:
+    page = show("planner", width=390)
+    for slider in page.get_by_role("slider").all():
+        # Where the sentence that stays at the top would cover it.
+        slider.evaluate("e => { e.blur(); scrollBy(0, e.getBoundingClientRect().top - 20); }")
+        said = page.get_by_role("status").bounding_box()
+        assert (said["y"], said["height"] > 40) == (0, True)
+        slider.focus()
+        assert slider.bounding_box()["y"] >= said["height"]
+
+
+def test_without_scripts_the_tables_and_curves_are_there(show: Any, folder: Path) -> None:
+    page, twin = show("planner", java_script_enabled=False), twin_of(folder, "planner")
+    assert page.locator("noscript p").is_visible()
+    assert page.get_by_role("slider").count() == 0
+    assert page.get_by_role("button").count() == 0
+    assert page.locator("figure svg").count() == 4
+    assert all(chart.is_visible() for chart in page.locator("figure svg").all())
+    axes = [len(axis["values"]) for axis in twin["axes"]]
+    assert page.locator("#changes tbody tr").count() == 1 + sum(count - 1 for count in axes)
+    assert page.locator("#combinations tbody td").count() == len(twin["points"])
+    page.locator("summary", has_text="K = 10, D = 1").click()
+    assert page.get_by_role("region", name="K = 10, D = 1,").is_visible()
+
+
+def test_a_page_loaded_again_shows_what_its_sliders_say(show: Any, folder: Path) -> None:
+    page, twin = show("planner"), twin_of(folder, "planner")
+    page.locator("#knob-steps").focus()
+    page.keyboard.press("End")
+    page.reload()
+    check_shown(page, twin, {axis["name"]: axis["chosen"] for axis in twin["axes"]})
