@@ -14,6 +14,7 @@ HEAVY = ("torch", "torch_geometric", "numba", "scipy", "dp_accounting", "numpy",
 
 def test_these_are_the_names() -> None:
     things = [
+        "Columns",
         "Graph",
         "NodeClassifier",
         "PrivacyPlan",

@@ -328,8 +328,11 @@ def test_data_may_be_a_file_with_a_split_to_draw(graph: Graph, tmp_path: Path) -
     target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
     path = tmp_path / "graph.npz"
     np.savez(path, edge_index=np.stack([graph.indices, target]), x=graph.x, y=graph.y)
-    with pytest.raises(GraphError, match="no training split"):
-        hg.train(path, epsilon=8.0, **QUICK)
+    usual = hg.train(path, epsilon=8.0, **QUICK)
+    assert (usual.config.split, usual.plan.num_train_nodes) == (
+        "0.6/0.2/0.2",
+        len(hg.datasets.random_split(240, (0.6, 0.2, 0.2))[0]),
+    )
     run = hg.train(path, epsilon=8.0, split="0.5/0.2/0.3", split_seed=4, **QUICK)
     assert (run.config.split, run.config.split_seed) == ("0.5/0.2/0.3", 4)
     assert run.predict(path).shape == (240,)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hushgraph import datasets as datasets
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
+    from hushgraph.datasets.columns import Columns as Columns
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
     from hushgraph.errors import GraphError as GraphError
     from hushgraph.errors import HushgraphError as HushgraphError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetExceededError",
+    "Columns",
     "Comparison",
     "Graph",
     "GraphError",
@@ -44,6 +46,7 @@ __all__ = [
 
 _HOMES = {
     "BudgetExceededError": "errors",
+    "Columns": "datasets.columns",
     "Comparison": "comparison",
     "Graph": "graph",
     "GraphError": "errors",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from hushgraph.runs import RunFolder
 
-FILES = ("comparison.json", "report.html", "report.json")
+FIGURE = "compare.svg"
+FILES = ("comparison.json", "report.html", "report.json", FIGURE)
 FOLDERS = tuple(name.lower() for name in NAMES)
 DEMO_MARK = ".hushgraph-demo"
 # Few steps of a narrow model: done in a minute on two cores, and enough for all four to settle.
@@ -29,6 +31,8 @@ DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_ev
 
 def compare_into(out: Path | None, data: Any, *, console: Console | None, **arguments: Any) -> Comparison:
     """Compare, with a progress bar for each run; with a folder, write the comparison and its report there.
+
+    Where matplotlib is installed there is a figure of the four too.
 
     Args:
         out: the folder, new or without a comparison; None keeps nothing.
@@ -57,6 +61,10 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
     if out is not None:
         write_whole(out / "comparison.json", found.to_json().encode())
         found.runs["DP-GNN"].report(out / "report.html", data=data, comparison=found)
+        if importlib.util.find_spec("matplotlib") is not None:
+            from hushgraph.experiments.figures import draw_comparison
+
+            draw_comparison(found, out / FIGURE)
     return found
 
 

@@ -24,7 +24,7 @@ NAMES = ("GNN", "DP-GNN", "MLP", "DP-MLP")
 _MODELS = ("gcn", "gin", "gat")
 # Bounds that training without privacy has no use for: it reads as much as its own defaults let it.
 _PRIVATE_ONLY = {"max_readers", "max_reads", "sampler", "accountant", "clipping", "clip", "noise"}
-_READING = ("symmetrize", "split", "split_seed", "num_classes")
+_READING = ("symmetrize", "split", "split_seed", "num_classes", "columns")
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
 _OURS = ("private", "noise_multiplier")
 
@@ -63,8 +63,21 @@ class Comparison:
     Attributes:
         data: what the data was called.
         seeded: whether a fixed seed made all four reproducible, not private.
-        rows: in the order of `NAMES`.
+        rows: GNN, DP-GNN, MLP, DP-MLP.
         runs: by name; empty for a comparison that was read from a file.
+
+    Guarantees:
+        `release_both` is infinite unless the guarantee of both private models holds.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> found = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
+        >>> [row.name for row in found.rows if row.private]
+        ['DP-GNN', 'DP-MLP']
+        >>> epsilon, delta = found.release_both
+        >>> epsilon <= 4.0
+        True
     """
 
     data: str
@@ -167,13 +180,20 @@ def compare(
 
     Guarantees:
         Each private run spends at most `epsilon`, and `cost` says what publishing both costs.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> found = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
+        >>> [row.name for row in found.rows]
+        ['GNN', 'DP-GNN', 'MLP', 'DP-MLP']
     """
     if model not in _MODELS:
         raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}, to be compared with an MLP")
     for ours in _OURS:
         if ours in train_arguments:
             raise InputError(f"{ours}: compare trains with and without privacy by itself; leave it out")
-    from hushgraph.datasets import load_graph
+    from hushgraph.datasets.files import load_for_training
     from hushgraph.training import train
 
     common: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "device": device}
@@ -190,7 +210,7 @@ def compare(
         runs[which] = train(data, model=architecture, out=folder, **common, **budget)
     ordered = {which: runs[which] for which in NAMES}
     how = {key: value for key, value in public.items() if key in _READING}
-    graph = load_graph(data, **how)
+    graph, _ = load_for_training(data, **how)
     return Comparison(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,

@@ -19,6 +19,10 @@ class GraphError(InputError):
     """The graph, or the file it came from, is not a valid dataset."""
 
 
+class MissingSplitError(GraphError):
+    """The data says nothing about training, validation and test nodes, and no split was asked for."""
+
+
 class PlanError(InputError):
     """The privacy parameters contradict each other or cannot be priced."""
 

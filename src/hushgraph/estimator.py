@@ -18,9 +18,12 @@ from hushgraph.evaluation import evaluate
 from hushgraph.training import train
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
     from typing_extensions import Self
 
+    from hushgraph.datasets.columns import Columns
     from hushgraph.finished_run import Run
     from hushgraph.plan import PrivacyPlan
     from hushgraph.session import OptimizerFactory
@@ -49,7 +52,7 @@ class NodeClassifier:
         batch_size, steps, optimizer, learning_rate: of training.
         hidden, encoder_layers, decoder_layers, activation: of the built-in models.
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
-        setting, symmetrize, split, split_seed, num_classes: how to read the data.
+        setting, symmetrize, split, split_seed, num_classes, columns: how to read the data.
         seed: makes `fit` reproducible and therefore not private.
         device: "auto", "cpu" or "cuda".
         out: folder of the run; a temporary one unless given.
@@ -66,7 +69,7 @@ class NodeClassifier:
         `epsilon_` covers one `fit`. Fitting again on the same graph spends again, and trying out parameters
         on it is not covered.
 
-    Example:
+    Examples:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
         >>> clf = hg.NodeClassifier(epsilon=4.0, steps=5, hidden=8, device="cpu").fit(data)
@@ -115,6 +118,7 @@ class NodeClassifier:
         split: str | None = None,
         split_seed: int = 0,
         num_classes: int | None = None,
+        columns: Columns | Mapping[str, Any] | None = None,
         seed: int | None = None,
         device: str = "auto",
         out: str | os.PathLike[str] | None = None,
@@ -146,6 +150,7 @@ class NodeClassifier:
         self.split = split
         self.split_seed = split_seed
         self.num_classes = num_classes
+        self.columns = columns
         self.seed = seed
         self.device = device
         self.out = out
@@ -216,6 +221,7 @@ class NodeClassifier:
             split="1/0/0" if split == "all" else run.config.split,
             split_seed=run.config.split_seed,
             num_classes=run.folder.num_classes,
+            columns=run.folder.columns,
         )
         if split == "all":
             nodes = np.arange(graph.num_nodes)

@@ -14,6 +14,7 @@ from hushgraph import inference
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.evaluation import Evaluation, evaluate
+from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
 from hushgraph.runs import RunFolder
 from hushgraph.session import usable_device
@@ -34,6 +35,21 @@ class Run:
         config: everything else.
         result: the summary, with the keys of `hushgraph train --json`.
         metrics: validation accuracy and epsilon over time.
+        folder: the run on disk; `folder.path` is where.
+
+    Guarantees:
+        `model` and its weights are covered by (`epsilon`, `delta`) where `result["guarantee"]` is "holds".
+        Predictions and accuracies are not: they read neighbours, and labels, in the clear.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu", out="a-run")
+        >>> run.predict(data).shape, run.probabilities(data).shape
+        ((300,), (300, 3))
+        >>> run.report("report.html")
+        >>> bool((hg.Run.load("a-run", device="cpu").predict(data) == run.predict(data)).all())
+        True
     """
 
     model: nn.Module
@@ -50,6 +66,7 @@ class Run:
 
     @property
     def delta(self) -> float:
+        """The delta at which `epsilon` holds."""
         return self.plan.delta
 
     def predict(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.int64]:
@@ -104,12 +121,22 @@ class Run:
         model.to(usable_device(device)).eval()
         return cls(model, folder.plan, folder.config, folder.result(), folder.metrics(), folder)
 
-    def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:
+    def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
+        """A graph to predict on, read as the training data was; of tables, features and edges alone.
+
+        Args:
+            data, symmetrize: as in `predict`.
+        """
         # A split is a matter of training; any will do here, so that data without one can be read.
-        graph = load_graph(
+        return load_graph(
             data,
             split="1/0/0",
             symmetrize=self.config.symmetrize if symmetrize is None else symmetrize,
             num_classes=self.folder.num_classes,
+            columns=self.folder.columns,
+            labels=False,
         )
+
+    def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:
+        graph = self.read(data, symmetrize=symmetrize)
         return inference.scores(self.model, graph, depth=self.plan.num_layers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,11 @@ from hushgraph.graph_checks import (
     reads_from_edges,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hushgraph.datasets.columns import Columns
+
 EdgeOwner = Literal["sender", "reader"]
 _SPLITS = ("train_idx", "val_idx", "test_idx")
 
@@ -33,8 +38,9 @@ _SPLITS = ("train_idx", "val_idx", "test_idx")
 class Graph:
     """A graph whose every array has been checked.
 
-    Build one with `from_arrays`, `from_pyg` or `from_npz`. Node w *reads* node u when w's representation is
-    computed from u's: in PyG's `edge_index`, row 0 holds the sources u and row 1 the targets w.
+    Build one with `from_arrays`, `from_pyg`, `from_networkx` or `from_npz`. Node w *reads* node u when w's
+    representation is computed from u's: in PyG's `edge_index`, row 0 holds the sources u and row 1 the
+    targets w.
 
     Attributes:
         num_nodes: N.
@@ -47,12 +53,24 @@ class Graph:
         is_directed: whether some read lacks its reverse. It decides the default edge owner, so it is treated
             as public; state it with `from_arrays(directed=...)` if the edges must not decide.
         duplicates_removed, self_loops_removed: how many given edges were dropped.
+        node_names: what the nodes were called where they came from, one each; None where numbers are all.
+        columns: how tables became this graph, where it came from tables.
 
     `x` and `y` may share memory with what was given: nobody should write to them.
 
     Guarantees:
         No self-loop and no repeated edge; every id is in range; features are finite; splits are disjoint.
         Training nodes may be unlabelled.
+
+    Examples:
+        >>> import numpy as np
+        >>> from hushgraph import Graph
+        >>> edges = np.array([[0, 1, 2], [1, 2, 0]])  # 1 reads 0, 2 reads 1, 0 reads 2
+        >>> graph = Graph.from_arrays(edge_index=edges, x=np.eye(3), y=[0, 1, 1], train_idx=[0, 1])
+        >>> graph.num_edges, graph.is_directed, graph.symmetrized().num_edges
+        (3, True, 6)
+        >>> graph.with_row_emptied(0, "sender").num_edges
+        2
     """
 
     num_nodes: int
@@ -67,6 +85,8 @@ class Graph:
     is_directed: bool
     duplicates_removed: int = 0
     self_loops_removed: int = 0
+    node_names: Array | None = None
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         x, y = checked_features(self.x), check_integers("y", self.y, ndim=1)
@@ -81,6 +101,11 @@ class Graph:
         checked |= {"x": x, "y": y.astype(np.int64, copy=False)}
         checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
         checked["indices"] = check_integers("indices", self.indices, ndim=1)
+        if self.node_names is not None and np.shape(self.node_names) != (self.num_nodes,):
+            raise GraphError(
+                f"node_names has shape {list(np.shape(self.node_names))}; expected one name per node, "
+                f"[{self.num_nodes}]"
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         self._check_reads()
@@ -98,6 +123,8 @@ class Graph:
         num_classes: int | None = None,
         symmetrize: bool = False,
         directed: bool | None = None,
+        node_names: Array | None = None,
+        columns: Columns | None = None,
     ) -> Graph:
         """Check arrays and build the graph.
 
@@ -110,6 +137,7 @@ class Graph:
                 labels must not decide it.
             symmetrize: add the reverse of every edge.
             directed: overrides `is_directed`, which otherwise is found from the edges.
+            node_names, columns: as in the attributes.
         """
         # Training nodes without a label are allowed: emptying a node's row takes its label but leaves its
         # place in the training split, so refusing such a graph would reveal whether a row is empty.
@@ -143,6 +171,8 @@ class Graph:
             is_directed=lacks_reverse(reads) if directed is None else directed,
             duplicates_removed=duplicates,
             self_loops_removed=loops,
+            node_names=node_names,
+            columns=columns,
         )
         for name in ("val_idx", "test_idx"):
             nodes = getattr(graph, name)
@@ -173,6 +203,41 @@ class Graph:
 
         arrays = arrays_from_pyg(data)
         return cls.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        features: str | Sequence[str] = "x",
+        label: str = "y",
+        classes: Sequence[str] | None = None,
+        split: str = "split",
+        split_seed: int = 0,
+        symmetrize: bool = False,
+        num_classes: int | None = None,
+        directed: bool | None = None,
+    ) -> Graph:
+        """Build from a NetworkX graph, its nodes in their order there.
+
+        Arguments:
+            graph: undirected, or directed: then the head of an edge reads its tail.
+            features: a node attribute that holds a number or a list of numbers, or a list of attributes that
+                hold a number each.
+            label: the attribute with the class: a number from 0, or a name in `classes`; a node without it
+                has no label.
+            classes: names of the classes, in the order of their numbers.
+            split: the attribute that says "train", "val" or "test"; a node without it is in no split.
+                Fractions such as "0.6/0.2/0.2" draw a split instead, with `split_seed`.
+            symmetrize, num_classes, directed: as in `from_arrays`.
+        """
+        from hushgraph.datasets.files import load_networkx
+
+        if classes is not None and num_classes is None:
+            num_classes = len(classes)
+        options: dict[str, Any] = {"features": features, "label": label, "classes": classes, "split": split}
+        options |= {"split_seed": split_seed, "symmetrize": symmetrize, "directed": directed}
+        return load_networkx(graph, num_classes=num_classes, **options)
 
     @classmethod
     def from_npz(

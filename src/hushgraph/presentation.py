@@ -35,10 +35,11 @@ def announcement(folder: RunFolder) -> str:
     done = _steps_done(folder)
     again = f" Going on after step {done:,}." if done else ""
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
+    drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
         f"Training {how} on {folder.data}: {kind}, {folder.num_features:,} features, {folder.num_classes} "
         f"classes, {plan.num_train_nodes:,} training nodes; {reads}{plan.steps:,} steps of about "
-        f"{plan.batch_size:,} nodes.{again}"
+        f"{plan.batch_size:,} nodes.{drawn}{again}"
     )
 
 

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from hushgraph.accounting.ledger import Ledger
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
+from hushgraph.datasets.columns import Columns
 from hushgraph.errors import HushgraphError, RunError
 from hushgraph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -59,6 +60,7 @@ class RunFolder:
         num_features, num_classes: of its data.
         split_id: which nodes are in the training split, as `split_id` gives it.
         data: what the data was called.
+        columns: what the columns of its tables mean, where it was tables.
     """
 
     path: Path
@@ -68,6 +70,7 @@ class RunFolder:
     num_classes: int
     split_id: str
     data: str
+    columns: Columns | None = None
 
     def write(self) -> None:
         """Make the folder of a new run; RunError, and nothing left behind, where that cannot be done."""
@@ -79,6 +82,7 @@ class RunFolder:
             "num_classes": self.num_classes,
             "split_id": self.split_id,
             "data": self.data,
+            "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": versions(),
         }
         try:
@@ -122,6 +126,8 @@ class RunFolder:
                 num_classes=int(about["num_classes"]),
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
+                # Runs that are older than tables have no such key.
+                columns=Columns.of(about["columns"]) if about.get("columns") else None,
             )
         except RunError as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
@@ -131,6 +137,11 @@ class RunFolder:
     @property
     def ledger_path(self) -> Path:
         return self.path / "ledger.jsonl"
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes in order, where its tables had names."""
+        return None if self.columns is None or self.columns.classes is None else tuple(self.columns.classes)
 
     @property
     def is_done(self) -> bool:
@@ -145,6 +156,7 @@ class RunFolder:
             split=config.split,
             split_seed=config.split_seed,
             num_classes=self.num_classes,
+            columns=self.columns,
         )
         if config.setting == "inductive":
             graph = graph.disjoint()

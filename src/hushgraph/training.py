@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from torch import nn
 
 from hushgraph.accounting.ledger import Ledger
 from hushgraph.config import TrainingConfig
-from hushgraph.datasets import load_graph
+from hushgraph.datasets.columns import Columns
+from hushgraph.datasets.files import load_for_training
 from hushgraph.defaults import plain_defaults, private_defaults, reads_for
 from hushgraph.errors import InputError, PlanError
 from hushgraph.finished_run import Run
+from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
 from hushgraph.plan_fields import default_delta
 from hushgraph.runs import RunFolder, split_id
@@ -59,6 +61,7 @@ def train(
     split: str | None = None,
     split_seed: int = 0,
     num_classes: int | None = None,
+    columns: Columns | Mapping[str, Any] | None = None,
     seed: int | None = None,
     device: str = "auto",
     out: str | os.PathLike[str] | None = None,
@@ -71,7 +74,8 @@ def train(
     What is left out is chosen by `hushgraph.defaults`, which reads no private data.
 
     Args:
-        data: a PyG `Data`, a `Graph`, a path or a catalog name.
+        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
+            name.
         model: "gcn", "gin", "gat", "mlp", or a module called as module(x, blocks) made of supported layers.
         num_layers: r, rounds of message passing.
         epsilon: the budget. With `noise_multiplier` too, as many steps are taken as it pays for.
@@ -86,7 +90,9 @@ def train(
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
         optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.
         setting: "inductive" drops the edges between splits.
-        symmetrize, split, split_seed, num_classes: how to read `data`.
+        symmetrize, split, split_seed, num_classes: how to read `data`. Where it has no split of its own,
+            one of 0.6/0.2/0.2 is drawn from the node ids alone.
+        columns: what the columns of tables mean.
         seed: makes the run reproducible and therefore not private; drawn from the operating system unless
             given.
         device: "auto", "cpu" or "cuda".
@@ -98,16 +104,37 @@ def train(
     Returns:
         The finished run.
 
-    Example:
+    Raises:
+        InputError: before anything is written, where something given cannot be used. `GraphError`,
+            `PlanError`, `ModelError` and `RunError` are kinds of it.
+        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
+
+    Guarantees:
+        The weights are (`run.epsilon`, `run.delta`)-differentially private for every single node, and
+        `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds".
+        Nothing else that training reads off private data is printed, written or told to `observer`, except
+        accuracies on the validation and test splits, which the guarantee does not cover.
+
+    Examples:
         >>> import hushgraph as hg
-        >>> run = hg.train(hg.datasets.load("demo"), epsilon=4.0, steps=5)  # doctest: +SKIP
-        >>> run.epsilon <= 4.0  # doctest: +SKIP
-        True
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu")
+        >>> run.epsilon <= 4.0, run.result["guarantee"]
+        (True, 'holds')
     """
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
     _check_names(others)
+    graph, split = load_for_training(
+        data,
+        split=split,
+        split_seed=split_seed,
+        symmetrize=symmetrize,
+        num_classes=num_classes,
+        columns=columns,
+    )
     how = {"symmetrize": symmetrize, "split": split, "split_seed": split_seed}
-    graph = load_graph(data, num_classes=num_classes, **how)  # type: ignore[arg-type]
+    if columns and (graph.columns is None or isinstance(data, Graph)):
+        raise InputError(f"columns are for tables, and {_name_of(data)} is none; leave them out")
     if setting == "inductive":
         graph = graph.disjoint()
     owner = edge_owner or ("reader" if graph.is_directed else "sender")
@@ -124,7 +151,7 @@ def train(
             edge_owner=owner,
         )
         if private
-        else plain_defaults(num_train_nodes=slots)
+        else plain_defaults(num_train_nodes=slots, num_classes=graph.num_classes)
     )
     config = TrainingConfig(
         model=model if isinstance(model, str) else "own",
@@ -134,7 +161,7 @@ def train(
         setting=setting,
         seed=seed,
         **how,  # type: ignore[arg-type]
-        **{"feature_norm": usual.feature_norm, **others},
+        **{"feature_norm": usual.feature_norm, "momentum": usual.momentum, **others},
     )
     readers = usual.max_readers if max_readers is None else max_readers
     if max_reads is None and sampler != "paper":
@@ -169,7 +196,8 @@ def train(
         num_features=graph.num_features,
         num_classes=graph.num_classes,
         split_id=split_id(graph),
-        data=os.fspath(data) if isinstance(data, (str, os.PathLike)) else type(data).__name__,
+        data=_name_of(data),
+        columns=graph.columns,
     )
     try:
         session = Session(
@@ -208,6 +236,19 @@ def resume(
         data: the same data as before; it is read in the same way.
         model, optimizer: the module and the function, where they were the caller's.
         device, observer, on_start: as in `train`.
+
+    Returns:
+        The finished run; at once where it was finished before.
+
+    Guarantees:
+        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu", out="some-run")
+        >>> hg.resume("some-run", data).epsilon == run.epsilon
+        True
     """
     folder = RunFolder.open(path)
     if folder.is_done:
@@ -216,6 +257,12 @@ def resume(
         folder, folder.read_graph(data), model=model, optimizer=optimizer, device=device, resumed=True
     )
     return _lived(session, observer, on_start)
+
+
+def _name_of(data: Any) -> str:
+    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
+    named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(data).__name__
 
 
 def _lived(session: Session, observer: Observer | None, on_start: Callable[[RunFolder], None] | None) -> Run:

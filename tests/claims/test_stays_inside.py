@@ -29,7 +29,11 @@ SUMMARY = {
 }
 # Every key that a private run may write, by file. A new one must be thought about here first.
 ALLOWED = {
-    "run.json": {"format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions"},
+    "run.json": {
+        *("format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions"),
+        # What the user said about tables, in the user's words.
+        "columns",
+    },
     "result.json": SUMMARY | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost"},
     "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
     "ledger.jsonl": {

@@ -241,9 +241,11 @@ def test_load_graph_refuses_other_things(data: Any) -> None:
 
 
 def test_load_graph_refuses_other_files(tmp_path: Path) -> None:
-    (tmp_path / "graph.csv").write_text("0,1\n")
-    for data in (tmp_path / "graph.csv", str(tmp_path / "graph.csv"), tmp_path):
-        with pytest.raises(GraphError, match=r"unknown kind of file; expected \.npz, \.pt or a dataset name"):
+    (tmp_path / "graph.txt").write_text("0,1\n")
+    for data in (tmp_path / "graph.txt", str(tmp_path / "graph.txt")):
+        with pytest.raises(
+            GraphError, match=r"unknown kind of file; expected \.npz, \.pt, tables or a dataset"
+        ):
             load_graph(data)
 
 

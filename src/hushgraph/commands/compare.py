@@ -8,38 +8,76 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgraph.commands import tables
+from hushgraph.commands.data_root import DataRoot
+from hushgraph.commands.settings_file import ConfigFile, PrintConfig
+from hushgraph.commands.terminal import console
+from hushgraph.help_sections import data_argument, options
+
+EXAMPLES = """\
+hushgraph compare people.npz --epsilon 4
+hushgraph compare people.npz --epsilon 2 --model gat --split 0.6/0.2/0.2 \\
+    --out four"""
+DEMO_EXAMPLES = """\
+hushgraph demo
+hushgraph demo --out /tmp/demo --json"""
+
+_model, _reading, _output = options("Models"), options("Data"), options("Run and output")
+
 
 def compare(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="What to train on, as for train.")],
-    epsilon: Annotated[float, typer.Option(help="Of each of the two private models.")],
-    model: Annotated[str, typer.Option(metavar="gcn|gin|gat", help="The GNN.")] = "gcn",
-    layers: Annotated[int, typer.Option(help="r, its rounds of message passing.")] = 1,
-    steps: Annotated[
-        int | None, typer.Option(help="Updates of each model.", show_default="600; 500 without privacy")
-    ] = None,
-    symmetrize: Annotated[bool, typer.Option("--symmetrize", help="Add the reverse of every edge.")] = False,
-    split: Annotated[
-        str | None, typer.Option(help="Draw one, as 0.6/0.2/0.2.", show_default="the data's own")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Reproducible, so not private.")] = None,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")] = "auto",
+    context: typer.Context,
+    data: Annotated[str, data_argument("What to train on, as for train.")],
+    epsilon: Annotated[float, _model("Of each of the two private models.")],
+    model: Annotated[str, _model("The GNN. [gcn, the usual start]", metavar="gcn|gin|gat")] = "gcn",
+    layers: Annotated[int, _model("r, its rounds of messages. [1: noise grows with K^r]")] = 1,
+    steps: Annotated[int | None, _model("Updates of each model. [600; 300 to 600 without privacy]")] = None,
+    symmetrize: Annotated[
+        bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
+    ] = False,
+    split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")] = None,
+    edges: tables.Edges = None,
+    id_column: tables.Id = None,
+    label: tables.Label = None,
+    features: tables.Features = None,
+    categorical: tables.Categorical = None,
+    hash_column: tables.Hash = None,
+    ignore: tables.Ignore = None,
+    classes: tables.Classes = None,
+    split_column: tables.SplitColumn = None,
+    source: tables.Source = None,
+    target: tables.Target = None,
+    delimiter: tables.Delimiter = None,
+    data_root: DataRoot = None,
+    seed: Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")] = None,
+    device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for comparison.json, report.html and the runs.")
+        Path | None, _output("Folder for comparison.json, report.html and the runs. [nothing is kept]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
+    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
 ) -> None:
-    """GNN, DP-GNN, MLP and DP-MLP side by side, on the same split of your data."""
+    """Train GNN, DP-GNN, MLP and DP-MLP side by side on your data.
+
+    All four on the same split: what privacy costs, and what the edges are still worth under it.
+    """
     arguments = {"epsilon": epsilon, "model": model, "num_layers": layers, "steps": steps, "device": device}
-    _compare(out, data, as_json, **arguments, symmetrize=symmetrize, split=split, seed=seed)
+    arguments |= {"symmetrize": symmetrize, "split": split, "seed": seed}
+    arguments["columns"] = tables.columns_in(context.params)
+    _compare(out, tables.with_edges(data, edges), as_json, **arguments)
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write; an earlier demonstration in it goes.")] = Path(
+    out: Annotated[Path, _output("Folder to write; an earlier demonstration in it goes. [demo]")] = Path(
         "demo"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
+    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
 ) -> None:
-    """Compare four models on a generated graph at epsilon 4 and write a report: about a minute."""
+    """Compare four models on a generated graph and write a report.
+
+    At epsilon 4; it takes about a minute and needs no data.
+    """
     from hushgraph import comparing, datasets
 
     comparing.clear_demo(out)
@@ -47,14 +85,12 @@ def demo(
 
 
 def _compare(out: Path | None, data: Any, as_json: bool, **arguments: Any) -> None:
-    from rich.console import Console
-
     from hushgraph import comparing
 
-    console = Console()
-    found = comparing.compare_into(out, data, console=None if as_json else console, **arguments)
+    screen = console()
+    found = comparing.compare_into(out, data, console=None if as_json else screen, **arguments)
     if as_json:
         typer.echo(json.dumps(comparing.as_json(found, out), allow_nan=False))
     else:
-        console.print()
-        comparing.show(found, out, console)
+        screen.print()
+        comparing.show(found, out, screen)

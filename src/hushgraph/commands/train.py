@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushgraph.commands import tables
+from hushgraph.commands.data_root import DataRoot
 from hushgraph.commands.failure import fail
+from hushgraph.commands.settings_file import ConfigFile, PrintConfig
+from hushgraph.commands.sources import is_given, where_given
+from hushgraph.commands.terminal import console
 from hushgraph.errors import InputError
-from hushgraph.help_sections import options
+from hushgraph.help_sections import data_argument, options
 
 if TYPE_CHECKING:
     from hushgraph.runs import RunFolder
 
 # Parameters of `train` that are not settings of the run, so that they may accompany --resume.
-_NOT_SETTINGS = {"data", "resume", "device", "as_json", "quiet"}
+_NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
+_NOT_SETTINGS |= {"config", "print_config"}
 # Settings that `hushgraph.train` has other names for.
-_RENAMED = {"layers", "lr", "non_private", "out"}
+_RENAMED = {"layers", "lr", "non_private", "out", *tables.FLAGS}
+
+EXAMPLES = """\
+hushgraph train demo --epsilon 4
+hushgraph train people.npz --epsilon 2 --model gin --symmetrize --out gin
+hushgraph train people.npz --resume gin
+hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
+    --classes red,blue --hash city=16 --split 0.6/0.2/0.2"""
 
 _budget, _model, _bounds = options("Budget"), options("Model"), options("What training may read")
 _learning, _reading, _output = options("Training"), options("Data"), options("Run and output")
@@ -26,9 +40,7 @@ _learning, _reading, _output = options("Training"), options("Data"), options("Ru
 
 def train(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A name (demo), or the path of an .npz or .pt.")
-    ],
+    data: Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")],
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -56,7 +68,7 @@ def train(
     ] = "pair",
     clipping: Annotated[
         str,
-        _bounds("Also groups, percentile. [normalised, which reads no data]", metavar="normalised|flat|..."),
+        _bounds("[normalised, which reads no data]", metavar="normalised|flat|groups|percentile"),
     ] = "normalised",
     clip: Annotated[float, _bounds("C, the norm of one root's gradient. [1: lr sets the scale]")] = 1.0,
     noise: Annotated[
@@ -75,29 +87,45 @@ def train(
     batch_size: Annotated[
         int | None, _learning("Expected roots a step. [all, up to 200,000: noise weighs less]")
     ] = None,
-    steps: Annotated[int | None, _learning("Updates. [600; 500 without privacy]")] = None,
+    steps: Annotated[int | None, _learning("Updates. [600; 300 to 600 without privacy]")] = None,
     optimizer: Annotated[str, _learning("[adam, which needs the least tuning]", metavar="adam|sgd")] = "adam",
     lr: Annotated[float | None, _learning("Learning rate, falling to 0. [lower the more noise]")] = None,
     setting: Annotated[
-        str, _reading("inductive drops edges between splits. [transductive]", metavar="NAME")
+        str,
+        _reading("inductive drops edges between splits. [transductive]", metavar="transductive|inductive"),
     ] = "transductive",
     symmetrize: Annotated[
         bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
     ] = False,
-    split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own]")] = None,
+    split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")] = None,
     split_seed: Annotated[int, _reading("Of that draw. [0: a split is public]")] = 0,
     num_classes: Annotated[int | None, _reading("[largest label + 1, taken as public]")] = None,
+    edges: tables.Edges = None,
+    id_column: tables.Id = None,
+    label: tables.Label = None,
+    features: tables.Features = None,
+    categorical: tables.Categorical = None,
+    hash_column: tables.Hash = None,
+    ignore: tables.Ignore = None,
+    classes: tables.Classes = None,
+    split_column: tables.SplitColumn = None,
+    source: tables.Source = None,
+    target: tables.Target = None,
+    delimiter: tables.Delimiter = None,
+    data_root: DataRoot = None,
     seed: Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")] = None,
     device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
     out: Annotated[Path | None, _output("Folder of the run. [runs/DATA-MODEL-N, the first free N]")] = None,
     resume: Annotated[Path | None, _output("Go on with the run in this folder, on its DATA.")] = None,
+    config: ConfigFile = None,
+    print_config: PrintConfig = False,
     train_accuracy: Annotated[
         bool, _output("Also for a private run: a private figure, not covered. [no]", "--train-accuracy")
     ] = False,
     as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
     quiet: Annotated[bool, _output("Print errors and --json alone.", "--quiet")] = False,
 ) -> int:
-    """Train a graph neural network with node-level differential privacy.
+    """Train one model with node-level differential privacy.
 
     Only --epsilon must be given: defaults, in brackets, are chosen without looking at private data.
     """
@@ -123,7 +151,7 @@ def train(
             watching: dict[str, Any] = {"device": device, "observer": observe, "on_start": announce}
             if resume is not None:
                 _refuse_settings(context)
-                run = training.resume(resume, data, **watching)
+                run = training.resume(resume, tables.with_edges(data, edges), **watching)
             else:
                 settings = {
                     name: value
@@ -131,29 +159,24 @@ def train(
                     if name not in _NOT_SETTINGS | _RENAMED
                 }
                 settings |= {"num_layers": layers, "learning_rate": lr, "private": not non_private}
-                run = training.train(data, out=path, **settings, **watching)
+                settings["columns"] = tables.columns_in(context.params)
+                run = training.train(tables.with_edges(data, edges), out=path, **settings, **watching)
     except KeyboardInterrupt:
-        return fail(presentation.stopped(begun[0], data) if begun else "interrupted", 130)
+        more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
+        return fail(presentation.stopped(begun[0], data) + more if begun else "interrupted", 130)
     if as_json:
         typer.echo(json.dumps(presentation.as_json(run), allow_nan=False))
     elif not quiet:
-        from rich.console import Console
-
-        presentation.show(run, Console())
+        presentation.show(run, console())
     return 0
 
 
 def _refuse_settings(context: typer.Context) -> None:
     """A resumed run keeps the settings it began with."""
     given = [
-        parameter.opts[0]
+        where_given(context, str(parameter.name)) + parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name not in _NOT_SETTINGS and _is_given(context, str(parameter.name))
+        if parameter.name not in _NOT_SETTINGS and is_given(context, str(parameter.name))
     ]
     if given:
         raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

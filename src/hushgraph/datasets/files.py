@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -12,18 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.datasets.catalog import load, names
-from hushgraph.datasets.splits import parse_fractions, random_split
-from hushgraph.errors import GraphError
+from hushgraph.datasets.columns import Columns
+from hushgraph.datasets.networks import arrays_from_networkx, is_networkx
+from hushgraph.datasets.npz import NO_SPLIT, SPLITS, read_npz
+from hushgraph.datasets.paths import check_is_file, is_there, shown
+from hushgraph.datasets.splits import USUAL_SPLIT, parse_fractions, random_split
+from hushgraph.datasets.table_files import is_tables
+from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph import Graph
-from hushgraph.graph_checks import check_integers, check_range
-
-_SPLITS = ("train_idx", "val_idx", "test_idx")
-_SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
-_NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"
 
 
 def load_graph(
@@ -35,38 +33,44 @@ def load_graph(
     root: str | PathLike[str] | None = None,
     num_classes: int | None = None,
     directed: bool | None = None,
+    columns: Columns | Mapping[str, Any] | None = None,
+    labels: bool = True,
 ) -> Graph:
     """Turn whatever a user calls a graph into a checked `Graph`.
 
     Arguments:
-        data: a `Graph`, a PyG `Data`, the path of an `.npz` or `.pt` file, or a catalog name.
+        data: a `Graph`, a PyG `Data`, a NetworkX graph (as `Graph.from_networkx` takes it by default), the
+            path of an `.npz` or `.pt` file, a folder or a pair of tables or the TOML file that names them, or
+            a catalog name.
         symmetrize: add the reverse of every edge.
         split: "0.6/0.2/0.2" draws a split with `random_split`, in place of any that the data has.
         split_seed: the seed of that draw.
         root: the folder where named datasets keep their files.
         num_classes, directed: as in `Graph.from_arrays`.
+        columns: what the columns of tables mean; a mapping of some of them goes before a TOML file. Other
+            data has no use for it.
+        labels: False reads tables and NetworkX graphs without labels, for predictions.
     """
+    options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
+    options |= {"num_classes": num_classes, "directed": directed}
+    if is_tables(data) and not (isinstance(data, str) and data in names()):
+        return _load_tables(data, columns, labels, **options)
+    if is_networkx(data):
+        return load_networkx(data, labels=labels, **options | {"split": split or "split"})
     if isinstance(data, (str, Path)):
         path = Path(data)
-        options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
-        options |= {"num_classes": num_classes, "directed": directed}
         if path.suffix == ".npz":
             return load_npz(path, **options)
         if path.suffix == ".pt":
             return load_pt(path, **options)
         # A folder that happens to be called like a dataset, as `make demo` leaves one, hides nothing.
-        if isinstance(data, Path) or (data not in names() and _is_there(path)):
-            raise GraphError(f"{_label(path)}: unknown kind of file; expected .npz, .pt or a dataset name")
+        if isinstance(data, Path) or (data not in names() and is_there(path)):
+            raise GraphError(
+                f"{shown(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
+            )
         data = load(data, root)
     if not isinstance(data, Graph):
-        return _build(
-            arrays_from_pyg(data, splits=split is None),
-            split=split,
-            split_seed=split_seed,
-            symmetrize=symmetrize,
-            num_classes=num_classes,
-            directed=directed,
-        )
+        return _build(arrays_from_pyg(data, splits=split is None), **options)
     if symmetrize:
         data = data.symmetrized()
     if num_classes is not None:
@@ -74,6 +78,14 @@ def load_graph(
     if directed is not None:
         data = replace(data, is_directed=directed)
     return data if split is None else _resplit(data, split, split_seed)
+
+
+def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tuple[Graph, str | None]:
+    """The graph and the split drawn for it: the one asked for, or the usual one where it has none."""
+    try:
+        return load_graph(data, split=split, **how), split
+    except MissingSplitError:
+        return load_graph(data, split=USUAL_SPLIT, **how), USUAL_SPLIT
 
 
 def load_npz(
@@ -98,11 +110,11 @@ def load_npz(
     """
     path = Path(path)
     try:
-        arrays = _read_npz(path, splits=split is None)
+        arrays = read_npz(path, splits=split is None)
         options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
         return _build(arrays, split=split, split_seed=split_seed, **options)
     except GraphError as error:
-        raise GraphError(f"{_label(path)}: {error}") from None
+        raise type(error)(f"{shown(path)}: {error}") from None
 
 
 def load_pt(
@@ -125,7 +137,31 @@ def load_pt(
         options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
         return _build(arrays, split=split, split_seed=split_seed, **options)
     except GraphError as error:
-        raise GraphError(f"{_label(path)}: {error}") from None
+        raise type(error)(f"{shown(path)}: {error}") from None
+
+
+def load_networkx(
+    graph: Any,
+    *,
+    features: str | Sequence[str] = "x",
+    label: str = "y",
+    classes: Sequence[str] | None = None,
+    labels: bool = True,
+    split: str = "split",
+    split_seed: int = 0,
+    **options: Any,
+) -> Graph:
+    """A graph from NetworkX: arguments as in `Graph.from_networkx`, and `labels` as in `load_graph`."""
+    drawn = split if "/" in split else None
+    arrays = arrays_from_networkx(
+        graph,
+        features=features,
+        label=label,
+        classes=classes,
+        split=None if drawn else split,
+        labels=labels,
+    )
+    return _build(arrays, split=drawn, split_seed=split_seed, **options)
 
 
 def arrays_from_pyg(data: Any, *, splits: bool = True) -> dict[str, Any]:
@@ -139,9 +175,9 @@ def arrays_from_pyg(data: Any, *, splits: bool = True) -> dict[str, Any]:
     arrays = {name: _numpy(name, getattr(data, name)) for name in ("edge_index", "x")}
     arrays["y"] = _class_numbers(_numpy("y", data.y))
     if splits:
-        found = {name: _split_from_pyg(data, name, arrays["y"].shape[:1]) for name in _SPLITS}
+        found = {name: _split_from_pyg(data, name, arrays["y"].shape[:1]) for name in SPLITS}
         if found["train_idx"] is None:
-            raise GraphError(f"no train_mask and no train_idx: {_NO_SPLIT}")
+            raise MissingSplitError(f"no train_mask and no train_idx: {NO_SPLIT}")
         arrays |= found
     return arrays
 
@@ -152,119 +188,23 @@ def _build(arrays: dict[str, Any], *, split: str | None, split_seed: int, **opti
     return _resplit(Graph.from_arrays(**arrays, train_idx=[0], **options), split, split_seed)
 
 
+def _load_tables(
+    data: Any, columns: Columns | Mapping[str, Any] | None, labels: bool, **options: Any
+) -> Graph:
+    from hushgraph.datasets.tables import arrays_from_tables
+
+    how = {"splits": options["split"] is None, "num_classes": options.pop("num_classes")}
+    with arrays_from_tables(data, columns=columns, labels=labels, **how) as arrays:
+        try:
+            return _build(arrays, **options)
+        except GraphError as error:
+            nodes = data[0] if isinstance(data, (tuple, list)) else data
+            raise GraphError(f"{shown(Path(nodes))}: {error}") from None
+
+
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
     parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, labels=graph.y)
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])
-
-
-def _label(path: Path) -> str:
-    """The path on one line, its end if it is long."""
-    text = "".join(c if c.isprintable() else "?" for c in str(path))
-    return text if len(text) <= 80 else f"...{text[-77:]}"
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
-def _check_is_file(path: Path) -> None:
-    if not _is_there(path):
-        raise GraphError("no such file")
-    if not path.is_file():
-        raise GraphError("not a file; expected the path of a file")
-
-
-def _read_npz(path: Path, *, splits: bool) -> dict[str, Any]:
-    _check_is_file(path)
-    # A damaged header can make numpy warn before it fails; the one line of the error is what counts.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            # Opened here, since numpy leaves the files open that it cannot read.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return _read_members(archive, splits=splits)
-        except GraphError:
-            raise
-        except Exception as error:  # zipfile and numpy raise a dozen types on damaged files
-            raise GraphError(
-                f"not an .npz archive ({type(error).__name__}); the file is damaged, or of another kind"
-            ) from error
-
-
-def _read_members(archive: Any, *, splits: bool) -> dict[str, Any]:
-    keys = set(archive.files)
-    sparse_keys = keys & set(_SPARSE)
-    if "x" in keys and sparse_keys:
-        raise GraphError(
-            "both x and sparse features (x_indptr, ...); expected one of them; leave the other out"
-        )
-    wanted = ["edge_index", "y", *(_SPARSE if sparse_keys else ["x"])]
-    missing = [key for key in wanted if key not in keys]
-    if missing:
-        raise GraphError(f"missing {', '.join(missing)}; expected the keys {', '.join(wanted)}")
-    if splits:
-        if "train_idx" not in keys:
-            raise GraphError(f"missing train_idx: {_NO_SPLIT}")
-        wanted += [name for name in _SPLITS if name in keys]
-    arrays = {key: _read_member(archive, key) for key in wanted}
-    if sparse_keys:
-        arrays["x"] = _sparse_rows(*(arrays.pop(key) for key in _SPARSE))
-    return arrays
-
-
-def _read_member(archive: Any, key: str) -> npt.NDArray[Any]:
-    """One array, after its header was found to agree with the size of the archive member."""
-    try:
-        info = archive.zip.getinfo(f"{key}.npy")
-        with archive.zip.open(info) as member:
-            wide = np.lib.format.read_magic(member) != (1, 0)
-            read = np.lib.format.read_array_header_2_0 if wide else np.lib.format.read_array_header_1_0
-            shape, _, dtype = read(member)
-            stored = info.file_size - member.tell()
-        if dtype.hasobject:
-            raise GraphError(f"{key} is an object array, which is never unpickled; expected numbers")
-        # A false shape would make numpy reserve memory for values that are not there.
-        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != stored:
-            raise GraphError(
-                f"{key} declares shape {str(list(shape))[:60]}, {dtype.itemsize} bytes each, but holds "
-                f"{stored} bytes; the file is damaged"
-            )
-        array: npt.NDArray[Any] = archive[key]
-        return array
-    except GraphError:
-        raise
-    except Exception as error:  # zipfile, zlib and numpy raise a dozen types on damaged members
-        raise GraphError(f"{key} cannot be read ({type(error).__name__}); the file is damaged") from error
-
-
-def _sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> Any:
-    """Checked sparse rows as CSR float32."""
-    size = check_integers("x_shape", shape, ndim=1)
-    if len(size) != 2 or int(size.min()) < 0 or int(size.max()) >= 2**31:
-        raise GraphError(f"x_shape={str(size.tolist())[:60]}; expected [nodes, features], each below 2^31")
-    rows, columns = (int(n) for n in size)
-    starts = check_integers("x_indptr", indptr, ndim=1)
-    if len(starts) != rows + 1:
-        raise GraphError(f"x_indptr has {len(starts)} values; expected {rows + 1}, the rows of x_shape + 1")
-    places = check_integers("x_indices", indices, ndim=1)
-    check_range("x_indptr", starts, 0, len(places), "it counts the values of x_indices")
-    starts = starts.astype(np.int64)
-    falling = np.flatnonzero(np.diff(starts) < 0)
-    if starts[0] != 0 or starts[-1] != len(places) or falling.size:
-        where = int(falling[0]) + 1 if falling.size else (0 if starts[0] != 0 else rows)
-        raise GraphError(f"x_indptr[{where}]={starts[where]}; expected values rising from 0 to {len(places)}")
-    check_range("x_indices", places, 0, columns - 1, f"x_shape has {columns} columns")
-    if values.ndim != 1 or len(values) not in (1, len(places)):
-        raise GraphError(f"x_data has shape {list(values.shape)}; expected [1] or [{len(places)}]")
-    if values.dtype.kind not in "biuf":
-        raise GraphError(f"x_data has dtype {str(values.dtype)[:40]}; expected real numbers")
-    with np.errstate(over="ignore"):
-        data = np.broadcast_to(values.astype(np.float32), len(places)).copy()
-    width = np.int32 if len(places) < 2**31 else np.int64
-    return sparse.csr_array((data, places.astype(width), starts.astype(width)), shape=(rows, columns))
 
 
 def _read_pt(path: Path) -> Any:
@@ -273,7 +213,7 @@ def _read_pt(path: Path) -> Any:
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
 
-    _check_is_file(path)
+    check_is_file(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

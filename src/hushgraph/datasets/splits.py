@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy.typing as npt
 from hushgraph.errors import GraphError
 
 _WORD = (1 << 64) - 1
+# What training draws where the data has no split of its own.
+USUAL_SPLIT = "0.6/0.2/0.2"
 
 
 def parse_fractions(text: str) -> tuple[float, float, float]:
@@ -45,6 +48,12 @@ def random_split(
     Guarantees:
         Where a node goes depends on its id, the fractions and the seed: not on edges, features, other nodes
         or the number of nodes, and training slots do not depend on labels.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> train, val, test = hg.datasets.random_split(1000, (0.6, 0.2, 0.2))
+        >>> len(train) + len(val) + len(test)
+        1000
     """
     usable = all(math.isfinite(f) and f >= 0 for f in fractions) and sum(fractions) <= 1 + 1e-9
     if not usable or fractions[0] == 0:
@@ -62,6 +71,27 @@ def random_split(
         np.flatnonzero((place >= train_end) & (place < val_end) & scored),
         np.flatnonzero((place >= val_end) & (place < test_end) & scored),
     )
+
+
+def given_split(
+    stem: Path, num_nodes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """A split from the file `stem` plus .npy, .csv, .csv.gz or .txt; None if there is no such file.
+
+    The file holds one number a node: 0 for training, 1 for validation, 2 for test.
+    """
+    endings = (".npy", ".csv", ".csv.gz", ".txt")
+    path = next((p for p in (stem.with_name(stem.name + end) for end in endings) if p.is_file()), None)
+    if path is None:
+        return None
+    from hushgraph.datasets.numbers import read_array
+    from hushgraph.datasets.ogb import read_table
+
+    part = (read_array(path) if path.suffix == ".npy" else read_table(path, np.int64)).ravel()
+    if len(part) != num_nodes or part.dtype.kind not in "iu" or part.min() < 0 or part.max() > 2:
+        raise GraphError(f"{path} holds {len(part):,} values; expected {num_nodes:,} of them, each 0, 1 or 2")
+    train, val, test = (np.flatnonzero(part == number) for number in range(3))
+    return train, val, test
 
 
 def _hash(ids: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
