@@ -69,6 +69,11 @@ def test_same_seed_same_graph() -> None:
     assert fingerprint(synthetic(**small, seed=4)) != fingerprint(synthetic(**small, seed=5))
 
 
+def test_classes_of_unequal_size() -> None:
+    counts = np.bincount(synthetic(num_nodes=20_000, num_classes=4, class_skew=1.0).y)
+    assert counts / 20_000 == pytest.approx(np.array([12, 6, 4, 3]) / 25, abs=0.015)
+
+
 def test_directed() -> None:
     graph = synthetic(num_nodes=4_000, directed=True)
     assert graph.is_directed
@@ -91,6 +96,7 @@ def test_extremes() -> None:
         ({"homophily": 1.5}, "homophily=1.5, .* expected 0..1, 0..0.7 and above 2"),
         ({"feature_signal": 0.8}, "feature_signal=0.8"),
         ({"exponent": 2.0}, "exponent=2.0"),
+        ({"class_skew": -1.0}, "class_skew=-1.0; expected 0..10"),
     ],
 )
 def test_refused(changes: dict[str, float], message: str) -> None:

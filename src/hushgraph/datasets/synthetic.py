@@ -21,6 +21,7 @@ def synthetic(
     homophily: float = 0.7,
     feature_signal: float = 0.15,
     exponent: float = 2.5,
+    class_skew: float = 0.0,
     directed: bool = False,
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
     seed: int = 0,
@@ -34,13 +35,21 @@ def synthetic(
         feature_signal: features are bits, set with probability 0.3, or 0.3 + feature_signal for the quarter
             of them that marks the node's class. 0 makes features useless; at most 0.7.
         exponent: of the power law of degrees, above 2.
+        class_skew: class c has a share of nodes in proportion to (c + 1)^-class_skew; 0 makes all alike.
         directed: draw single reads of popular nodes instead of undirected edges.
         fractions: of training, validation and test nodes.
         seed: the same seed gives the same graph on any machine with the same NumPy streams.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> hg.datasets.synthetic(num_nodes=100, num_classes=3, num_features=5).x.shape
+        (100, 5)
     """
     _check(num_nodes, num_classes, num_features, average_degree, homophily, feature_signal, exponent)
+    if not 0 <= class_skew <= 10:
+        raise GraphError(f"class_skew={class_skew}; expected 0..10")
     rng = np.random.Generator(np.random.PCG64(seed))
-    y = rng.integers(num_classes, size=num_nodes)
+    y = _classes(rng, num_nodes, num_classes, class_skew)
     by_class = np.argsort(y, kind="stable").astype(np.int32)
     weight = _popularity(num_nodes, exponent)[rng.permutation(num_nodes)][by_class]
     tickets = np.repeat(by_class, weight)
@@ -90,6 +99,17 @@ def _check(
             f"homophily={homophily}, feature_signal={feature_signal}, exponent={exponent}; expected 0..1, "
             "0..0.7 and above 2"
         )
+
+
+def _classes(
+    rng: np.random.Generator, num_nodes: int, num_classes: int, class_skew: float
+) -> npt.NDArray[np.int64]:
+    if class_skew == 0:
+        return rng.integers(num_classes, size=num_nodes)
+    share = (np.arange(num_classes) + 1.0) ** -class_skew
+    ends = np.cumsum(share / share.sum())
+    # Rounding may leave the last end below 1.
+    return np.minimum(np.searchsorted(ends, rng.random(num_nodes), side="right"), num_classes - 1)
 
 
 def _popularity(num_nodes: int, exponent: float) -> npt.NDArray[np.int64]:
