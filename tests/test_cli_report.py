@@ -17,7 +17,8 @@ from hushgraph.graph import Graph
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
-FILES = [".hushgraph-demo", "comparison.json", "dp-gnn", "dp-mlp", "gnn", "mlp", "report.html", "report.json"]
+FOLDERS = ["dp-gnn", "dp-mlp", "gnn", "mlp"]
+FILES = [".hushgraph-demo", "compare.svg", "comparison.json", *FOLDERS, "report.html", "report.json"]
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_compare_with_a_seed(run: Run, file: Path) -> None:
     [
         (["--steps", "3"], "Missing option '--epsilon'"),
         (["--epsilon", "0"], "epsilon=0.0: expected a finite number above 0"),
-        (["--epsilon", "4", "--model", "mlp"], "model='mlp': expected one of gcn, gin, gat"),
+        (["--epsilon", "4", "--model", "mlp"], "model='mlp': expected 'gcn', 'gin' or 'gat'"),
     ],
 )
 def test_compare_refuses(run: Run, file: Path, tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -360,8 +360,9 @@ def test_the_figures_in_the_help_are_the_defaults(run: Run) -> None:
     text = " ".join(out.split())
     many = {"num_train_nodes": 10**7}
     private = private_defaults(**many, epsilon=1.0, delta=1e-8, num_layers=1, num_classes=5)
-    plain = plain_defaults(**many)
-    assert f"[{private.steps}; {plain.steps} without privacy]" in text
+    plain = plain_defaults(**many, num_classes=5)
+    few = plain_defaults(num_train_nodes=10, num_classes=5)
+    assert f"[{private.steps}; {few.steps} to {plain.steps} without privacy]" in text
     assert f"[all, up to {private.batch_size:,}:" in text
     assert f"[{private.hidden}: noise grows with it; {plain.hidden} without privacy]" in text
     assert "[4 K + 4, which is free; K if readers own]" in text

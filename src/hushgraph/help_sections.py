@@ -1,4 +1,4 @@
-"""Help of a command with many options, under headings."""
+"""Help of a command: options under headings, then examples."""
 
 from __future__ import annotations
 
@@ -8,9 +8,23 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from hushgraph.commands.choices import check_choices, choices_in, complete_data
+from hushgraph.commands.settings_file import print_settings
+
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists its options under the headings they were given."""
+    """A command whose help lists its options under the headings they were given, and its examples as given.
+
+    An option whose metavar is a list such as `adam|sgd` takes these values and no other.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Called by typer before it runs the command."""
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            check_choices(ctx)
+            print_settings(ctx)
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Called by typer while it writes the help."""
@@ -21,15 +35,34 @@ class SectionedCommand(TyperCommand):
                 is_argument = parameter.param_type_name == "argument"
                 heading = getattr(parameter, "rich_help_panel", None) or "Options"
                 sections.setdefault("Arguments" if is_argument else heading, []).append(record)
+        if len(sections) > 1 and len(sections.get("Options", [])) == 1:
+            # --help alone, in a command that gave all its options other headings.
+            sections[list(sections)[-2]] += sections.pop("Options")
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Called by typer at the end of the help: wrapping would break a command to copy."""
+        if self.epilog:
+            with formatter.section("Examples"):
+                for line in self.epilog.splitlines():
+                    formatter.write(f"  {line}\n")
 
 
 def options(heading: str) -> Callable[..., Any]:
     """A maker of options under `heading`, from their help, which says the default itself, and their names."""
 
-    def option(help: str, *names: str, **more: Any) -> Any:
-        return typer.Option(*names, help=help, rich_help_panel=heading, show_default=False, **more)
+    def option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+        allowed = choices_in(metavar)
+        if allowed:
+            more["autocompletion"] = lambda: list(allowed)
+        more |= {"metavar": metavar, "rich_help_panel": heading, "show_default": False}
+        return typer.Option(*names, help=help, **more)
 
     return option
+
+
+def data_argument(help: str) -> Any:
+    """The argument DATA, whose names the shell completes."""
+    return typer.Argument(metavar="DATA", help=help, autocompletion=complete_data)

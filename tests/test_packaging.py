@@ -1,0 +1,152 @@
+"""What is shipped: the metadata, the wheel, the source archive, and that Python 3.10 can run it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hushgraph
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "hushgraph"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OLDEST = (3, 10)
+# Of the standard library, what came after the oldest Python and is tempting.
+NEWER = {
+    "asyncio": {"Runner", "TaskGroup", "timeout"},
+    "builtins": {"BaseExceptionGroup", "ExceptionGroup"},
+    "contextlib": {"chdir"},
+    "copy": {"replace"},
+    "datetime": {"UTC"},
+    "enum": {"EnumType", "ReprEnum", "StrEnum", "member", "nonmember", "verify"},
+    "hashlib": {"file_digest"},
+    "inspect": {"getmembers_static"},
+    "itertools": {"batched"},
+    "math": {"cbrt", "exp2", "fma", "sumprod"},
+    "operator": {"call"},
+    "sys": {"exception", "monitoring"},
+    "typing": {
+        *("LiteralString", "Never", "NotRequired", "Required", "Self", "TypeAliasType", "TypeVarTuple"),
+        *("Unpack", "assert_never", "assert_type", "dataclass_transform", "override", "reveal_type"),
+    },
+    "warnings": {"deprecated"},
+}
+
+
+def newer_names(tree: ast.AST) -> Iterator[str]:
+    """Names in a module that the oldest Python does not have."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.name in NEWER.get(str(node.module), ()):
+                    yield f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in NEWER.get(node.value.id, ()):
+                yield f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Name) and node.id in NEWER["builtins"]:
+            yield node.id
+
+
+def test_every_file_is_for_the_oldest_python() -> None:
+    wrong = []
+    for path in [path for name in ("src", "tests", "benchmarks") for path in (ROOT / name).rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text, str(path), feature_version=OLDEST)
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in newer_names(tree)]
+        # The one module of the standard library that is newer has a stand-in.
+        if "import tomllib" in text and "import tomli as tomllib" not in text:
+            wrong.append(f"{path.relative_to(ROOT)}: tomllib")
+    assert wrong == []
+
+
+def test_the_check_for_the_oldest_python_can_fail() -> None:
+    for line in ("from typing import Self", "import enum\nclass A(enum.StrEnum): ...", "ExceptionGroup"):
+        assert list(newer_names(ast.parse(line)))
+    with pytest.raises(SyntaxError):
+        ast.parse("try:\n    pass\nexcept* OSError:\n    pass", feature_version=OLDEST)
+
+
+def test_the_metadata() -> None:
+    assert PROJECT["requires-python"] == ">=" + ".".join(map(str, OLDEST))
+    versions = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
+    assert versions == ["3.10", "3.11", "3.12", "3.13"]
+    assert {"dev", "ogb"} <= set(PROJECT["optional-dependencies"])
+    for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
+        unbounded = [needed for needed in group if ">=" not in needed]
+        assert all(needed.startswith("hushgraph[") for needed in unbounded), unbounded
+
+
+def test_the_command_is_installed() -> None:
+    found = [entry for entry in entry_points(group="console_scripts") if entry.name == "hushgraph"]
+    if not found:
+        pytest.skip("hushgraph is not installed for this Python")
+    assert callable(found[0].load())
+    assert hushgraph.__version__ == PROJECT["version"]
+
+
+def test_the_module_runs() -> None:
+    for arguments in (["-m", "hushgraph", "--version"], ["-m", "hushgraph", "--help"]):
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=60
+        )
+        assert "hushgraph" in done.stdout
+
+
+def shipped_files() -> set[str]:
+    """What the package consists of, as paths inside the wheel."""
+    files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(PACKAGE.parent)) for path in files}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source archive, made from a copy of what they are made from."""
+    if importlib.util.find_spec("setuptools") is None:
+        pytest.skip("setuptools is not installed")
+    copy = tmp_path_factory.mktemp("source")
+    leave_out = shutil.ignore_patterns("__pycache__", "*.egg-info", ".venv", "build", "dist", ".*")
+    for name in ("src", "tests", "docs", "benchmarks"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, ignore=leave_out)
+    for path in ROOT.iterdir():
+        if path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, copy / path.name)
+    build = "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
+    subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, check=True, timeout=300)
+    return copy / "dist"
+
+
+def test_the_wheel_has_the_whole_package_and_nothing_else(archives: Path) -> None:
+    (wheel,) = archives.glob("*.whl")
+    assert wheel.name == f"hushgraph-{PROJECT['version']}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    package = {name for name in names if ".dist-info/" not in name}
+    assert package == shipped_files()
+    assert "hushgraph/py.typed" in package
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_source_archive_has_tests_and_docs_but_no_records(archives: Path) -> None:
+    (source,) = archives.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    assert {f"src/{name}" for name in shipped_files()} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"} <= names
+    assert not [name for name in names if name.startswith("benchmarks") or name.endswith((".nbi", ".pyc"))]
