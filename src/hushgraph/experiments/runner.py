@@ -1,0 +1,279 @@
+"""One thin runner for every experiment: trains what is not on record yet, and puts records into tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgraph.errors import BudgetExceededError, InputError
+from hushgraph.experiments import grid, spec, tables
+from hushgraph.experiments.grid import Job
+from hushgraph.experiments.records import Records, relabelled
+from hushgraph.experiments.sources import MissingDataError, Source, Sources
+from hushgraph.experiments.worth import worth
+
+if TYPE_CHECKING:
+    from hushgraph.finished_run import Run
+    from hushgraph.graph import Graph
+
+DP_MODES = ("as-published", "sound")
+Say = Callable[[str], None]
+Observe = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to reproduce.
+
+    Attributes:
+        out: the folder of records and tables.
+        data_root, substitutes, quick: as in `Sources`.
+        modes, seeds, only: as in `grid.jobs`.
+        device: as in `train`.
+    """
+
+    out: Path
+    data_root: Path | None = None
+    substitutes: dict[str, str] = field(default_factory=dict)
+    modes: tuple[str, ...] = DP_MODES
+    seeds: int | None = None
+    only: tuple[str, ...] = ()
+    quick: bool = False
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One run, where its data comes from, and what is known about it.
+
+    Attributes:
+        run: digest of everything that decides the run.
+        labels: of its record.
+        is_done: whether its record is there.
+    """
+
+    job: Job
+    source: Source
+    asked: dict[str, Any]
+    run: str
+    labels: dict[str, Any]
+    is_done: bool
+
+
+class Reproduction:
+    """The experiments of one call.
+
+    Args:
+        names: of experiments.
+        options: how.
+        say: takes one line at a time.
+
+    Guarantees:
+        A record is on disk when its run ends; an interruption loses at most the run in progress.
+    """
+
+    def __init__(self, names: Sequence[str], options: Options, *, say: Say) -> None:
+        self.options, self.say = options, say
+        self.experiments = [spec.load(name) for name in names]
+        self.sources = Sources(options.data_root, options.substitutes, quick=options.quick)
+        self.records = Records(options.out / "records.jsonl")
+        self.skipped: list[str] = []
+        self.plan = [planned for experiment in self.experiments for planned in self._planned(experiment)]
+        self.described = {
+            experiment.name: self._columns(experiment)
+            for experiment in self.experiments
+            if experiment.kind == "statistics"
+        }
+        if not self.plan and not any(self.described.values()):
+            reason = self.skipped[0] if self.skipped else "no cell matches --only and --mode"
+            raise InputError(f"nothing is left to run: {reason}")
+
+    @property
+    def left(self) -> list[Planned]:
+        """The runs without a record, those that another one will serve included."""
+        return [planned for planned in self.plan if not planned.is_done]
+
+    @property
+    def trainings(self) -> int:
+        """How many of them have to be trained: equal runs are trained once."""
+        return len({p.run for p in self.left if self.records.of_run(p.run) is None})
+
+    def run(self, begin: Callable[[int, str], None], observe: Observe) -> None:
+        """Train what is left.
+
+        Args:
+            begin: told the number of runs done and the label of the next.
+            observe: told steps done and steps in all; may raise KeyboardInterrupt.
+        """
+        for number, planned in enumerate(self.left):
+            begin(number, f"{planned.job.experiment.name}: {planned.job.label}")
+            known = self.records.of_run(planned.run)
+            if known is not None:
+                self.records.append(relabelled(known, planned.labels.items()))
+                continue
+            try:
+                record = self._trained(planned, observe)
+            except BudgetExceededError as error:
+                self.say(f"{planned.job.experiment.name}: {planned.job.label}: left out, {error}")
+                continue
+            self.records.append(record)
+            self.say(
+                f"[{number + 1}/{len(self.left)}] {planned.job.experiment.name}: {planned.job.label}: "
+                f"{100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s"
+            )
+
+    def tables(self) -> list[tables.Table]:
+        """One table for each experiment that has records, or statistics."""
+        found = []
+        for experiment in self.experiments:
+            if experiment.kind == "statistics":
+                facts = [
+                    (column, source, _statistics(self.sources.graph(column), column.setting))
+                    for column, source in self.described[experiment.name]
+                ]
+                found += [tables.of_statistics(experiment, facts)] if facts else []
+                continue
+            mine = [p for p in self.plan if p.job.experiment is experiment]
+            records = [(p, r) for p in mine if (r := self._record(p)) is not None]
+            if records:
+                found.append(tables.of_records(experiment, [(p.job, p.source, r) for p, r in records]))
+        return found
+
+    def current(self) -> list[dict[str, Any]]:
+        """The records of this call's runs, old and new."""
+        return [record for planned in self.plan if (record := self._record(planned)) is not None]
+
+    def _planned(self, experiment: spec.Experiment) -> list[Planned]:
+        options = self.options
+        found, missing = [], set()
+        for job in grid.jobs(
+            experiment, modes=options.modes, seeds=options.seeds, only=options.only, quick=options.quick
+        ):
+            if job.column.name in missing:
+                continue
+            try:
+                source = self.sources.source(job.column)
+            except MissingDataError as error:
+                missing.add(job.column.name)
+                self._skip(job.column.name, error)
+                continue
+            asked = grid.asked(job, quick=options.quick)
+            reading = {**source.reading, "per_class": experiment.kind == "classes"}
+            run = grid.digest(asked, data=source.name, reading=reading, seed=job.seed)
+            labels = {
+                "experiment": experiment.name,
+                "column": job.column.name,
+                "data": source.name,
+                "row": job.row.row,
+                "mode": job.mode,
+                "axes": {n: v if n == "epsilon" else int(v) for n, v in job.axes},
+                "seed": job.seed,
+                "claimed_epsilon": job.epsilon,
+            }
+            is_done = self.records.find(run=run, **labels) is not None
+            found.append(
+                Planned(job=job, source=source, asked=asked, run=run, labels=labels, is_done=is_done)
+            )
+        return found
+
+    def _columns(self, experiment: spec.Experiment) -> list[tuple[spec.Column, Source]]:
+        found = []
+        for column in experiment.columns:
+            if self.options.only and not grid.wanted(column.name, "", self.options.only):
+                continue
+            try:
+                found.append((column, self.sources.source(column)))
+            except MissingDataError as error:
+                self._skip(column.name, error)
+        return found
+
+    def _record(self, planned: Planned) -> dict[str, Any] | None:
+        return self.records.find(run=planned.run, **planned.labels)
+
+    def _skip(self, column: str, error: Exception) -> None:
+        line = f"{column}: skipped, {error}"
+        if line not in self.skipped:
+            self.skipped.append(line)
+            self.say(line)
+
+    def _trained(self, planned: Planned, observe: Observe) -> dict[str, Any]:
+        from hushgraph.training import train
+
+        graph = self.sources.graph(planned.job.column)
+        wanted = grid.fitted(planned.asked, len(graph.train_idx))
+        run = train(
+            graph,
+            **wanted,
+            seed=planned.job.seed,
+            device=self.options.device,
+            observer=lambda done, total, epsilon, accuracy: observe(done, total),
+        )
+        return planned.labels | _record_of(run, planned, graph)
+
+
+def _record_of(run: Run, planned: Planned, graph: Graph) -> dict[str, Any]:
+    from hushgraph.gradients.clip import group_of
+    from hushgraph.runs import versions
+
+    value = worth(run.plan, len({group_of(name) for name, _ in run.model.named_parameters()}))
+    record = {
+        "test_accuracy": run.result["test_accuracy"],
+        "val_accuracy": run.result["val_accuracy"],
+        "epsilon_holds": value.holds,
+        "epsilon_if_thresholds_were_public": value.if_public,
+        "holds_reason": value.reason,
+        "delta": run.plan.delta if run.plan.is_private else None,
+        "plan": json.loads(run.plan.to_json()),
+        "config": json.loads(run.config.to_json()),
+        "ledger_digest": hashlib.sha256(run.folder.ledger_path.read_bytes()).hexdigest(),
+        "seconds": run.result["seconds"],
+        "device": run.result["device"],
+        "versions": versions(),
+        "commit": _commit(),
+        "run": planned.run,
+    }
+    if planned.job.experiment.kind == "classes":
+        found = run.evaluate(graph)
+        if found is not None:
+            accuracy = [None if count == 0 else float(a) for a, count in zip(*_both(found), strict=True)]
+            record["per_class"] = {"count": found.class_counts.tolist(), "accuracy": accuracy}
+    return record
+
+
+def _both(found: Any) -> tuple[list[float], list[int]]:
+    return found.class_accuracy.tolist(), found.class_counts.tolist()
+
+
+def _statistics(graph: Graph, setting: str | None) -> dict[str, float]:
+    """The figures of the paper's table of datasets."""
+    reads = graph.disjoint().num_edges if setting == "inductive" else graph.num_edges
+    parts = {"Train": graph.train_idx, "Val": graph.val_idx, "Test": graph.test_idx}
+    return {
+        "Nodes": graph.num_nodes,
+        "Avg. Degree": reads / graph.num_nodes,
+        "Features": graph.num_features,
+        "Classes": graph.num_classes,
+        **{name: len(nodes) / graph.num_nodes for name, nodes in parts.items()},
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source tree that runs, or HUSHGRAPH_COMMIT for a copy without its history."""
+    if given := os.environ.get("HUSHGRAPH_COMMIT"):
+        return given
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

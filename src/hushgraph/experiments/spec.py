@@ -1,0 +1,316 @@
+"""The experiments as data: TOML files in, frozen dataclasses out.
+
+Every file of the folder `paper` is one experiment: its grid, its settings, and what the paper printed.
+`common.toml` holds what the paper says once for all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hushgraph.errors import InputError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent / "paper"
+COMMON = "common"
+KINDS = ("table", "curve", "classes", "statistics")
+MODES = ("as-published", "sound", "non-private")
+AXES = ("epsilon", "batch_size", "max_readers")
+Axes = tuple[tuple[str, float], ...]
+Published = tuple[float, "float | None"]
+T = TypeVar("T")
+
+# Names of the printed columns, and the fields that hold them.
+_PRINTED = {"lambda": "noise_multiplier", "K": "max_readers"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One row of a hyper-parameter table and the number it led to.
+
+    Attributes:
+        lr, batch_size, activation, n_enc, n_dec: as printed.
+        noise_multiplier: lambda; None where the paper prints a dash.
+        max_readers: K; None where the paper prints a dash.
+        published: mean and standard deviation in percent; a missing spread is None.
+        points: value of the experiment's axis and accuracy in percent, where an axis is printed.
+        settings: whether this cell has settings of its own.
+    """
+
+    lr: float | None = None
+    batch_size: int | None = None
+    activation: str | None = None
+    n_enc: int | None = None
+    n_dec: int | None = None
+    noise_multiplier: float | None = None
+    max_readers: int | None = None
+    published: Published | None = None
+    points: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def settings(self) -> bool:
+        return self.lr is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One dataset of a table.
+
+    Attributes:
+        dataset: its name in the catalog; the column's own name unless given.
+        file: a file in the data folder instead.
+        symmetrize: add the reverse of every edge.
+        split_by: an array of the file whose values, graphs of their own, are dealt to the three splits.
+        setting: of this column, where the table of datasets has both.
+        statistics: what the paper's table of datasets says.
+    """
+
+    name: str
+    dataset: str = ""
+    file: str | None = None
+    symmetrize: bool = False
+    split_by: str | None = None
+    setting: str | None = None
+    statistics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One method of a table.
+
+    Attributes:
+        row: its name in records.
+        printed: its name in the paper.
+        model, layers, optimizer: what is trained.
+        private: with noise or without.
+        modes: the modes it is run in.
+        like: the experiment whose settings its cells share.
+        minus: two rows; this one is their difference and runs nothing.
+        cells: by column.
+    """
+
+    row: str
+    printed: str = ""
+    model: str = "gcn"
+    layers: int = 1
+    optimizer: str = "adam"
+    private: bool = True
+    modes: tuple[str, ...] = ()
+    like: str | None = None
+    minus: tuple[str, ...] = ()
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One table or figure.
+
+    Attributes:
+        name: of the file.
+        title: what it shows.
+        kind: "table", "curve", "classes" (accuracy by class) or "statistics" (of datasets; trains nothing).
+        source: which table or figure of the paper; empty for an addition of ours.
+        setting: "transductive" or "inductive".
+        epsilon: the budget of every private cell without an epsilon axis.
+        seeds: how many runs a cell has by default.
+        noise_follows_batch: whether lambda grows with the batch size, so that noise per update stays equal.
+        axes: what varies within a cell.
+    """
+
+    name: str
+    title: str
+    kind: str = "table"
+    source: str = ""
+    setting: str = "transductive"
+    epsilon: float | None = None
+    seeds: int = 1
+    noise_follows_batch: bool = False
+    axes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What holds for every experiment.
+
+    Attributes:
+        hidden, heads, beta1, beta2, clip_percentile: as the paper says.
+        epochs, least_steps, most_steps: of training without noise; the paper does not say how long it is.
+    """
+
+    hidden: int
+    heads: int
+    beta1: float
+    beta2: float
+    clip_percentile: float
+    epochs: int
+    least_steps: int
+    most_steps: int
+
+
+def names() -> tuple[str, ...]:
+    """Every experiment, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != COMMON))
+
+
+@lru_cache(maxsize=64)
+def load(name: str) -> Experiment:
+    """The experiment called `name`."""
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.4)
+        advice = f"did you mean {near[0]}?" if near else f"known: {', '.join(names())}"
+        raise InputError(f"experiment {name!r} is not known; {advice}")
+    return parse(name, _read(FOLDER / f"{name}.toml"))
+
+
+@lru_cache(maxsize=1)
+def common() -> Common:
+    return _made(Common, _read(FOLDER / f"{COMMON}.toml"), COMMON)
+
+
+def parse(name: str, given: Mapping[str, Any]) -> Experiment:
+    """An experiment from what its file holds; InputError names the place of anything unknown or missing."""
+    values = dict(given)
+    axes = {axis: tuple(float(v) for v in points) for axis, points in values.pop("axes", {}).items()}
+    _check_known(axes, AXES, f"{name}, axes")
+    columns = tuple(
+        _made(Column, {"dataset": column, **about, "name": column}, f"{name}, columns.{column}")
+        for column, about in values.pop("columns", {}).items()
+    )
+    rows = tuple(_row(row, f"{name}, rows") for row in values.pop("rows", []))
+    found = _made(Experiment, {**values, "name": name, "axes": axes, "columns": columns, "rows": rows}, name)
+    _check(found)
+    return found
+
+
+def cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
+    """The cell of a row and column, its settings taken from another experiment where the row says so."""
+    own = row.cells.get(column)
+    if row.like is None or (own is not None and own.settings):
+        return own
+    other = load(row.like)
+    found = next((r.cells.get(column) for r in other.rows if r.row == row.row), None)
+    if found is None or own is None:
+        return found
+    return _made(Cell, {**_fields(found), "published": own.published, "points": own.points}, row.row)
+
+
+def published_numbers(experiment_name: str) -> dict[tuple[str, str, Axes], Published]:
+    """What the paper printed: (column, row as printed, axes) -> (mean, spread), accuracies in percent.
+
+    Axes are pairs of name and value; the full batch of ogbn-arxiv is its 90,941 training nodes. In the table
+    of datasets the rows are its headings. Figures have no printed numbers.
+    """
+    experiment = load(experiment_name)
+    found: dict[tuple[str, str, Axes], Published] = {}
+    for column in experiment.columns:
+        for heading, value in column.statistics.items():
+            found[column.name, heading, ()] = (value, None)
+    axis = next(iter(experiment.axes), "")
+    for row in experiment.rows:
+        for column_name, own in row.cells.items():
+            if own.published is not None:
+                found[column_name, row.printed, ()] = own.published
+            for value, accuracy in own.points:
+                found[column_name, row.printed, ((axis, value),)] = (accuracy, None)
+    return found
+
+
+def hyperparameters() -> dict[tuple[str, str, str, str], Any]:
+    """What the paper's four tables of settings print: (table, column, row as printed, name) -> value.
+
+    A table has the name of the experiment it belongs to. Names are lr, batch_size, activation, n_enc, n_dec,
+    lambda and K; a dash is None. What the paper says once for all is under table "common", column and row "".
+    """
+    found: dict[tuple[str, str, str, str], Any] = {
+        (COMMON, "", "", name): getattr(common(), name)
+        for name in ("hidden", "heads", "beta1", "beta2", "clip_percentile")
+    }
+    for name in names():
+        experiment = load(name)
+        if not experiment.source:
+            continue
+        for row in experiment.rows:
+            for column, own in row.cells.items():
+                if own.settings:
+                    for setting in ("lr", "batch_size", "activation", "n_enc", "n_dec", "lambda", "K"):
+                        value = getattr(own, _PRINTED.get(setting, setting))
+                        found[name, column, row.printed, setting] = value
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path.name}: cannot be read ({error}); restore the file") from None
+
+
+def _row(given: Mapping[str, Any], where: str) -> Row:
+    values = dict(given)
+    where = f"{where}.{values.get('row', '?')}"
+    cells = {
+        column: _made(Cell, {_PRINTED.get(k, k): v for k, v in about.items()}, f"{where}.cells.{column}")
+        for column, about in values.pop("cells", {}).items()
+    }
+    values.setdefault("printed", values.get("row"))
+    values.setdefault("modes", ("as-published", "sound") if values.get("private", True) else ("non-private",))
+    return _made(Row, {**values, "cells": cells}, where)
+
+
+def _made(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """A dataclass from the keys of a table; unknown keys are refused with the nearest known one."""
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    _check_known(values, known, where)
+    try:
+        return kind(**{name: _frozen(value) for name, value in values.items()})
+    except TypeError as error:
+        raise InputError(f"{where}: {str(error).split('() ')[-1]}; add it to the file") from None
+
+
+def _fields(found: Any) -> dict[str, Any]:
+    return {f.name: getattr(found, f.name) for f in fields(found)}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
+
+
+def _check_known(values: Mapping[str, Any], known: Any, where: str) -> None:
+    for name in values:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+            raise InputError(f"{where}: unknown key {name}; the nearest known one is {nearest}")
+
+
+def _check(experiment: Experiment) -> None:
+    """Refuse what the runner could not carry out."""
+    name = experiment.name
+    if experiment.kind not in KINDS:
+        raise InputError(f"{name}: kind={experiment.kind!r}; expected one of {', '.join(KINDS)}")
+    columns = {column.name for column in experiment.columns}
+    labels = {row.row for row in experiment.rows}
+    for row in experiment.rows:
+        unknown = sorted(set(row.cells) - columns)
+        if unknown:
+            raise InputError(f"{name}, rows.{row.row}: no column {unknown[0]}; known: {', '.join(columns)}")
+        if set(row.modes) - set(MODES):
+            raise InputError(f"{name}, rows.{row.row}: modes={row.modes}; expected some of {MODES}")
+        if set(row.minus) - labels:
+            raise InputError(f"{name}, rows.{row.row}: minus={row.minus}; expected two rows of the table")
+        if any(own.points for own in row.cells.values()) and len(experiment.axes) != 1:
+            raise InputError(f"{name}, rows.{row.row}: points need exactly one axis")

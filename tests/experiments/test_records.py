@@ -1,0 +1,60 @@
+"""Records survive a crash, and damage is not read over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushgraph.errors import InputError
+from hushgraph.experiments.records import Records, relabelled
+
+
+def record(seed: int, run: str = "r") -> dict[str, Any]:
+    return {
+        "experiment": "degree",
+        "column": "c",
+        "row": "GCN",
+        "mode": "sound",
+        "axes": {"max_readers": 3},
+        "seed": seed,
+        "run": run,
+    }
+
+
+def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "records.jsonl"
+    Records(path).append(record(0))
+    records = Records(path)
+    records.append(record(1, "s"))
+    again = Records(path)
+    assert [one["seed"] for one in again.all] == [0, 1]
+    assert again.find(seed=1, axes={"max_readers": 3.0}) == record(1, "s")
+    assert again.find(seed=2) is None
+    assert again.of_run("r") == record(0)
+    assert again.of_run("t") is None
+
+
+def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    Records(path).append(record(0))
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:40])
+    records = Records(path)
+    records.append(record(1))
+    assert [one["seed"] for one in Records(path).all] == [0, 1]
+
+
+@pytest.mark.parametrize("line", ["not JSON", "[1]", '{"experiment": "degree"}', "3"])
+def test_any_other_damage_is_an_error(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError, match=r"records\.jsonl, line 1: no "):
+        Records(path)
+
+
+def test_a_shared_run_says_whose_it_was() -> None:
+    found = relabelled(record(0), {"experiment": "curves", "axes": {}}.items())
+    assert (found["experiment"], found["axes"]) == ("curves", {})
+    assert found["shared_with"] == "degree: c, GCN, sound"
