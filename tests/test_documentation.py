@@ -1,11 +1,14 @@
-"""Every command and every Python example in README.md and docs/ runs as it is written.
+"""Every command and every Python example in README.md, docs/ and the public docstrings runs as it is written.
 
 Blocks of one page run in order, in one namespace and one empty folder. Where an example leaves the number of
-steps to the defaults, the defaults are made small: what is shown is that examples work, not how well.
+steps to the defaults, the defaults are made small: what is shown is that examples work, not how well. Output
+that a page shows after commands, in a block called `text`, is compared with what they print.
 """
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import hushgraph
 from hushgraph import defaults
 from hushgraph.cli import main
 
@@ -86,19 +90,70 @@ def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def check_output(shown: Block, said: str, *, exact: bool) -> None:
+    """Every shown line was printed, in this order; digits may differ where noise decides them."""
+
+    def form(line: str) -> str:
+        return line.rstrip() if exact else re.sub(r"[\d.,]+", "#", line.rstrip())
+
+    printed = iter([form(line) for line in said.splitlines()])
+    for number, line in enumerate(shown.lines, start=shown.first_line):
+        if line != "...":
+            assert form(line) in printed, f"line {number} is not what the command prints: {line}"
+
+
 @pytest.mark.usefixtures("_small_defaults")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_run_as_written(page: Path) -> None:
+def test_examples_run_as_written(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    commands: list[list[str]] = []
     for block in blocks_in(page.read_text(encoding="utf-8")):
         assert block.language not in OTHER_NAMES, f"{page.name}:{block.first_line}: use python or console"
+        if block.language == "text" and commands:
+            # Planning draws nothing at random.
+            exact = all(words[:2] == ["hushgraph", "plan"] for words in commands)
+            check_output(block, capsys.readouterr().out, exact=exact)
+        commands = []
         if block.language == "python":
             run_python(block, page, namespace)
         elif block.language == "console":
+            capsys.readouterr()
             commands = list(block.commands)
             assert commands, f"{page.name}:{block.first_line}: no line begins with a dollar sign"
             for words in commands:
                 run_command(words, page)
+
+
+def public_objects() -> list[Any]:
+    """Everything public that has a docstring of its own, subpackages opened."""
+    found = [getattr(hushgraph, name) for name in hushgraph.__all__]
+    found += [getattr(hushgraph.datasets, name) for name in hushgraph.datasets.__all__]
+    return [value for value in found if not inspect.ismodule(value)]
+
+
+@pytest.mark.usefixtures("_small_defaults")
+@pytest.mark.parametrize("value", public_objects(), ids=lambda value: value.__name__)
+def test_examples_of_docstrings_run(value: Any) -> None:
+    for test in doctest.DocTestFinder(recurse=True).find(value, value.__name__, globs={}):
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+        assert runner.run(test).failed == 0, test.name
+
+
+@pytest.mark.parametrize("name", sorted({*hushgraph.__all__} - {"datasets"}))
+def test_public_names_have_an_example(name: str) -> None:
+    value = getattr(hushgraph, name)
+    is_error = isinstance(value, type) and issubclass(value, Exception)
+    assert is_error or ">>>" in value.__doc__
+
+
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_that_pages_name_exist(page: Path) -> None:
+    for file, test in NAMED_TEST.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / file).is_file(), f"{page.name}: {file}"
+        assert not test or f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
 
 
 def test_the_readme_has_both_kinds_of_examples() -> None:
@@ -133,6 +188,19 @@ def test_blocks_are_found_with_their_lines() -> None:
     ]
     with pytest.raises(AssertionError, match="line 1 has no end"):
         blocks_in("```python\n")
+
+
+def test_output_that_is_not_printed_is_noticed() -> None:
+    shown = Block(language="text", first_line=4, lines=("epsilon  4.00", "...", "done"))
+    check_output(shown, "epsilon  4.00  \nmore\ndone\n", exact=True)
+    check_output(shown, "epsilon  3.21\ndone\n", exact=False)
+    for said, exact in (
+        ("epsilon  4.01\ndone", True),
+        ("done\nepsilon  4.00", True),
+        ("epsilon  inf", False),
+    ):
+        with pytest.raises(AssertionError, match=r"line [46] is not what the command prints"):
+            check_output(shown, said, exact=exact)
 
 
 def test_an_example_that_fails_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
