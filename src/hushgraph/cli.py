@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.commands import compare, plan, predict, report, train
-from hushgraph.commands.failure import fail
+from hushgraph.commands import compare, datasets, plan, predict, report, reproduce, train
+from hushgraph.commands.failure import fail, usage_message
 from hushgraph.errors import HushgraphError
 from hushgraph.help_sections import SectionedCommand
 
 app = typer.Typer(
     name="hushgraph",
     help="Graph neural networks with node-level differential privacy.",
-    add_completion=False,
+    epilog="Begin with: hushgraph demo. Every command has a --help of its own, with examples.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -37,12 +37,14 @@ def root(
         typer.echo(context.get_help())
 
 
-app.command()(plan.plan)
-app.command(cls=SectionedCommand)(train.train)
-app.command()(predict.predict)
-app.command()(compare.compare)
-app.command()(report.report)
-app.command()(compare.demo)
+app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
+app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
+app.command(cls=SectionedCommand, epilog=predict.EXAMPLES)(predict.predict)
+app.command(cls=SectionedCommand, epilog=compare.EXAMPLES)(compare.compare)
+app.command(cls=SectionedCommand, epilog=report.EXAMPLES)(report.report)
+app.command(cls=SectionedCommand, epilog=compare.DEMO_EXAMPLES)(compare.demo)
+app.command(cls=SectionedCommand, epilog=datasets.EXAMPLES)(datasets.datasets)
+app.command(cls=SectionedCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,11 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HushgraphError as error:
         return fail(str(error), error.exit_code)
     except typer.TyperException as error:
-        return fail(error.format_message(), 2)
+        return fail(usage_message(error), 2)
     except (typer.Abort, KeyboardInterrupt):
         return fail("interrupted", 130)
     except BrokenPipeError:
         # Whoever read our output has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return fail(f"{error}; check the disk and the permissions", 1)
     return code if isinstance(code, int) else 0
