@@ -118,3 +118,28 @@ def test_reading_no_edges_is_stronger() -> None:
 def test_no_noise_guarantees_nothing(noise: float | None, why: str) -> None:
     plan = make(noise_multiplier=noise)
     assert statement(plan) == f"Nothing is guaranteed: {why}, so epsilon is infinite."
+
+
+@pytest.mark.parametrize(
+    ("owner", "readers", "reads", "warned"),
+    [
+        ("sender", 1, 8, True),
+        ("sender", 2, 8, False),
+        ("reader", 1, 1, True),
+        ("reader", 1, 2, False),
+    ],
+)
+def test_an_edge_alone_is_said_to_cost_more_where_no_proof_covers_it(
+    owner: str, readers: int, reads: int, warned: bool
+) -> None:
+    plan = PrivacyPlan(
+        num_train_nodes=1_000,
+        num_layers=1,
+        max_readers=readers,
+        max_reads=reads,
+        edge_owner=owner,
+        batch_size=1_000,
+        steps=10,
+        noise_multiplier=5.0,
+    )
+    assert ("may cost more" in statement(plan)) == warned

@@ -130,10 +130,25 @@ def _every_record(plan: PrivacyPlan) -> str:
 def _group_of_two(plan: PrivacyPlan) -> str:
     figure = rounded_up(plan.epsilon_group_of_two)
     name = "epsilon" if plan.guarantee == "holds" else "the claimed epsilon"
+    alone = (
+        ""
+        if _covers_an_edge_alone(plan)
+        else (
+            " That is for both rows emptied; with so few readers, an edge that goes while the rest of both "
+            "rows stays may cost more."
+        )
+    )
     return (
         "An undirected edge is two records, one in the row of each end, so hiding that it exists at all "
-        f"takes a group of two nodes, for which {name} is {figure} at the same delta."
+        f"takes a group of two nodes, for which {name} is {figure} at the same delta.{alone}"
     )
+
+
+def _covers_an_edge_alone(plan: PrivacyPlan) -> bool:
+    """Lemma 4 of docs/privacy.md: two records of one edge change no more trees than two emptied rows."""
+    senders_own = plan.edge_owner == "sender"
+    enough = plan.max_readers >= 2 if senders_own else plan.max_readers + (plan.max_reads or 3) >= 3
+    return enough and 2 * plan.changed_trees <= plan.num_train_nodes
 
 
 def _not_covered() -> str:
