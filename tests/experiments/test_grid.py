@@ -105,7 +105,7 @@ def test_axes_are_left_out_where_they_mean_nothing() -> None:
 
 def test_filters_modes_and_seeds() -> None:
     table = spec.load("transductive")
-    assert {job.mode for job in jobs(table, modes=("sound",))} == {"sound", "non-private"}
+    assert {job.mode for job in jobs(table, modes=("sound",))} == {"sound", "non-private", "non-private-ours"}
     assert {job.row.row for job in jobs(table, modes=BOTH, only=["*/dp-*"])} == {
         "DP-GCN",
         "DP-GCN (SGD)",
@@ -130,3 +130,14 @@ def test_a_label_tells_runs_apart() -> None:
     job = one("degree", "DP-GCN", "sound", max_readers=3)
     assert job.label == "ogbn-arxiv, DP-GCN, max_readers=3, sound, seed 0"
     assert replace(job, seed=1).label != job.label
+
+
+def test_our_defaults_without_noise_choose_nothing_else() -> None:
+    wanted = asked(one("transductive", "ogbn-arxiv/GCN", "non-private-ours"))
+    assert wanted.pop("evaluate_every") > 10**6
+    assert wanted == {"model": "gcn", "num_layers": 1, "setting": "transductive", "private": False}
+
+
+def test_an_ablation_varies_the_settings_of_the_paper_alone() -> None:
+    modes = {job.mode for job in jobs(spec.load("degree"), modes=("sound",)) if not job.row.private}
+    assert modes == {"non-private"}

@@ -53,7 +53,10 @@ def test_the_later_record_of_a_seed_counts() -> None:
         ([record(test_accuracy=None)], "records: no test_accuracy in 1 records"),
         ([record(), "x"], "records, record 2: str, expected an object"),
         ([{"experiment": "x", "row": "y"}], "record 1: no text for column, data, mode"),
-        ([record(mode="loud")], "mode='loud', expected one of non-private, sound, as-published"),
+        (
+            [record(mode="loud")],
+            "mode='loud', expected one of non-private, non-private-ours, sound, as-published",
+        ),
         ([record(test_accuracy=61.0)], "test_accuracy=61.0, expected a number from 0 to 1"),
         ([record(axes=[3])], r"axes=\[3\], expected an object"),
         ([record(experiment="../up")], "experiment='../up', expected letters, digits and hyphens"),

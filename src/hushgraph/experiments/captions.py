@@ -11,10 +11,12 @@ from hushgraph.statement import rounded_up
 
 PUBLISHED = "published by the paper"
 MODE_WORDS = {
-    "non-private": "no privacy",
+    "non-private": "no privacy, settings of the paper",
+    "non-private-ours": "no privacy, our defaults",
     "sound": "sound: ε holds",
     "as-published": "as published: ε claimed by the paper",
 }
+_WITHOUT = {"non-private": "no privacy", "non-private-ours": "no privacy, our defaults"}
 _AXES = {"epsilon": "ε", "max_readers": "maximum degree K", "batch_size": "batch size m"}
 _SYMBOLS = {"epsilon": "ε", "max_readers": "K", "batch_size": "m"}
 
@@ -49,8 +51,8 @@ def tick(value: Any) -> str:
 def label(found: Sequence[Cell], *, on_epsilon: bool = False) -> str:
     """The model, how private it is, and who says so; without a size where epsilon is the axis."""
     row, mode = found[0].row, found[0].mode
-    if mode == "non-private":
-        return f"{row}, no privacy"
+    if mode in spec.NON_PRIVATE:
+        return f"{row}, {_WITHOUT[mode]}"
     size = _size(found)
     if size is None:
         return f"{row}, {spoken(mode)} (no ε known)"
@@ -61,8 +63,8 @@ def label(found: Sequence[Cell], *, on_epsilon: bool = False) -> str:
 def short_label(found: Sequence[Cell]) -> str:
     """The model, and below it how private it is; who says so is left to a legend of the modes."""
     row, mode = found[0].row, found[0].mode
-    if mode == "non-private":
-        return f"{row}\nno privacy"
+    if mode in spec.NON_PRIVATE:
+        return f"{row}\n{_WITHOUT[mode]}"
     return f"{row}\n{spoken(mode)}, {_size(found) or 'no ε known'}"
 
 
@@ -91,7 +93,7 @@ def notes(found: Sequence[Cell]) -> list[str]:
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     spread = f"Spread: standard deviation over {count} seeds."
     said.append("One seed, so no spread." if seeds == [1] else spread)
-    if any(cell.mode != "non-private" for cell in found):
+    if any(cell.mode not in spec.NON_PRIVATE for cell in found):
         said.append("Runs with a fixed seed are reproducible, not private: ε is that of runs without one.")
     return said
 

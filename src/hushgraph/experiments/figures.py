@@ -79,7 +79,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
 def _curves(found: Sequence[Cell]) -> Figure:
     name = _main_axis(found)
     # A private model has no place on this axis without an epsilon to put it at.
-    drawn = [c for c in found if name != "epsilon" or c.mode == "non-private" or c.epsilon is not None]
+    drawn = [c for c in found if name != "epsilon" or c.mode in spec.NON_PRIVATE or c.epsilon is not None]
     if not drawn:
         raise InputError(f"records of {found[0].experiment}: none has an epsilon; run the experiment again")
     notes = captions.notes(drawn)
@@ -138,7 +138,9 @@ def _bars(found: Sequence[Cell]) -> Figure:
         by_key = {(cell.row, cell.mode): cell for cell in group}
         known = _published(found[0].experiment, column)
         # Nobody has published our own way of doing it.
-        stars = [None if mode == "sound" else known.get((row, ())) for row, mode in keys]
+        stars = [
+            None if mode in ("sound", "non-private-ours") else known.get((row, ())) for row, mode in keys
+        ]
         starred = starred or any(star is not None for star in stars)
         bars = [by_key.get(key) for key in keys]
         panels.side_by_side(axes, bars, [tints[row] for row, _ in keys], published=stars)

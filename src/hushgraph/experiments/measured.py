@@ -13,7 +13,7 @@ from typing import Any
 
 from hushgraph.errors import InputError
 
-MODES = ("non-private", "sound", "as-published")
+MODES = ("non-private", "non-private-ours", "sound", "as-published")
 _NAMES = ("experiment", "column", "data", "row", "mode")
 
 

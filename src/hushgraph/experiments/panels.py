@@ -32,8 +32,8 @@ _OTHERS = ("#444444", "#999999")
 # From dark to light, for lines in an order.
 _SHADES = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#60ca60", "#b0dd2f")
 _MANY_MARKERS = "osD^vPX<>"
-_LINES = {"sound": "-", "as-published": "--", "non-private": ":"}
-MARKERS = {"sound": "o", "as-published": "s", "non-private": "D"}
+_LINES = {"sound": "-", "as-published": "--", "non-private": ":", "non-private-ours": "-."}
+MARKERS = {"sound": "o", "as-published": "s", "non-private": "D", "non-private-ours": "d"}
 _WIDE_RANGE = 8
 _MOST_TICKS = 9
 _MOST_CLASS_NAMES = 60
@@ -42,6 +42,7 @@ _TEXT_PLACE = 122
 # Bars that touch must differ in lightness, not only in hue.
 _CLASS_COLOURS = {
     "non-private": ("#CCCCCC", "#E6E6E6"),
+    "non-private-ours": ("#999999", "#B3B3B3"),
     "sound": ("#0072B2", "#D55E00"),
     "as-published": ("#E69F00", "#009E73"),
 }

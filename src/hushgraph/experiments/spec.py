@@ -24,7 +24,9 @@ else:
 FOLDER = Path(__file__).parent / "paper"
 COMMON = "common"
 KINDS = ("table", "curve", "classes", "statistics")
-MODES = ("as-published", "sound", "non-private")
+# Without noise, "non-private" has the settings of the paper and "non-private-ours" our defaults.
+NON_PRIVATE = ("non-private", "non-private-ours")
+MODES = ("as-published", "sound", *NON_PRIVATE)
 AXES = ("epsilon", "batch_size", "max_readers")
 Axes = tuple[tuple[str, float], ...]
 Published = tuple[float, "float | None"]
@@ -268,7 +270,7 @@ def _row(given: Mapping[str, Any], where: str) -> Row:
         for column, about in values.pop("cells", {}).items()
     }
     values.setdefault("printed", values.get("row"))
-    values.setdefault("modes", ("as-published", "sound") if values.get("private", True) else ("non-private",))
+    values.setdefault("modes", MODES[:2] if values.get("private", True) else NON_PRIVATE)
     return _made(Row, {**values, "cells": cells}, where)
 
 
