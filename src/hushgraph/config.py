@@ -19,6 +19,8 @@ _CHOICES = {
 _LEAST = {"hidden": 1, "encoder_layers": 1, "decoder_layers": 1, "resample_every": 1, "evaluate_every": 1}
 # Above this, torch's generators take no seed.
 _LARGEST_SEED = 2**63 - 1
+# Far above any use, and far below what overflows in the optimisers.
+_LARGEST_RATE = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,7 @@ class TrainingConfig:
         symmetrize, split, split_seed: how the data was read.
         train_accuracy: whether a private run's result has the accuracy on training nodes, a private figure.
         seed: None draws from the operating system; a fixed seed makes a run reproducible, not private.
+        secure_noise: noise and batches from a cryptographic generator, noise in exact steps of a grid.
     """
 
     model: str = "gcn"
@@ -61,6 +64,7 @@ class TrainingConfig:
     split_seed: int = 0
     train_accuracy: bool = False
     seed: int | None = None
+    secure_noise: bool = False
 
     def __post_init__(self) -> None:
         wrong = [
@@ -73,8 +77,8 @@ class TrainingConfig:
             for name, least in _LEAST.items()
             if getattr(self, name) < least
         ]
-        if not 0 < self.learning_rate < float("inf"):
-            wrong.append(f"learning_rate={self.learning_rate} (a finite number above 0)")
+        if not 0 < self.learning_rate <= _LARGEST_RATE:
+            wrong.append(f"learning_rate={self.learning_rate} (above 0, at most {_LARGEST_RATE:g})")
         if not 0 <= self.momentum < 1:
             wrong.append(f"momentum={self.momentum} (from 0 to below 1)")
         if not 0 <= self.feature_norm < float("inf"):
@@ -85,6 +89,11 @@ class TrainingConfig:
             wrong.append(f"seed={self.seed} (from 0 to 2**63 - 1)")
         if wrong:
             raise InputError(f"out of range: {', '.join(wrong)}")
+        if self.secure_noise and self.seed is not None:
+            raise InputError(
+                f"secure_noise and seed={self.seed}: noise that can be drawn again is not secure; "
+                "leave one of them out"
+            )
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

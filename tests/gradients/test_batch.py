@@ -71,3 +71,22 @@ def test_sparse_features_become_dense_by_rows() -> None:
     features = Features(graph_of(sparse.csr_array(DENSE)))
     assert torch.equal(features.rows(np.array([3, 3, 0])), torch.from_numpy(DENSE[[3, 3, 0]]))
     assert torch.equal(features.all(), torch.from_numpy(DENSE))
+
+
+def test_one_array_finds_the_distinct_nodes_of_every_batch() -> None:
+    features = Features(graph_of(DENSE))
+    for nodes in ([7, 3, 7, 99], [3, 3], [], [99, 7]):
+        distinct, index = features.distinct(np.array(nodes, np.int64))
+        assert distinct.tolist() == list(dict.fromkeys(nodes))
+        assert distinct[index].tolist() == nodes
+
+
+@pytest.mark.parametrize(("device", "rows", "all_of_them"), [("cpu", 149, False), ("cpu", 150, True)])
+def test_when_all_features_are_taken(device: str, rows: int, all_of_them: bool) -> None:
+    assert Features(graph_of(DENSE), device).shares_all(rows) is all_of_them
+
+
+def test_a_gpu_takes_all_features_sooner_but_not_for_small_batches() -> None:
+    features = Features(graph_of(DENSE))
+    features.device = torch.device("cuda")
+    assert [features.shares_all(rows) for rows in (29, 30)] == [False, True]

@@ -1,0 +1,149 @@
+"""What noise costs, and what float32 loses of a sum: secure noise against torch's, interleaved in one run.
+
+    python benchmarks/bench_noise.py [--repeats N] [--device auto|cpu|cuda]
+
+First the noise of one step alone. Then a step (clipped sum and noise) of one GCN layer on an arxiv-shaped
+graph, of 10,000 roots and of all. Last, by how much the float32 sum of clipped gradients differs from
+the same sum in float64, in units of C, against what secure noise allows for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import itertools
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from bench_step import CLASSES, FEATURES, arxiv_shaped
+from hushgraph.gradients import exact_normal, ghost
+from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.noise import NoiseSource, noise_generator, noisy
+from hushgraph.gradients.secure_noise import SecureNoise
+from hushgraph.models.gnn import GNN
+from hushgraph.sampling.stable import stable_lists
+from hushgraph.sampling.trees import grow
+
+BYTES = 1 << 24
+
+
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    begin = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def interleaved(
+    works: dict[str, Callable[[], object]], repeats: int, device: torch.device
+) -> dict[str, float]:
+    """Median seconds each, taking turns so that a busy machine slows all of them."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds(work, device))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def report(title: str, medians: dict[str, float]) -> None:
+    print(title)
+    first = next(iter(medians.values()))
+    for name, median in medians.items():
+        print(f"  {name:<30} {1e3 * median:10.3f} ms   x {median / first:.3f}", flush=True)
+
+
+def sources(device: torch.device, roots: int) -> dict[str, NoiseSource]:
+    found: dict[str, NoiseSource] = {
+        "torch": noise_generator(device),
+        "secure": SecureNoise(batch_size=roots, sigma_over_clip=16.0),
+    }
+    if device.type == "cuda":
+        found["secure, drawn ahead"] = SecureNoise(batch_size=roots, sigma_over_clip=16.0, draw_ahead=True)
+    return found
+
+
+def lost(model: GNN, batch: TreeBatch) -> tuple[float, float]:
+    """Norms, in units of C: of float32 sum minus float64 sum, with the same factors, and of the sum."""
+    single = ghost._Pass.of(model, batch)
+    factors = Clipping().factors(*single.squared_norms())
+    found = single.weighted_sums(factors)
+    double = ghost._Pass.of(copy.deepcopy(model).double(), dataclasses.replace(batch, x=batch.x.double()))
+    exact = double.weighted_sums(factors.double())
+    error = sum(float((found[key].double() - exact[key]).square().sum()) for key in found)
+    return math.sqrt(error), math.sqrt(sum(float(value.square().sum()) for value in exact.values()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    arguments = parser.parse_args()
+    name = arguments.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    repeats = arguments.repeats
+    print(f"{device.type}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    rate = BYTES / statistics.median(seconds(lambda: os.urandom(BYTES), device) for _ in range(5)) / 1e6
+    draws = statistics.median(seconds(lambda: exact_normal.draw(100_000), device) for _ in range(6))
+    print(f"operating system's generator: {rate:.0f} MB/s; exact draws: {1e4 * draws:.0f} ns each")
+
+    graph = arxiv_shaped(np.random.default_rng(0), FEATURES)
+    lists = stable_lists(
+        graph,
+        num_nodes=graph.num_nodes,
+        train_mask=graph.train_mask,
+        max_readers=3,
+        max_reads=16,
+        edge_owner="sender",
+        seed=1,
+    )
+    features = Features(graph, device)
+    torch.manual_seed(0)
+    model = GNN(FEATURES, CLASSES, hidden=128, feature_norm=1.0).to(device)
+    size = sum(p.numel() for p in model.parameters())
+    zeros = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    sigmas = dict.fromkeys(zeros, 16.0)
+    alone = sources(device, 10_000)
+    works = {name: lambda source=source: noisy(zeros, sigmas, source) for name, source in alone.items()}
+    interleaved(works, 2, device)
+    report(f"noise of one step, {size:,} parameters", interleaved(works, repeats, device))
+
+    for roots in (10_000, len(graph.train_idx)):
+        batch = tree_batch(grow(lists, graph.train_idx[:roots], 1), features, graph.y)
+        steps = {
+            name: lambda batch=batch, source=source: noisy(
+                ghost.clipped_sum(model, batch, Clipping()), sigmas, source
+            )
+            for name, source in sources(device, roots).items()
+        }
+        interleaved(steps, 1, device)
+        report(f"clipped sum and noise, {roots:,} roots", interleaved(steps, repeats, device))
+
+    print("what float32 loses of a sum, in units of C; 'aligned': all labels the same")
+    cases = ((graph.y, "labels of the graph"), (np.zeros_like(graph.y), "aligned"))
+    for kind, roots, (labels, what) in itertools.product(("gcn", "gin", "gat"), (10_000, 40_000), cases):
+        torch.manual_seed(0)
+        model = GNN(FEATURES, CLASSES, model=kind, hidden=128, feature_norm=1.0).to(device)
+        batch = tree_batch(grow(lists, graph.train_idx[:roots], 1), features, labels)
+        error, length = lost(model, batch)
+        allowed = roots * 2.0**-22
+        print(
+            f"  {kind}, {roots:,} roots, {what:<20} lost {error:.1e} of {length:8,.0f}  "
+            f"allowed {allowed:.1e}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
