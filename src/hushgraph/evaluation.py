@@ -36,9 +36,9 @@ def evaluate(
     if not len(nodes):
         return None
     truth, guess = labels[nodes], predicted[nodes]
-    table = np.zeros((num_classes, num_classes), dtype=np.int64)
-    np.add.at(table, (truth, guess), 1)
-    hits, counts, guesses = np.diag(table), table.sum(1), table.sum(0)
+    hits, counts, guesses = (
+        np.bincount(classes, minlength=num_classes) for classes in (truth[truth == guess], truth, guess)
+    )
     occurs = counts > 0
     class_accuracy = np.full(num_classes, np.nan)
     class_accuracy[occurs] = hits[occurs] / counts[occurs]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hushgraph.datasets.columns import Columns
 
 EdgeOwner = Literal["sender", "reader"]
-_SPLITS = ("train_idx", "val_idx", "test_idx")
+SPLITS = ("train_idx", "val_idx", "test_idx")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -97,7 +97,7 @@ class Graph:
             )
         check_number_of_classes(self.num_classes)
         check_range("y", y, -1, self.num_classes - 1, "use -1 for no label, or raise num_classes")
-        checked = disjoint_splits(self.num_nodes, {name: getattr(self, name) for name in _SPLITS})
+        checked = disjoint_splits(self.num_nodes, {name: getattr(self, name) for name in SPLITS})
         checked |= {"x": x, "y": y.astype(np.int64, copy=False)}
         checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
         checked["indices"] = check_integers("indices", self.indices, ndim=1)
@@ -279,12 +279,22 @@ class Graph:
         mask[self.train_idx] = True
         return mask
 
-    def edge_chunks(self, chunk_edges: int = 1 << 22) -> Iterator[tuple[Array, Array]]:
-        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target."""
+    def edge_chunks(
+        self, chunk_edges: int = 1 << 22, *, shard: int = 0, shards: int = 1
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
+
+        Arguments:
+            chunk_edges: reads in one chunk, at most.
+            shard, shards: only the reads of shard number `shard` of `shards` about equal ones.
+        """
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
-        for start in range(0, self.num_edges, chunk_edges):
-            stop = min(start + chunk_edges, self.num_edges)
+        if not 0 <= shard < shards:
+            raise GraphError(f"shard={shard}, shards={shards}; expected a shard from 0 to shards - 1")
+        first_read, end = (self.num_edges * number // shards for number in (shard, shard + 1))
+        for start in range(first_read, end, chunk_edges):
+            stop = min(start + chunk_edges, end)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1
             last = int(np.searchsorted(self.indptr, stop, side="left"))
             reads = np.diff(np.clip(self.indptr[first : last + 1], start, stop))
@@ -308,9 +318,7 @@ class Graph:
 
         Nodes outside every split form a group of their own, so no path through them joins two splits.
         """
-        group = np.zeros(self.num_nodes, np.uint8)
-        for number, name in enumerate(_SPLITS, start=1):
-            group[getattr(self, name)] = number
+        group = self._split_numbers()
         return self._keeping(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
 
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
@@ -342,7 +350,7 @@ class Graph:
         """One line: sizes, kind of edges, features, classes and splits."""
         kind = "directed" if self.is_directed else "undirected"
         form = "sparse" if sparse.issparse(self.x) else "dense"
-        sizes = "/".join(f"{len(getattr(self, name)):,}" for name in _SPLITS)
+        sizes = "/".join(f"{len(getattr(self, name)):,}" for name in SPLITS)
         return (
             f"{self.num_nodes:,} nodes, {self.num_edges:,} {kind} reads, {self.num_features:,} {form} "
             f"features, {self.num_classes} classes, train/val/test {sizes}"
@@ -370,6 +378,13 @@ class Graph:
                     "Graph.from_arrays"
                 )
             last = place[-1]
+
+    def _split_numbers(self) -> npt.NDArray[np.uint8]:
+        """uint8 [N]: 1, 2 or 3 for the splits in order, 0 for none."""
+        group = np.zeros(self.num_nodes, np.uint8)
+        for number, name in enumerate(SPLITS, start=1):
+            group[getattr(self, name)] = number
+        return group
 
     def _keeping(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])

@@ -14,6 +14,8 @@ from hushgraph.gradients.batch import Features
 from hushgraph.graph import Graph
 from hushgraph.models.gnn import GNN
 from hushgraph.models.reads import Reads, whole_graph
+from hushgraph.stored_graph import StoredGraph
+from hushgraph.stored_inference import stored_scores
 
 _BLOCK_FLOATS = 1 << 28
 # Reads of up to this many entries, two gigabytes of them, are kept between looks.
@@ -71,6 +73,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     model.eval()
     try:
         if not isinstance(model, GNN):
+            # A module of the caller's says nothing of its layers: it takes the whole graph at once.
             whole = whole_graph(graph.graph.indptr, graph.graph.indices, features.device)
             result: Tensor = model(features.all(), (whole,) * (depth or 0))
             return result
@@ -80,6 +83,8 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
                 f"the graph has {graph.graph.num_features} features, the model was trained on {wanted}; "
                 "give a graph with the same columns"
             )
+        if isinstance(graph.graph, StoredGraph):
+            return stored_scores(model, graph.graph, features, None).to(features.device)
         h = torch.cat([model.encoder(model.scaled(features.rows(nodes))) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
@@ -87,6 +92,30 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         return decoded
     finally:
         model.train(was_training)
+
+
+@torch.no_grad()
+def best_classes(
+    model: nn.Module, whole: WholeGraph, nodes: npt.NDArray[np.int64], *, depth: int
+) -> npt.NDArray[np.int64]:
+    """int64 [num_nodes]: the class with the highest score, at least for `nodes`; -1 where none was computed.
+
+    Of a stored graph only `nodes`, and what they are computed from, is looked at.
+    """
+    graph = whole.graph
+    if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
+        every: npt.NDArray[np.int64] = scores(model, whole, depth=depth).argmax(1).cpu().numpy()
+        return every
+    best = np.full(graph.num_nodes, -1, dtype=np.int64)
+    wanted = np.unique(nodes)
+    was_training = model.training
+    model.eval()
+    try:
+        if len(wanted):
+            best[wanted] = stored_scores(model, graph, whole.features, wanted).argmax(1).numpy()
+    finally:
+        model.train(was_training)
+    return best
 
 
 def _blocks(graph: Graph, width: int, block_floats: int, device: torch.device) -> Iterator[Reads]:

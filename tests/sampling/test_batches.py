@@ -5,6 +5,7 @@ import pytest
 
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
 from hushgraph.errors import PlanError
+from hushgraph.sampling import batches as batches_file
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 
 
@@ -77,3 +78,43 @@ def test_nothing_to_draw_from() -> None:
     ):
         with pytest.raises(PlanError, match="num_slots=0"):
             make()
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.125, 0.05, 0.003])
+def test_many_slots_are_drawn_by_coins_at_the_same_rate(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_file, "_MANY_SLOTS", 0)
+    slots, draws = 1000, 3000
+    batches = PoissonBatches(num_slots=slots, rate=rate, rng=rng(5))
+    joined = np.zeros((draws, slots), dtype=bool)
+    for row in joined:
+        batch = batches.draw()
+        assert batch.dtype == np.int64
+        assert np.all(np.diff(batch) > 0)
+        row[batch] = True
+    variance = rate * (1 - rate)
+    assert abs(joined.mean() - rate) < 4.5 * (variance / joined.size) ** 0.5
+    assert np.abs(joined.mean(axis=0) - rate).max() < 5.5 * (variance / draws) ** 0.5
+    sizes = joined.sum(axis=1)
+    assert sizes.var() == pytest.approx(slots * variance, rel=0.15)
+    # Neighbours, which share a random word, and slots a word apart join independently.
+    for apart in (1, 64):
+        both = (joined[:, apart:] & joined[:, :-apart]).mean()
+        assert abs(both - rate**2) < 5 * (rate**2 / joined[:, apart:].size) ** 0.5
+    # So do the draws of one slot in two batches.
+    again = (joined[1:] & joined[:-1]).mean()
+    assert abs(again - rate**2) < 5 * (rate**2 / joined[1:].size) ** 0.5
+
+
+def test_every_slot_can_join_where_slots_do_not_fill_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_file, "_MANY_SLOTS", 0)
+    batches = PoissonBatches(num_slots=131, rate=0.25, rng=rng(6))
+    seen = np.zeros(131, dtype=int)
+    for _ in range(400):
+        np.add.at(seen, batches.draw(), 1)
+    assert seen.min() > 60
+    assert seen.max() < 140
+
+
+def test_few_slots_are_drawn_as_ever() -> None:
+    drawn = PoissonBatches(num_slots=5000, rate=0.01, rng=rng(7)).draw()
+    assert drawn.tolist() == np.flatnonzero(rng(7).random(5000) < 0.01).tolist()

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 import numpy as np
 import pytest
 
 from hushgraph.errors import GraphError, PlanError
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.sampling.lists import BoundedLists
-from hushgraph.sampling.stable import stable_lists
+from hushgraph.sampling.stable import shard_records, stable_lists
 
 # 1, 2, 3 and 4 read 0; 4 also reads 1 and 2; 5 reads nobody.
 SOURCE = np.array([0, 0, 0, 0, 1, 2])
@@ -127,3 +130,51 @@ def test_a_graph_without_edges(owner: str, num_nodes: int) -> None:
 def test_refusals(changed: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         sampled(**changed)
+
+
+def shuffled_graph() -> tuple[np.ndarray, np.ndarray, dict[str, object]]:
+    rng = np.random.default_rng(4)
+    source, target = rng.integers(0, 60, (2, 1500))
+    return source, target, {"num_nodes": 60, "train_mask": rng.random(60) < 0.7, "seed": 11}
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+@pytest.mark.parametrize(("max_readers", "max_reads"), [(3, 4), (3, None), (50, 40), (0, 2), (2, 0)])
+def test_shards_give_the_lists_of_the_whole(owner: str, max_readers: int, max_reads: int | None) -> None:
+    source, target, rest = shuffled_graph()
+    caps = {**rest, "max_readers": max_readers, "max_reads": max_reads, "edge_owner": owner}
+    whole = stable_lists((source, target), **caps)
+    for shards in (1, 3, 8):
+        parts = [shard_records((source[i::shards], target[i::shards]), **caps) for i in range(shards)]
+        assert stable_lists(parts, **caps) == whole
+        # Shards may be merged by two or three on the way.
+        merged = [shard_records(parts[i : i + 2], **caps) for i in range(0, shards, 2)]
+        assert stable_lists(merged, **caps) == whole
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_a_shard_returns_no_more_than_its_cap(owner: str) -> None:
+    source, target, rest = shuffled_graph()
+    caps = {**rest, "max_readers": 3, "max_reads": 4, "edge_owner": owner}
+    sources, targets = shard_records((source, target), **caps)
+    counts = np.bincount(sources if owner == "sender" else targets)
+    assert counts.max() == (3 if owner == "sender" else 4)
+    assert rest["train_mask"][targets].all()
+
+
+def test_three_processes_share_the_pass() -> None:
+    source, target, rest = shuffled_graph()
+    caps = {**rest, "max_readers": 3, "max_reads": 4, "edge_owner": "reader"}
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
+        shards = [(source[i::3], target[i::3]) for i in range(3)]
+        asked = [processes.submit(shard_records, shard, **caps) for shard in shards]
+        parts = [each.result() for each in asked]
+    assert stable_lists(parts, **caps) == stable_lists((source, target), **caps)
+
+
+def test_what_a_shard_refuses() -> None:
+    source, target, rest = shuffled_graph()
+    with pytest.raises(PlanError, match="max_readers=-1"):
+        shard_records((source, target), **rest, max_readers=-1, max_reads=1, edge_owner="sender")
+    with pytest.raises(PlanError, match="edge_owner='both'"):
+        shard_records((source, target), **rest, max_readers=1, max_reads=1, edge_owner="both")

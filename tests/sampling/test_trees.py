@@ -5,7 +5,7 @@ import pytest
 
 from hushgraph.errors import InputError
 from hushgraph.sampling.lists import BoundedLists
-from hushgraph.sampling.trees import grow
+from hushgraph.sampling.trees import grow, tree_sizes
 
 # 0 reads 1 and 2; 1 reads 0 and 3; 2 and 3 read nobody.
 LISTS = BoundedLists(indptr=np.array([0, 2, 4, 4, 4]), indices=np.array([1, 2, 0, 3], dtype=np.int32))
@@ -82,3 +82,18 @@ def test_layout_equals_a_plain_recursion(depth: int) -> None:
 def test_refusals(roots: list[object], depth: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         grow(LISTS, roots, depth)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3, 4])
+def test_sizes_are_those_of_the_trees_that_grow(depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    counts = rng.integers(0, 90, 100) * (rng.random(100) < 0.3)
+    lists = BoundedLists(
+        indptr=np.concatenate([[0], np.cumsum(counts)]),
+        indices=rng.integers(0, 100, counts.sum()).astype(np.int32),
+    )
+    roots = rng.integers(0, 100, 4)
+    trees = grow(lists, roots, depth)
+    sizes = np.bincount(trees.owners[-1], minlength=4)
+    assert tree_sizes(lists, depth, roots).tolist() == sizes.tolist()
+    assert tree_sizes(lists, depth, roots[:0]).tolist() == []

@@ -3,6 +3,18 @@
 from hushgraph.datasets.catalog import describe, load, names
 from hushgraph.datasets.files import load_graph, load_npz, load_pt
 from hushgraph.datasets.splits import random_split
+from hushgraph.datasets.storing import store, store_arrays
 from hushgraph.datasets.synthetic import synthetic
 
-__all__ = ["describe", "load", "load_graph", "load_npz", "load_pt", "names", "random_split", "synthetic"]
+__all__ = [
+    "describe",
+    "load",
+    "load_graph",
+    "load_npz",
+    "load_pt",
+    "names",
+    "random_split",
+    "store",
+    "store_arrays",
+    "synthetic",
+]

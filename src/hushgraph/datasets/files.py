@@ -19,6 +19,7 @@ from hushgraph.datasets.networks import arrays_from_networkx, is_networkx
 from hushgraph.datasets.npz import NO_SPLIT, SPLITS, read_npz
 from hushgraph.datasets.paths import check_is_file, is_there, shown
 from hushgraph.datasets.splits import USUAL_SPLIT, parse_fractions, random_split
+from hushgraph.datasets.stored import is_stored, open_stored
 from hushgraph.datasets.table_files import is_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph import Graph
@@ -40,8 +41,8 @@ def load_graph(
 
     Arguments:
         data: a `Graph`, a PyG `Data`, a NetworkX graph (as `Graph.from_networkx` takes it by default), the
-            path of an `.npz` or `.pt` file, a folder or a pair of tables or the TOML file that names them, or
-            a catalog name.
+            path of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables or the
+            TOML file that names them, or a catalog name.
         symmetrize: add the reverse of every edge.
         split: "0.6/0.2/0.2" draws a split with `random_split`, in place of any that the data has.
         split_seed: the seed of that draw.
@@ -53,7 +54,10 @@ def load_graph(
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed}
-    if is_tables(data) and not (isinstance(data, str) and data in names()):
+    is_name = isinstance(data, str) and data in names()
+    if is_stored(data) and not is_name:
+        data = open_stored(Path(data), num_classes=num_classes)
+    if is_tables(data) and not is_name:
         return _load_tables(data, columns, labels, **options)
     if is_networkx(data):
         return load_networkx(data, labels=labels, **options | {"split": split or "split"})

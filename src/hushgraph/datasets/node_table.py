@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +17,8 @@ from hushgraph.errors import GraphError
 SPLITS = ("train", "val", "test")
 # Cells fetched at a time: 128 MiB of float32.
 CELLS = 1 << 25
+# Dense features of more cells than this, a gigabyte of them, are filled in a file.
+IN_MEMORY = 1 << 28
 # Above this width one-hot features are kept sparse, where that is what they are.
 _DENSE_WIDTH = 1024
 _LARGEST_LABEL = 2**31
@@ -37,6 +40,7 @@ class NodeTable:
         splits: whether the split column is read.
         whole_ids: whether ids are compared as integers; as text otherwise.
         num_classes: labels must be below it, where it is known.
+        folder: for features that are too many for memory.
     """
 
     connection: Any
@@ -46,6 +50,7 @@ class NodeTable:
     splits: bool
     whole_ids: bool
     num_classes: int | None
+    folder: Path
 
     def arrays(self) -> dict[str, Any]:
         """`x`, `y`, `node_names` and the splits. Leaves the table `nodes` (row_no, id) in the database."""
@@ -137,7 +142,7 @@ class NodeTable:
 
     def _filled(self, count: int) -> dict[str, Any]:
         columns = self.columns
-        features = _Features(columns, count)
+        features = _Features(columns, count, self.folder)
         names: npt.NDArray[Any] = np.empty(count, np.int64 if self.whole_ids else object)
         y = np.full(count, -1, np.int64)
         split = np.full(count, -1, np.int64)
@@ -249,12 +254,17 @@ class NodeTable:
 class _Features:
     """`x` while it is filled: dense, or sparse where almost all of it is zeros by its making."""
 
-    def __init__(self, columns: Columns, count: int) -> None:
+    def __init__(self, columns: Columns, count: int, folder: Path) -> None:
         self.shape = (count, columns.num_features)
         a_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
         # Decided by the columns alone: what is in them is private.
         self.is_sparse = columns.num_features > _DENSE_WIDTH and a_row * 4 < columns.num_features
-        self.dense = np.zeros((0, 0) if self.is_sparse else self.shape, np.float32)
+        shape = (0, 0) if self.is_sparse else self.shape
+        self.dense: npt.NDArray[np.float32] = (
+            np.zeros(shape, np.float32)
+            if shape[0] * shape[1] <= IN_MEMORY
+            else np.memmap(folder / "features", np.float32, "w+", shape=shape)
+        )
         self.parts: list[tuple[npt.NDArray[Any], ...]] = []
 
     def put(self, rows: npt.NDArray[Any], column: int, values: npt.NDArray[np.float32]) -> None:

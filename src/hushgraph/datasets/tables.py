@@ -71,6 +71,7 @@ def arrays_from_tables(
             splits=splits,
             whole_ids=whole,
             num_classes=num_classes,
+            folder=folder,
         )
         arrays = reader.arrays()
         ends = EdgeTable(

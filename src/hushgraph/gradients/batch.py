@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,18 +14,26 @@ from torch import Tensor
 from hushgraph.graph import Graph
 from hushgraph.models.reads import Reads
 from hushgraph.sampling.trees import Trees
+from hushgraph.stored_graph import StoredGraph
+
+# Features of a stored graph that may be loaded whole, as bytes.
+_LOADED_BYTES = 1 << 30
 
 
 class Features:
-    """The features of a graph on a device; sparse ones stay sparse and become dense by the rows asked for."""
+    """The features of a graph on a device; sparse and stored ones become dense by the rows asked for."""
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
         self._graph = graph
         self.device = torch.device(device)
         self.num_nodes = graph.num_nodes
         self._dense: Tensor | None = None
-        if isinstance(graph.x, np.ndarray):
+        is_stored = isinstance(graph, StoredGraph)
+        if isinstance(graph.x, np.ndarray) and not is_stored:
             self._dense = torch.from_numpy(graph.x).to(self.device)
+        self._loads = not is_stored or 4 * graph.num_nodes * graph.num_features <= _LOADED_BYTES
+        self._positions: np.ndarray | None = None
+        self._lock = threading.Lock()
 
     def rows(self, nodes: np.ndarray) -> Tensor:
         """float32 [len(nodes), d]."""
@@ -37,6 +46,41 @@ class Features:
         if self._dense is None:
             self._dense = self.rows(np.arange(self.num_nodes))
         return self._dense
+
+    def shares_all(self, num_rows: int) -> bool:
+        """Whether trees of so many rows take the features of all nodes, and not of those that occur."""
+        return self._loads and num_rows >= _DISTINCT_BELOW[self.device.type] * self.num_nodes
+
+    def distinct(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct nodes in order of appearance, and for each of `nodes` where among them it is."""
+        distinct, index = np.empty_like(nodes), np.empty_like(nodes)
+        # Kept from batch to batch, since filling it takes time by the nodes of the graph; -1 between batches.
+        with self._lock:
+            if self._positions is None:
+                self._positions = np.full(self.num_nodes, -1, dtype=np.int32)
+            count = _distinct(nodes, self._positions, distinct, index)
+        return distinct[:count], index
+
+
+@numba.njit(cache=True, nogil=True)
+def _distinct(nodes, positions, distinct, index):  # type: ignore[no-untyped-def]
+    """Distinct nodes in order of appearance; `positions` is -1 everywhere before and after."""
+    count = 0
+    for i in range(len(nodes)):
+        node = nodes[i]
+        if positions[node] < 0:
+            positions[node] = count
+            distinct[count] = node
+            count += 1
+        index[i] = positions[node]
+    for i in range(count):
+        positions[distinct[i]] = -1
+    return count
+
+
+# Looking up which nodes are distinct pays while the trees have fewer rows than this times the graph's nodes.
+# A GPU encodes all nodes faster than the CPU finds the distinct ones, until most of that work is for nobody.
+_DISTINCT_BELOW = {"cpu": 1.5, "cuda": 0.3}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,26 +124,6 @@ class TreeBatch:
         )
 
 
-@numba.njit(cache=True, nogil=True)
-def _distinct(nodes, positions, distinct, index):  # type: ignore[no-untyped-def]
-    """Distinct nodes in order of appearance; `positions` is -1 everywhere before and after."""
-    count = 0
-    for i in range(len(nodes)):
-        node = nodes[i]
-        if positions[node] < 0:
-            positions[node] = count
-            distinct[count] = node
-            count += 1
-        index[i] = positions[node]
-    for i in range(count):
-        positions[distinct[i]] = -1
-    return count
-
-
-# Looking up which nodes are distinct pays while the trees have fewer rows than this times the graph's nodes.
-_DISTINCT_BELOW = 1.5
-
-
 def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatch:
     """Tensors of `trees`; `labels` holds the label of every node."""
     device = features.device
@@ -115,12 +139,11 @@ def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatc
     index: np.ndarray | None = None
     if len(nodes) == num_roots:
         x = features.rows(nodes)
-    elif device.type == "cuda" or len(nodes) >= _DISTINCT_BELOW * features.num_nodes:
+    elif features.shares_all(len(nodes)):
         x, index = features.all(), nodes
     else:
-        distinct, index = np.empty_like(nodes), np.empty_like(nodes)
-        count = _distinct(nodes, np.full(features.num_nodes, -1, dtype=np.int64), distinct, index)
-        x = features.rows(distinct[:count])
+        distinct, index = features.distinct(nodes)
+        x = features.rows(distinct)
     blocks = [
         Reads(indptr=tensor(block.indptr), index=None, num_lower=block.num_lower_rows)
         for block in trees.blocks
@@ -130,6 +153,6 @@ def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatc
     return TreeBatch(
         x=x,
         blocks=tuple(blocks),
-        labels=tensor(labels[trees.roots]),
+        labels=tensor(labels[trees.roots].astype(np.int64, copy=False)),
         pointers=tuple(tensor(p) for p in pointers),
     )

@@ -11,6 +11,9 @@ from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
 from hushgraph.errors import PlanError
 from hushgraph.sampling.lists import Int64Array
 
+# Slots from which fair bits are drawn before numbers: below, one number a slot takes no time worth saving.
+_MANY_SLOTS = 1 << 20
+
 
 def _check_slots(num_slots: int) -> None:
     if num_slots < 1:
@@ -46,7 +49,30 @@ class PoissonBatches:
 
     def draw(self) -> Int64Array:
         """int64 [realised size], sorted positions in the training split."""
-        return np.flatnonzero(self.rng.random(self.num_slots) < self.rate)
+        # rate = rest / 2^halvings with rest in [1/2, 1), exactly.
+        rest, exponent = math.frexp(self.rate)
+        halvings = -exponent
+        if self.num_slots < _MANY_SLOTS or halvings < 2:
+            return np.flatnonzero(self.rng.random(self.num_slots) < self.rate)
+        drawn = _coins(self.num_slots, halvings, self.rng)
+        return drawn[self.rng.random(len(drawn)) < rest]
+
+
+def _coins(num_slots: int, halvings: int, rng: np.random.Generator) -> Int64Array:
+    """Sorted slots for which `halvings` fair coins all came up: exactly 2^-halvings each, independently.
+
+    64 slots share a random word, so a draw takes `halvings` bits a slot. A binomial size and then a set of
+    that size would take less, but the size comes from floating-point formulas, good to about 1e-9: no better
+    than the delta of a large graph.
+    """
+    words = rng.integers(0, 2**64, -(-num_slots // 64), dtype=np.uint64)
+    for _ in range(halvings - 1):
+        words &= rng.integers(0, 2**64, len(words), dtype=np.uint64)
+    some = np.flatnonzero(words)
+    bits = np.unpackbits(words[some].astype("<u8").view(np.uint8), bitorder="little").view(np.bool_)
+    drawn = np.flatnonzero(bits)
+    slots: Int64Array = some[drawn >> 6] * 64 + (drawn & 63)
+    return slots[slots < num_slots]
 
 
 @dataclass(frozen=True, kw_only=True)

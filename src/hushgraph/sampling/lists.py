@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
+
+# Lists above this many bytes are kept in a temporary file.
+LARGEST_IN_MEMORY = 2 << 30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,6 +42,23 @@ class BoundedLists:
         """How many records were kept."""
         return len(self.indices)
 
+    def on_disk_if_large(self) -> BoundedLists:
+        """These lists, as memory maps of temporary files where they take much memory.
+
+        A batch reads a few lists, so the system keeps in memory what there is room for.
+        """
+        if self.indptr.nbytes + self.indices.nbytes <= LARGEST_IN_MEMORY or not self.num_kept:
+            return self
+        folder = Path(tempfile.mkdtemp(prefix="hushgraph-"))
+        try:
+            return BoundedLists(
+                indptr=_mapped(self.indptr, folder / "indptr"),
+                indices=_mapped(self.indices, folder / "indices"),
+            )
+        finally:
+            # A memory map outlives the name of its file, so nothing can be left behind.
+            shutil.rmtree(folder, ignore_errors=True)
+
     def reads_of(self, reader: int) -> Int32Array:
         """The nodes that `reader` reads, sorted."""
         return self.indices[self.indptr[reader] : self.indptr[reader + 1]]
@@ -53,3 +77,8 @@ class BoundedLists:
         return np.array_equal(self.indptr, other.indptr) and np.array_equal(self.indices, other.indices)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _mapped(array: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+    array.tofile(path)
+    return np.memmap(path, array.dtype, "r", shape=array.shape)

@@ -123,7 +123,7 @@ class SmallestKeys:
         self._has_table = 0 < self.slots <= WIDEST_TABLE
         if self._has_table:
             self._table = np.empty(num_nodes * self.slots, dtype=np.uint64)
-            self._counts = np.zeros(num_nodes, dtype=np.int32)
+            self._counts = np.zeros(num_nodes, dtype=np.uint8)
             self._limits = np.full(num_nodes, _NO_KEY)
             self._packed = np.empty(0, dtype=np.uint64)
             by_cache = (_BLOCK_BYTES // (8 * self.slots)).bit_length() - 1
@@ -163,7 +163,7 @@ class SmallestKeys:
             self._compact()
             return self._kept
         indptr = np.zeros(self.num_nodes + 1, dtype=np.int64)
-        np.cumsum(self._counts, out=indptr[1:])
+        np.cumsum(self._counts, dtype=np.int64, out=indptr[1:])
         cols = np.empty(indptr[-1], dtype=np.int32)
         _extract(self._table, self.slots, self._counts, self.rows_read, self.word, cols)
         return indptr, cols

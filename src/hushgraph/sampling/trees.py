@@ -11,6 +11,9 @@ import numpy.typing as npt
 from hushgraph.errors import InputError
 from hushgraph.sampling.lists import BoundedLists, Int32Array, Int64Array
 
+# Rows of one tree, which must be in memory at once; a larger one would only end in the system's killing us.
+LARGEST_TREE = 1 << 24
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Block:
@@ -125,10 +128,54 @@ def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
     return Trees(roots=rows, blocks=tuple(blocks), nodes=nodes, owners=tuple(levels))
 
 
-def tree_sizes(lists: BoundedLists, depth: int) -> Int64Array:
-    """int64 [num_nodes]: how many rows the deepest level of each node's tree has."""
-    sizes = np.ones(lists.num_nodes, dtype=np.int64)
-    for _ in range(depth):
-        sums = np.concatenate([[0], np.cumsum(sizes[lists.indices])])
-        sizes = sizes + sums[lists.indptr[1:]] - sums[lists.indptr[:-1]]
+@numba.njit(cache=True, nogil=True)
+def _sizes(list_indptr, list_indices, roots, depth, most, sizes):  # type: ignore[no-untyped-def]
+    """Walk every tree down to the level above the deepest, whose rows know how many they have below."""
+    nodes = np.empty(64, dtype=np.int64)
+    heights = np.empty(64, dtype=np.int64)
+    for i in range(len(roots)):
+        total = 0
+        top = 1
+        nodes[0] = roots[i]
+        heights[0] = depth
+        while top > 0 and total <= most:
+            top -= 1
+            node = nodes[top]
+            height = heights[top]
+            begin, end = list_indptr[node], list_indptr[node + 1]
+            if height == 1:
+                total += 1 + end - begin
+                continue
+            if top + 1 + end - begin > len(nodes):
+                size = 2 * (top + 1 + end - begin)
+                more_nodes = np.empty(size, dtype=np.int64)
+                more_heights = np.empty(size, dtype=np.int64)
+                more_nodes[:top] = nodes[:top]
+                more_heights[:top] = heights[:top]
+                nodes, heights = more_nodes, more_heights
+            nodes[top] = node
+            heights[top] = height - 1
+            top += 1
+            for j in range(begin, end):
+                nodes[top] = list_indices[j]
+                heights[top] = height - 1
+                top += 1
+        sizes[i] = total
+        if total > most:
+            return
+
+
+def tree_sizes(lists: BoundedLists, depth: int, roots: Int64Array) -> Int64Array:
+    """int64 [num_roots]: how many rows the deepest level of each root's tree has.
+
+    It takes time and memory by the trees asked for, however large the graph is.
+    """
+    sizes = np.ones(len(roots), dtype=np.int64)
+    if depth > 0:
+        _sizes(lists.indptr, lists.indices, roots, depth, LARGEST_TREE, sizes)
+    if sizes.size and sizes.max() > LARGEST_TREE:
+        raise InputError(
+            f"depth={depth}: the tree of a training node has more than {LARGEST_TREE:,} rows, too many to "
+            "train on; take fewer layers, max_readers or max_reads"
+        )
     return sizes
