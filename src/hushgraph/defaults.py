@@ -104,11 +104,14 @@ def _most_readers(changed: int, num_layers: int, edge_owner: str) -> int:
     return max(
         k
         for k in range(_MOST_READERS + 1)
-        if k == 0 or bounds.changed_trees(k, reads_for(k, edge_owner), num_layers, edge_owner) <= changed
+        if k == 0
+        or bounds.changed_trees(k, reads_for(k, edge_owner), num_layers, edge_owner, at_most=changed + 1)
+        <= changed
     )
 
 
 def _gaussian_mu(epsilon: float, delta: float) -> float:
     """mu of the Gaussian mechanism that has (epsilon, delta), low by up to a quarter: enough for a rate."""
     log_term = math.log(1 / delta)
-    return math.sqrt(2 * log_term + 2 * epsilon) - math.sqrt(2 * log_term)
+    # Rounding leaves nothing of a tiny epsilon, and noise is divided by this.
+    return max(1e-9, math.sqrt(2 * log_term + 2 * epsilon) - math.sqrt(2 * log_term))

@@ -35,6 +35,16 @@ class RunError(InputError):
     """A run folder is missing, damaged or belongs to another run."""
 
 
+class WriteError(RunError):
+    """A file cannot be written, as on a full disk; what was there before is still there."""
+
+    exit_code = 1
+
+
+class DivergedError(HushgraphError):
+    """Training ended in weights that are no finite numbers; what it cost stays spent."""
+
+
 class BudgetExceededError(HushgraphError):
     """The next step would cost more than the budget allows; it was not taken."""
 

@@ -116,6 +116,8 @@ class Run:
     ) -> Run:
         """The finished run in a folder; `model` only where it trained a module of the caller's."""
         folder = RunFolder.open(path)
+        if folder.is_done:
+            folder.check_finished()
         model = folder.new_model() if model is None else model
         folder.load_weights(model)
         model.to(usable_device(device)).eval()

@@ -9,18 +9,21 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hushgraph.accounting.events import StepEvent
 from hushgraph.accounting.ledger import Ledger
 from hushgraph.config import TrainingConfig
+from hushgraph.distributed import Group, of_leader
 from hushgraph.gradients import ghost, plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.noise import noise_generator, noisy
+from hushgraph.gradients.noise import NoiseSource, noise_generator, noisy
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
@@ -54,21 +57,25 @@ class Trainer:
     """Everything a step needs; `run` is the loop.
 
     Attributes:
-        rng: of batches and keys. Noise has a generator of its own.
+        ledger, noise: of the process that leads its group; None in the others, which neither pay nor draw
+            noise.
+        rng: of batches and keys, the same in every process. Noise has a generator of its own.
         sigmas: standard deviation of the noise per parameter.
+        group: the processes that share the roots of a batch.
     """
 
     graph: Graph
     plan: PrivacyPlan
     config: TrainingConfig
     state: State
-    ledger: Ledger
+    ledger: Ledger | None
     depth: int
     clipping: Clipping
     rng: np.random.Generator
-    noise: torch.Generator
+    noise: NoiseSource | None
     features: Features
     sigmas: dict[str, float] = field(default_factory=dict)
+    group: Group = field(default_factory=Group)
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
@@ -92,7 +99,7 @@ class Trainer:
         plan, state = self.plan, self.state
         batches = self._batches()
         event = replace(plan.step_event, draw=batches.draws)
-        state.step = self.ledger.steps_charged
+        state.step = self.group.decided(lambda: of_leader(self.ledger).steps_charged)
         paid, seconds = 0, math.inf
         interrupt: KeyboardInterrupt | None = None
         with contextlib.closing(self._upcoming(batches)) as upcoming:
@@ -100,16 +107,24 @@ class Trainer:
                 begin = time.monotonic()
                 pieces = next(upcoming)
                 if not paid:
-                    if interrupt is not None:
-                        raise interrupt
-                    paid = min(plan.steps - state.step, max(1, int(_PAID_AHEAD_SECONDS / seconds)))
-                    self.ledger.charge(event, step=state.step, count=paid)
+                    paid = self.group.decided(partial(self._pay, event, seconds, interrupt))
                 self.step(pieces)
-                paid, state.step, seconds = paid - 1, state.step + 1, time.monotonic() - begin
+                paid, state.step = paid - 1, state.step + 1
+                # A coarse clock may show no time at all.
+                seconds = max(time.monotonic() - begin, 1e-3)
                 try:
                     after_step(state.step)
                 except KeyboardInterrupt as error:
                     interrupt = error
+
+    def _pay(self, event: StepEvent, seconds: float, interrupt: KeyboardInterrupt | None) -> int:
+        """Pay for the next steps, each of so many seconds, unless the run is to stop; how many they are."""
+        if interrupt is not None:
+            raise interrupt
+        left = self.plan.steps - self.state.step
+        count = min(left, max(1, int(_PAID_AHEAD_SECONDS / seconds)))
+        of_leader(self.ledger).charge(event, step=self.state.step, count=count)
+        return count
 
     def _upcoming(self, batches: PoissonBatches | FixedSizeBatches) -> _Batches:
         """The batches of the steps to come; on a GPU one is prepared while the last is used."""
@@ -136,20 +151,31 @@ class Trainer:
                     if ahead and step - step % fresh + fresh < self.plan.steps:
                         following = worker.submit(self._drawn, self._new_seed())
                 lists, whole = drawn
-                yield self._pieces(lists, train_idx[batches.draw()]) if whole is None else whole
+                if whole is None:
+                    # One draw over all roots, the same in every process; only then is it shared out.
+                    mine = self.group.share(train_idx[batches.draw()])
+                    yield self._pieces(lists, self._labelled(mine))
+                else:
+                    yield whole
 
     def _drawn(self, seed: int) -> _Drawn:
         lists = self.new_lists(seed)
         # All roots in every batch: its trees serve until the lists change.
         every_root = self.plan.sampling_rate == 1
-        return lists, list(self._pieces(lists, self.graph.train_idx)) if every_root else None
+        mine = self.group.share(self.graph.train_idx)
+        return lists, list(self._pieces(lists, self._labelled(mine))) if every_root else None
+
+    def _labelled(self, roots: np.ndarray) -> np.ndarray:
+        """Those that have a label: the others give nothing, and so leave no trace in how sums are rounded."""
+        labelled: np.ndarray = roots[self.graph.y[roots] >= 0]
+        return labelled
 
     def _new_seed(self) -> int:
         return int(self.rng.integers(2**63))
 
     def step(self, pieces: Iterable[TreeBatch]) -> None:
-        """Clipped sum, noise once, division by the expected batch size, update, moving average."""
-        model, config = self.state.model, self.config
+        """Clipped sum over all processes, the update by the one that leads, its weights for everyone."""
+        model = self.state.model
         sums: dict[str, Tensor] = {}
         for piece in pieces:
             part = (
@@ -160,8 +186,16 @@ class Trainer:
             sums = {name: sums[name] + value for name, value in part.items()} if sums else part
         # An empty batch is noise alone.
         sums = sums or {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        sums = self.group.summed(sums)
+        if self.noise is not None:
+            self._update(sums, self.noise)
+        self.group.follow([p.detach() for p in model.parameters()])
+
+    def _update(self, sums: dict[str, Tensor], noise: NoiseSource) -> None:
+        """Noise once, division by the expected batch size, update, moving average."""
+        model, config = self.state.model, self.config
         if self.plan.is_private:
-            sums = noisy(sums, self.sigmas, self.noise)
+            sums = noisy(sums, self.sigmas, noise)
         for name, parameter in model.named_parameters():
             parameter.grad = sums[name] / self.plan.batch_size
         if config.schedule == "cosine":
@@ -204,7 +238,7 @@ class Trainer:
 
     def _pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
         """The batch cut into pieces of at most so many tree rows, one root at least."""
-        ends = np.cumsum(tree_sizes(lists, self.depth)[roots])
+        ends = np.cumsum(tree_sizes(lists, self.depth, roots))
         limit = PIECE_ROWS[self.features.device.type]
         begin = 0
         while begin < len(roots):

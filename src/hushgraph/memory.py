@@ -1,8 +1,9 @@
-"""Memory that is freed between steps stays with the process while it trains."""
+"""How much memory there is, and memory that is freed between steps, which stays with the process."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,14 @@ from contextlib import contextmanager
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
 _KEPT = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
+
+
+def physical_memory() -> int:
+    """Bytes of memory that this machine has; a large number where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 40
 
 
 @contextmanager

@@ -26,6 +26,10 @@ SMALLEST = {"num_train_nodes": 1, "num_layers": 0, "max_readers": 0, "batch_size
 REQUIRED = tuple(SMALLEST)
 # Counts beyond this are typing mistakes, and would overflow the arrays that hold identifiers.
 LARGEST = 2**63 - 1
+# Gradients are 32-bit numbers: beyond these, sums of clipped ones would overflow or vanish.
+SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
+# More rounds of messages are typing mistakes: the bounds alone would take minutes.
+MOST_LAYERS = 1_000
 
 
 def default_delta(num_train_nodes: int) -> float:
@@ -39,6 +43,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     wrong: list[str] = []
     for name, least in SMALLEST.items():
         fields[name] = _whole(name, fields[name], least, wrong)
+    if not wrong and fields["num_layers"] > MOST_LAYERS:
+        wrong.append(f"num_layers={fields['num_layers']}: expected at most {MOST_LAYERS}")
     if fields["max_reads"] is not None:
         fields["max_reads"] = _whole("max_reads", fields["max_reads"], 0, wrong)
     for name, choices in CHOICES.items():
@@ -48,6 +54,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
             expected = " or ".join(repr(choice) for choice in choices)
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
     fields["clip"] = _real("clip", fields["clip"], wrong, above=0.0)
+    if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
+        wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")
     if fields["noise_multiplier"] is not None:
         fields["noise_multiplier"] = _real("noise_multiplier", fields["noise_multiplier"], wrong, least=0.0)
     if fields["delta"] is not None:

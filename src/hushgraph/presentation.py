@@ -58,6 +58,8 @@ def show(run: Run, console: Console) -> None:
         ("seconds", f"{result['seconds']:.1f}"),
         ("folder", str(run.folder.path)),
     ]
+    if result.get("secure_noise"):
+        rows.insert(5, ("noise", "secure: cryptographic, exact, on a grid"))
     if "train_accuracy" in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
         rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))

@@ -13,9 +13,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -23,19 +23,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from hushgraph.accounting.ledger import Ledger
+from hushgraph.checkpoint import fill, read_checkpoint, step_of, write_checkpoint
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.columns import Columns
-from hushgraph.errors import HushgraphError, RunError
+from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
 from hushgraph.graph import Graph
 from hushgraph.models.gnn import GNN
 from hushgraph.plan import PrivacyPlan
+from hushgraph.result_file import read_result
+from hushgraph.tensor_file import read_tensors, write_tensors
 from hushgraph.whole_file import write_whole
 
 FORMAT = 1
@@ -85,25 +86,41 @@ class RunFolder:
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": versions(),
         }
+        about["sum"] = _checksum(about)
+        is_new = self._make()
+        ledger: Ledger | None = None
         try:
-            is_new = not self.path.exists()
+            # The ledger comes first, so that a run without one is a damaged run and never a new one.
+            ledger = Ledger.create(self.ledger_path, self.plan)
+            write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
+            ledger.close()
+        except BaseException:
+            # Only what was made here: another process may be making its run in the same folder.
+            with contextlib.suppress(OSError):
+                if ledger is not None:
+                    ledger.discard()
+                if is_new:
+                    self.path.rmdir()
+            raise
+
+    def _make(self) -> bool:
+        """Make the folder; whether it is a new one."""
+        try:
             if any((self.path / name).exists() for name in _FILES):
                 raise RunError(
                     f"out={self.path}: it holds a run already; resume it, or choose another folder"
                 )
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"out={self.path}: cannot be created ({error.strerror}); choose another folder"
-            ) from None
-        try:
-            # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            Ledger.create(self.ledger_path, self.plan).close()
-            write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
-        except BaseException:
-            if is_new:
-                shutil.rmtree(self.path, ignore_errors=True)
-            raise
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir()
+            except FileExistsError:
+                if not self.path.is_dir():
+                    raise
+                return False
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise RunError(f"out={self.path}: cannot be created ({reason}); choose another folder") from None
+        return True
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -111,14 +128,21 @@ class RunFolder:
         file = Path(path) / "run.json"
         try:
             about = json.loads(file.read_text())
-        except OSError:
-            raise RunError(f"run={path}: no run.json in it; expected the folder of a run") from None
+        except (FileNotFoundError, NotADirectoryError):
+            advice = (
+                "its ledger is there; restore run.json, or, if the run never began, remove the folder"
+                if (Path(path) / "ledger.jsonl").exists()
+                else "expected the folder of a run"
+            )
+            raise RunError(f"run={path}: no run.json in it; {advice}") from None
+        except OSError as error:
+            raise RunError(f"run={path}: run.json cannot be read ({error.strerror}); allow it") from None
         except (ValueError, RecursionError) as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
         try:
             if about["format"] != FORMAT:
                 raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
-            return cls(
+            found = cls(
                 path=Path(path),
                 plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
                 config=TrainingConfig.from_json(json.dumps(about["config"])),
@@ -126,17 +150,24 @@ class RunFolder:
                 num_classes=int(about["num_classes"]),
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
-                # Runs that are older than tables have no such key.
-                columns=Columns.of(about["columns"]) if about.get("columns") else None,
+                columns=Columns.of(about["columns"]) if about["columns"] else None,
             )
+            if about.pop("sum") != _checksum(about):
+                raise RunError("it was edited, so that it tells of another plan or another configuration")
+            return found
         except RunError as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
-        except (KeyError, TypeError, ValueError, OverflowError, HushgraphError) as error:
-            raise RunError(f"run={path}: run.json is damaged ({error!r}); restore it") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
+            reason = " ".join(repr(error).split())[:300]
+            raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
 
     @property
     def ledger_path(self) -> Path:
         return self.path / "ledger.jsonl"
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -194,57 +225,63 @@ class RunFolder:
         steps_lost: int,
     ) -> None:
         """Everything a resumed run goes on from."""
-        tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
-        tensors |= {f"average.{name}": value for name, value in average.items()}
-        numbers = {}
-        for place, state in optimizer.state_dict()["state"].items():
-            for key, value in state.items():
-                if isinstance(value, Tensor):
-                    tensors[f"optimizer.{place}.{key}"] = value
-                elif isinstance(value, (bool, int, float)):
-                    numbers[f"{place}.{key}"] = value
-        about = {"step": step, "steps_lost": steps_lost, "numbers": numbers}
-        self._save("checkpoint.safetensors", tensors, {"about": json.dumps(about)})
+        write_checkpoint(self._checkpoint, model, average, optimizer, step=step, steps_lost=steps_lost)
 
     def load_checkpoint(
         self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
     ) -> tuple[int, int]:
         """Fill model, average and optimiser from the checkpoint; its step, and the steps lost by then."""
-        if not (self.path / "checkpoint.safetensors").exists():
+        if not self._checkpoint.exists():
             return 0, 0
-        tensors, metadata = self._load("checkpoint.safetensors")
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
-        state: dict[int, dict[str, Any]] = {}
-        try:
-            about = json.loads(metadata["about"])
-            for name, tensor in tensors.items():
-                part, key = name.split(".", 1)
-                parts[part][key] = tensor
-            for name, value in (parts["optimizer"] | about["numbers"]).items():
-                place, key = name.split(".", 1)
-                state.setdefault(int(place), {})[key] = value
-            _fill(model, parts["model"], self.path)
-            for name, value in average.items():
-                value.copy_(parts["average"][name])
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-            return int(about["step"]), int(about["steps_lost"])
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(
-                f"run={self.path}: checkpoint.safetensors is damaged or of another run ({reason}); restore it"
-            ) from None
+        return read_checkpoint(self._checkpoint, model, average, optimizer)
 
     def save_weights(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
         """The result; after this the run is done."""
+        if not all(bool(value.isfinite().all()) for value in weights.values()):
+            raise DivergedError(
+                f"run={self.path}: the weights are no finite numbers any more, and the budget is spent; "
+                "train again with a lower learning rate"
+            )
         write_whole(self.path / "result.json", json.dumps(result, indent=2, allow_nan=False).encode())
-        self._save("weights.safetensors", dict(weights), {})
-        (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
+        write_tensors(self.path / "weights.safetensors", weights, {})
+        self._checkpoint.unlink(missing_ok=True)
 
     def load_weights(self, model: nn.Module) -> None:
         if not self.is_done:
             raise RunError(f"run={self.path}: it is not finished; resume it with hushgraph train --resume")
-        tensors, _ = self._load("weights.safetensors")
-        _fill(model, tensors, self.path)
+        file = self.path / "weights.safetensors"
+        fill(model, read_tensors(file)[0], file)
+
+    def check_finished(self) -> None:
+        """Refuse a finished run whose ledger, plan and result do not tell the same story."""
+        ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
+        self.check_paid(ledger)
+        result = self.result()
+        # Another version of the accountant may have rounded the last digits otherwise.
+        if not math.isclose(float(result["epsilon"]), ledger.budget, rel_tol=1e-6):
+            raise RunError(
+                f"run={self.path}: result.json says epsilon={result['epsilon']}, the ledger "
+                f"{ledger.budget:.6g}; restore result.json"
+            )
+        holds = self.plan.is_private and not self.plan.unproven and self.config.seed is None
+        if result.get("guarantee") == "holds" and not holds:
+            raise RunError(
+                f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "
+                "restore result.json"
+            )
+
+    def check_paid(self, ledger: Ledger) -> None:
+        """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
+        taken = {"weights.safetensors": self.plan.steps} if self.is_done else {}
+        steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
+        taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
+        taken["checkpoint.safetensors"] = step_of(self._checkpoint)
+        for name, step in taken.items():
+            if step > ledger.steps_charged:
+                raise RunError(
+                    f"ledger={ledger.path}: it shows {ledger.steps_charged} steps as paid, but {name} is "
+                    f"of step {step}, so what was spent is unknown; restore the whole folder, or start anew"
+                )
 
     def append_metrics(self, values: Mapping[str, Any]) -> None:
         line = json.dumps(values, allow_nan=False).encode() + b"\n"
@@ -256,38 +293,23 @@ class RunFolder:
                     line = line if file.read(1) == b"\n" else b"\n" + line
                 file.write(line)
         except OSError as error:
-            raise RunError(f"{self.path / 'metrics.jsonl'}: cannot be written ({error.strerror})") from None
+            raise WriteError(
+                f"{self.path / 'metrics.jsonl'}: cannot be written ({error.strerror}); free space or restore "
+                "the folder, then resume the run"
+            ) from None
 
     def metrics(self) -> list[dict[str, Any]]:
         """All metrics so far; a line that a crash cut short is left out."""
         file = self.path / "metrics.jsonl"
         found = []
         for line in file.read_bytes().splitlines() if file.exists() else []:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 found.append(json.loads(line))
         return found
 
     def result(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.path / "result.json").read_text())
-            float(found["epsilon"])
-        except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RunError(
-                f"run={self.path}: result.json is missing or damaged ({type(error).__name__}); restore it"
-            ) from None
-        return found
-
-    def _save(self, name: str, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-        flat = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        write_whole(self.path / name, safetensors.torch.save(flat, metadata))
-
-    def _load(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-        try:
-            with safetensors.safe_open(self.path / name, framework="pt") as file:
-                return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
-        except (OSError, safetensors.SafetensorError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(f"run={self.path}: {name} cannot be read ({reason}); restore it") from None
+        """The summary of a finished run; RunError where it is not what a run writes."""
+        return read_result(self.path / "result.json")
 
 
 def split_id(graph: Graph) -> str:
@@ -307,14 +329,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put stored parameters into a model that has exactly these."""
-    try:
-        odd = {name for name, _ in model.named_parameters()} ^ set(tensors)
-        if odd:
-            raise RuntimeError(f"not in both: {', '.join(sorted(odd))}")
-        # Buffers are the model's own: nothing of them is learnt.
-        model.load_state_dict(tensors, strict=False)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise RunError(f"run={path}: its weights do not fit the model ({reason})") from None
+def _checksum(about: Mapping[str, Any]) -> str:
+    """By which an edited run.json is known: the ledger guards the plan alone."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,16 +16,20 @@ from torch import nn
 
 from hushgraph.accounting.ledger import Ledger
 from hushgraph.config import TrainingConfig
-from hushgraph.errors import InputError, RunError
+from hushgraph.distributed import Group, of_leader
+from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.evaluation import evaluate
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.noise import NoiseSource
+from hushgraph.gradients.secure_noise import SecureNoise
 from hushgraph.graph import Graph
-from hushgraph.inference import WholeGraph, scores
+from hushgraph.inference import WholeGraph, best_classes
 from hushgraph.loop import State, Trainer, new_noise, percentile_clipping
 from hushgraph.memory import freed_memory_kept
 from hushgraph.plan import PrivacyPlan
 from hushgraph.runs import RunFolder
+from hushgraph.sampling.keyed import KEY_BITS, KeyedGenerator
 
 CHECKPOINT_SECONDS = 5.0
 # Pricing takes a twentieth of a second or so: often enough for a progress bar, too long for every step.
@@ -45,6 +50,7 @@ class Session:
         optimizer: the caller's function from parameters to an optimiser, where there is one.
         device: "auto", "cpu" or "cuda".
         resumed: whether this run has lived before. Its seed then no longer counts.
+        group: the processes that train together.
     """
 
     def __init__(
@@ -56,22 +62,29 @@ class Session:
         optimizer: OptimizerFactory | None,
         device: str,
         resumed: bool,
+        group: Group,
     ) -> None:
-        self.folder, self.graph, self.resumed = folder, graph, resumed
-        self.device = usable_device(device)
+        self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
+        self.device = group.device(usable_device(device))
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
+        self.secure = folder.config.secure_noise
+        if self.secure and not folder.plan.is_private:
+            raise PlanError("secure_noise: training without privacy adds no noise; leave it out")
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
         self.model = _model(folder, graph, model, int(init_seed)).to(self.device).train()
         self.optimizer = _optimizer(self.model, folder.config, optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
-    def finish(self, ledger: Ledger, observer: Observer | None) -> dict[str, Any]:
-        """Take the steps that are left, put averaged weights into the model, write and give the result."""
+    def finish(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
+        """Take the steps that are left, put averaged weights into the model, write and give the result.
+
+        Only the process that leads its group has a ledger; the others write nothing.
+        """
         begin = time.monotonic()
-        folder, graph, plan, model = self.folder, self.graph, self.folder.plan, self.model
-        saved, lost = folder.load_checkpoint(model, self.average, self.optimizer) if self.resumed else (0, 0)
-        lost += ledger.steps_charged - saved
+        folder, graph, plan, model, group = self.folder, self.graph, self.folder.plan, self.model, self.group
+        step, lost, batch_seed = group.decided(lambda: self._begun(of_leader(ledger)))
+        group.follow([p.detach() for p in model.parameters()])
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
@@ -79,42 +92,78 @@ class Session:
             graph=graph,
             plan=plan,
             config=folder.config,
-            state=State(model, self.optimizer, self.average, ledger.steps_charged),
+            state=State(model, self.optimizer, self.average, step),
             ledger=ledger,
             depth=plan.num_layers,
             clipping=_clipping(plan, folder.config),
-            rng=np.random.default_rng(int(self._batch_seed)),
-            noise=new_noise(self.device, self._seed),
+            rng=KeyedGenerator(batch_seed) if self.secure else np.random.default_rng(batch_seed),
+            noise=self._noise() if group.leads else None,
             features=Features(graph, self.device),
+            group=group,
         )
-        whole = WholeGraph(graph, trainer.features)
-        watch = _Watch(trainer, folder, whole, observer, lost, begin)
+        watch = None
+        if ledger is not None:
+            whole = WholeGraph(graph, trainer.features)
+            watch = _Watch(trainer, ledger, folder, whole, observer, lost, begin)
         try:
             if plan.clipping == "percentile":
-                trainer.use(percentile_clipping(trainer))
+                found = of_leader(percentile_clipping(trainer).thresholds)
+                encoder, aggregation, decoder = group.decided(lambda: found)
+                trainer.use(Clipping.of_groups((encoder, aggregation, decoder)))
             with freed_memory_kept():
-                trainer.run(watch.after_step)
+                trainer.run(_nothing if watch is None else watch.after_step)
         except BaseException:
             # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
-            with contextlib.suppress(RunError):
-                watch.checkpoint()
+            if watch is not None:
+                with contextlib.suppress(RunError):
+                    watch.checkpoint()
             raise
+        result = group.decided(lambda: self._written(of_leader(watch)))
+        group.follow([p.detach() for p in model.parameters()])
+        model.eval()
+        return result
+
+    def _begun(self, ledger: Ledger) -> tuple[int, int, int]:
+        """Go on from the checkpoint: steps paid for, how many of them are lost, the seed of the batches."""
+        saved, lost = 0, 0
+        if self.resumed:
+            saved, lost = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
+        paid = ledger.steps_charged
+        return paid, lost + paid - saved, secrets.randbits(KEY_BITS) if self.secure else int(self._batch_seed)
+
+    def _noise(self) -> NoiseSource:
+        plan = self.folder.plan
+        if not self.secure:
+            return new_noise(self.device, self._seed)
+        return SecureNoise(
+            batch_size=plan.batch_size,
+            sigma_over_clip=plan.sigma_over_clip,
+            # While a GPU works on a step, the CPU has time to draw.
+            draw_ahead=self.device.type != "cpu",
+        )
+
+    def _written(self, watch: _Watch) -> dict[str, Any]:
+        """The result, once it and the averaged weights are on disk."""
+        folder, plan = self.folder, self.folder.plan
         watch.checkpoint()
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
+            for name, parameter in self.model.named_parameters():
                 parameter.copy_(self.average[name])
-        result = plan.summary() | self._accuracies(whole)
+        result = plan.summary() | self._accuracies(watch.whole)
         result |= {
-            "seconds": round(time.monotonic() - begin, 3),
+            "seconds": round(time.monotonic() - watch.begin, 3),
             "device": str(self.device),
             "resumed": self.resumed,
-            "steps_lost": lost,
+            "steps_lost": watch.steps_lost,
         }
+        if self.group.size > 1:
+            result["processes"] = self.group.size
+        if self.secure:
+            result["secure_noise"] = True
         if folder.config.seed is not None and plan.is_private:
             result |= {"guarantee": "none", "why_none": "reproducible, not private: the seed is fixed"}
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.save_weights(self.average, result)
-        model.eval()
         return result
 
     def _accuracies(self, whole: WholeGraph) -> dict[str, float | None]:
@@ -122,7 +171,8 @@ class Session:
         found = {"val_accuracy": self.graph.val_idx, "test_accuracy": self.graph.test_idx}
         if not self.folder.plan.is_private or self.folder.config.train_accuracy:
             found["train_accuracy"] = self.graph.train_idx
-        best = _best(self.model, whole, self.folder.plan.num_layers)
+        nodes = np.concatenate(list(found.values()))
+        best = best_classes(self.model, whole, nodes, depth=self.folder.plan.num_layers)
         return {name: _accuracy(best, self.graph, nodes) for name, nodes in found.items()}
 
 
@@ -135,6 +185,7 @@ class _Watch:
     """
 
     trainer: Trainer
+    ledger: Ledger
     folder: RunFolder
     whole: WholeGraph
     observer: Observer | None
@@ -147,9 +198,9 @@ class _Watch:
 
     def after_step(self, done: int) -> None:
         plan, every = self.trainer.plan, self.trainer.config.evaluate_every
-        if self.trainer.ledger.steps_charged > self.priced:
+        if self.ledger.steps_charged > self.priced:
             window = max(every, plan.steps // _PRICES_PER_RUN)
-            self.priced = min(plan.steps, math.ceil(self.trainer.ledger.steps_charged / window) * window)
+            self.priced = min(plan.steps, math.ceil(self.ledger.steps_charged / window) * window)
             self.epsilon = replace(plan, steps=self.priced).epsilon
         if done % every == 0 and done < plan.steps:
             self._look()
@@ -185,7 +236,7 @@ class _Watch:
         current = {name: p.detach().clone() for name, p in model.named_parameters()}
         try:
             model.load_state_dict(average, strict=False)
-            best = _best(model, self.whole, trainer.depth)
+            best = best_classes(model, self.whole, graph.val_idx, depth=trainer.depth)
         finally:
             model.load_state_dict(current, strict=False)
         self.accuracy = _accuracy(best, graph, graph.val_idx)
@@ -239,9 +290,8 @@ def _clipping(plan: PrivacyPlan, config: TrainingConfig) -> Clipping:
     return Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)  # type: ignore[arg-type]
 
 
-def _best(model: nn.Module, whole: WholeGraph, depth: int) -> np.ndarray:
-    found: np.ndarray = scores(model, whole, depth=depth).argmax(1).cpu().numpy()
-    return found
+def _nothing(done: int) -> None:
+    """What a process that does not lead does between steps."""
 
 
 def _accuracy(best: np.ndarray, graph: Graph, nodes: np.ndarray) -> float | None:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
-import math
+import contextlib
 import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from hushgraph import distributed
 from hushgraph.accounting.ledger import Ledger
+from hushgraph.agreement import check_agreement
+from hushgraph.arguments import check_budget, check_names
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets.columns import Columns
 from hushgraph.datasets.files import load_for_training
 from hushgraph.defaults import plain_defaults, private_defaults, reads_for
-from hushgraph.errors import InputError, PlanError
+from hushgraph.errors import InputError
 from hushgraph.finished_run import Run
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
@@ -71,7 +73,9 @@ def train(
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
 
-    What is left out is chosen by `hushgraph.defaults`, which reads no private data.
+    What is left out is chosen by `hushgraph.defaults`, which reads no private data. In a process group of
+    `torch.distributed`, all its processes train one model together and must all make this call; the first
+    keeps the ledger and writes the run, and only there are `observer` and `on_start` called.
 
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
@@ -122,100 +126,108 @@ def train(
         >>> run.epsilon <= 4.0, run.result["guarantee"]
         (True, 'holds')
     """
-    _check_budget(epsilon, noise_multiplier, private, delta, steps)
-    _check_names(others)
-    graph, split = load_for_training(
-        data,
-        split=split,
-        split_seed=split_seed,
-        symmetrize=symmetrize,
-        num_classes=num_classes,
-        columns=columns,
-    )
-    how = {"symmetrize": symmetrize, "split": split, "split_seed": split_seed}
-    if columns and (graph.columns is None or isinstance(data, Graph)):
-        raise InputError(f"columns are for tables, and {_name_of(data)} is none; leave them out")
-    if setting == "inductive":
-        graph = graph.disjoint()
-    owner = edge_owner or ("reader" if graph.is_directed else "sender")
-    depth = 0 if model == "mlp" else num_layers
-    slots = len(graph.train_idx)
-    usual = (
-        private_defaults(
+    group = distributed.current()
+    with group.agreeing():
+        check_budget(epsilon, noise_multiplier, private, delta, steps)
+        check_names(others)
+        graph, split = load_for_training(
+            data,
+            split=split,
+            split_seed=split_seed,
+            symmetrize=symmetrize,
+            num_classes=num_classes,
+            columns=columns,
+        )
+        how = {"symmetrize": symmetrize, "split": split, "split_seed": split_seed}
+        if columns and (graph.columns is None or isinstance(data, Graph)):
+            raise InputError(f"columns are for tables, and {_name_of(data)} is none; leave them out")
+        if setting == "inductive":
+            graph = graph.disjoint()
+        owner = edge_owner or ("reader" if graph.is_directed else "sender")
+        depth = 0 if model == "mlp" else num_layers
+        slots = len(graph.train_idx)
+        usual = (
+            private_defaults(
+                num_train_nodes=slots,
+                # Without a target the rule needs some epsilon to start from; 8 is a common one.
+                epsilon=8.0 if epsilon is None else min(epsilon, _LARGEST_EPSILON),
+                delta=default_delta(slots) if delta is None else delta,
+                num_layers=depth,
+                num_classes=graph.num_classes,
+                edge_owner=owner,
+            )
+            if private
+            else plain_defaults(num_train_nodes=slots, num_classes=graph.num_classes)
+        )
+        config = TrainingConfig(
+            model=model if isinstance(model, str) else "own",
+            optimizer=optimizer if isinstance(optimizer, str) else "own",
+            learning_rate=usual.learning_rate if learning_rate is None else learning_rate,
+            hidden=usual.hidden if hidden is None else hidden,
+            setting=setting,
+            seed=seed,
+            **how,  # type: ignore[arg-type]
+            **{"feature_norm": usual.feature_norm, "momentum": usual.momentum, **others},
+        )
+        readers = usual.max_readers if max_readers is None else max_readers
+        if max_reads is None and sampler != "paper":
+            max_reads = usual.max_reads if max_readers is None else reads_for(readers, owner)
+        plan = PrivacyPlan(
             num_train_nodes=slots,
-            # Without a target the rule needs some epsilon to start from; 8 is in the middle of common ones.
-            epsilon=8.0 if epsilon is None else min(epsilon, _LARGEST_EPSILON),
-            delta=default_delta(slots) if delta is None else delta,
             num_layers=depth,
-            num_classes=graph.num_classes,
+            max_readers=readers,
+            max_reads=max_reads,
             edge_owner=owner,
+            batch_size=usual.batch_size if batch_size is None else batch_size,
+            steps=usual.steps if steps is None else steps,
+            clip=clip,
+            noise_multiplier=noise_multiplier if private else 0.0,
+            delta=delta,  # type: ignore[arg-type]
+            sampler=sampler,
+            accountant=accountant,
+            clipping=clipping,
+            noise=noise,
         )
-        if private
-        else plain_defaults(num_train_nodes=slots, num_classes=graph.num_classes)
-    )
-    config = TrainingConfig(
-        model=model if isinstance(model, str) else "own",
-        optimizer=optimizer if isinstance(optimizer, str) else "own",
-        learning_rate=usual.learning_rate if learning_rate is None else learning_rate,
-        hidden=usual.hidden if hidden is None else hidden,
-        setting=setting,
-        seed=seed,
-        **how,  # type: ignore[arg-type]
-        **{"feature_norm": usual.feature_norm, "momentum": usual.momentum, **others},
-    )
-    readers = usual.max_readers if max_readers is None else max_readers
-    if max_reads is None and sampler != "paper":
-        max_reads = usual.max_reads if max_readers is None else reads_for(readers, owner)
-    plan = PrivacyPlan(
-        num_train_nodes=slots,
-        num_layers=depth,
-        max_readers=readers,
-        max_reads=max_reads,
-        edge_owner=owner,
-        batch_size=usual.batch_size if batch_size is None else batch_size,
-        steps=usual.steps if steps is None else steps,
-        clip=clip,
-        noise_multiplier=noise_multiplier if private else 0.0,
-        delta=delta,  # type: ignore[arg-type]
-        sampler=sampler,
-        accountant=accountant,
-        clipping=clipping,
-        noise=noise,
-    )
-    if private and epsilon is not None:
-        plan = (
-            plan.calibrated(epsilon=epsilon)
-            if noise_multiplier is None
-            else plan.with_steps_for(epsilon=epsilon)
+        if private and epsilon is not None:
+            plan = (
+                plan.calibrated(epsilon=epsilon)
+                if noise_multiplier is None
+                else plan.with_steps_for(epsilon=epsilon)
+            )
+        folder = RunFolder(
+            path=Path("" if out is None else out),
+            plan=plan,
+            config=config,
+            num_features=graph.num_features,
+            num_classes=graph.num_classes,
+            split_id=split_id(graph),
+            data=_name_of(data),
+            columns=graph.columns,
         )
-    path = Path(tempfile.mkdtemp(prefix="hushgraph-") if out is None else out)
-    folder = RunFolder(
-        path=path,
-        plan=plan,
-        config=config,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        split_id=split_id(graph),
-        data=_name_of(data),
-        columns=graph.columns,
-    )
+    if out is None:
+        made = group.decided(lambda: tempfile.mkdtemp(prefix="hushgraph-"))
+        folder = replace(folder, path=Path(made))
+    is_ours = out is None and group.leads
     try:
-        session = Session(
-            folder,
-            graph,
-            model=model if isinstance(model, nn.Module) else None,
-            optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=device,
-            resumed=False,
-        )
-        folder.write()
+        with group.agreeing():
+            session = Session(
+                folder,
+                graph,
+                model=model if isinstance(model, nn.Module) else None,
+                optimizer=None if isinstance(optimizer, str) else optimizer,
+                device=device,
+                resumed=False,
+                group=group,
+            )
+        check_agreement(session)
+        group.decided(folder.write)
         run = _lived(session, observer, on_start)
     except BaseException:
-        if out is None:
-            shutil.rmtree(path, ignore_errors=True)
+        if is_ours:
+            shutil.rmtree(folder.path, ignore_errors=True)
         raise
-    if out is None:
-        weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
+    if is_ours:
+        weakref.finalize(run, shutil.rmtree, folder.path, ignore_errors=True)
     return run
 
 
@@ -250,12 +262,22 @@ def resume(
         >>> hg.resume("some-run", data).epsilon == run.epsilon
         True
     """
-    folder = RunFolder.open(path)
-    if folder.is_done:
+    group = distributed.current()
+    with group.agreeing():
+        folder = RunFolder.open(path)
+    if group.decided(lambda: folder.is_done):
         return Run.load(path, model=model, device=device)
-    session = Session(
-        folder, folder.read_graph(data), model=model, optimizer=optimizer, device=device, resumed=True
-    )
+    with group.agreeing():
+        session = Session(
+            folder,
+            folder.read_graph(data),
+            model=model,
+            optimizer=optimizer,
+            device=device,
+            resumed=True,
+            group=group,
+        )
+    check_agreement(session)
     return _lived(session, observer, on_start)
 
 
@@ -266,43 +288,15 @@ def _name_of(data: Any) -> str:
 
 
 def _lived(session: Session, observer: Observer | None, on_start: Callable[[RunFolder], None] | None) -> Run:
-    folder = session.folder
-    with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
-        if on_start is not None:
-            on_start(folder)
+    folder, group = session.folder, session.group
+    with contextlib.ExitStack() as stack:
+        ledger: Ledger | None = None
+        with group.agreeing():
+            if group.leads:
+                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
+                folder.check_paid(ledger)
+                if on_start is not None:
+                    on_start(folder)
         result = session.finish(ledger, observer)
-    return Run(session.model, folder.plan, folder.config, result, folder.metrics(), folder)
-
-
-def _check_budget(
-    epsilon: float | None,
-    noise_multiplier: float | None,
-    private: bool,
-    delta: float | None,
-    steps: int | None,
-) -> None:
-    """Refuse a budget that contradicts itself, before data is read."""
-    if private and epsilon is None and noise_multiplier is None:
-        raise PlanError(
-            "no budget: give epsilon or noise_multiplier, or ask for training without privacy "
-            "(private=False, --non-private)"
-        )
-    if not private and (epsilon is not None or noise_multiplier is not None):
-        raise PlanError("training without privacy takes neither epsilon nor noise_multiplier; leave them out")
-    if noise_multiplier is not None and not noise_multiplier > 0:
-        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
-    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
-        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
-    if delta is not None and not 0 < delta < 1:
-        raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
-    if epsilon is not None and noise_multiplier is not None and steps is not None:
-        raise PlanError("epsilon, noise_multiplier and steps: two of them give the third; leave one out")
-
-
-def _check_names(others: dict[str, Any]) -> None:
-    known = [field.name for field in fields(TrainingConfig)]
-    for name in others:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InputError(f"{name}: train has no such argument{hint}")
+    metrics = group.decided(folder.metrics)
+    return Run(session.model, folder.plan, folder.config, result, metrics, folder)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from hushgraph.errors import RunError
+from hushgraph.errors import WriteError
 
 
 @contextlib.contextmanager
@@ -27,8 +27,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         finally:
             os.close(folder)
     except OSError as error:
-        raise RunError(
-            f"{path}: cannot be written ({error.strerror}); free space or choose another folder"
+        reason = error.strerror or error
+        raise WriteError(
+            f"{path}: cannot be written ({reason}); free space or choose another folder"
         ) from None
     finally:
         with contextlib.suppress(OSError):

@@ -198,6 +198,9 @@ def test_the_command_says_one_line(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bad.npz"
     for name, make in CASES:
+        # Training draws the split that is missing.
+        if name.endswith("without train_idx"):
+            continue
         path.write_bytes(make())
         code = main(["train", str(path), "--epsilon", "1"])
         out, err = capsys.readouterr()

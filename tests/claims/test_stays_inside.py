@@ -33,6 +33,8 @@ ALLOWED = {
         *("format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions"),
         # What the user said about tables, in the user's words.
         "columns",
+        # A checksum of the rest.
+        "sum",
     },
     "result.json": SUMMARY | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost"},
     "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
@@ -158,7 +160,7 @@ def test_weights_hold_weights_alone(said: Said, graph: Graph) -> None:
     content = said.files["weights.safetensors"]
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
-    assert header.pop("__metadata__", {}) == {}
+    assert set(header.pop("__metadata__", {})) == {"sum"}
     shapes = {name: about["shape"] for name, about in header.items()}
     model = hg.Run.load(said.folder).model
     assert shapes == {name: list(p.shape) for name, p in model.named_parameters()}
@@ -226,7 +228,7 @@ def test_a_checkpoint_holds_what_was_noised_and_nothing_else(graph: Graph, tmp_p
         hg.train(graph, epsilon=6.0, observer=stop, out=tmp_path / "run", **settings)
     with safetensors.safe_open(tmp_path / "run" / "checkpoint.safetensors", framework="pt") as file:
         names, metadata = set(file.keys()), file.metadata()
-    assert set(metadata) == {"about"}
+    assert set(metadata) == {"about", "sum"}
     assert set(json.loads(metadata["about"])) == CHECKPOINT
     parameters = [name.removeprefix("model.") for name in names if name.startswith("model.")]
     wanted = {f"{part}.{name}" for part in ("model", "average") for name in parameters}

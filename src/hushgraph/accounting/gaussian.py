@@ -29,12 +29,15 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     """The smallest epsilon, from above, at which `gaussian_delta` is at most `delta` > 0."""
     if gaussian_delta(shift, 0.0) <= delta:
         return 0.0
-    high = 0.5 * shift**2 + shift * math.sqrt(-2 * math.log(delta))
+    high = 0.5 * shift * shift + shift * math.sqrt(-2 * math.log(delta))
 
     def excess(epsilon: float) -> float:
         value = gaussian_delta(shift, epsilon)
         return (math.log(value) if value > 0.0 else -1e9) - math.log(delta)
 
+    # So large a shift that rounding hides where the bound is met: the bound itself, which is safe.
+    if math.isinf(high) or excess(high) >= 0.0:
+        return high * (1 + 1e-11)
     epsilon = float(optimize.brentq(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
     while gaussian_delta(shift, epsilon) > delta:
         epsilon *= 1 + 1e-11

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections import Counter
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hushgraph.accounting import ledger_file
 from hushgraph.accounting.events import StepEvent
-from hushgraph.errors import BudgetExceededError, RunError
+from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, WriteError
 from hushgraph.whole_file import write_whole
 
 if TYPE_CHECKING:
     from hushgraph.accounting.accountant import AccountantName
 
 VERSION = 1
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
 
 
 class Budget(Protocol):
@@ -53,6 +55,7 @@ class Ledger:
 
     Guarantees:
         A charge is on disk (flushed and synced) before `charge` returns; where it raises, take no step.
+        A ledger that was removed, replaced or moved while it is open takes no charge.
         A charge beyond the budget raises BudgetExceededError and writes nothing.
         A line that a crash cut short counts as spent, though the step it was to pay for never began.
         Reopening forgets nothing; a damaged line anywhere else is an error, not a smaller sum.
@@ -77,27 +80,25 @@ class Ledger:
     def create(cls, path: str | os.PathLike[str], plan: Budget) -> Ledger:
         """A new ledger whose budget is the plan's epsilon; RunError if the file is already there."""
         target = Path(path)
-        lock = ledger_file.lock(target)
+        header = {
+            "ledger": VERSION,
+            "plan": plan.fingerprint(),
+            "epsilon": "inf" if math.isinf(plan.epsilon) else plan.epsilon,
+            "delta": plan.delta,
+            "accountant": plan.accountant,
+            "steps": plan.steps,
+            "event": ledger_file.event_to_json(plan.step_event),
+        }
+        line, checksum = ledger_file.written(header, after="")
+        ledger = cls(target, header, checksum, lock=ledger_file.lock(target))
+        if target.exists():
+            ledger.close()
+            raise RunError(f"ledger={target}: it exists already; open it to go on, or choose another folder")
         try:
-            if target.exists():
-                raise RunError(
-                    f"ledger={target}: it exists already; open it to go on, or choose another folder"
-                )
-            header = {
-                "ledger": VERSION,
-                "plan": plan.fingerprint(),
-                "epsilon": "inf" if math.isinf(plan.epsilon) else plan.epsilon,
-                "delta": plan.delta,
-                "accountant": plan.accountant,
-                "steps": plan.steps,
-                "event": ledger_file.event_to_json(plan.step_event),
-            }
-            line, checksum = ledger_file.written(header, after="")
             write_whole(target, line)
-            ledger = cls(target, header, checksum, lock=lock)
             ledger._start_writing()
         except BaseException:
-            ledger_file.unlock(lock)
+            ledger.discard()
             raise
         return ledger
 
@@ -133,17 +134,29 @@ class Ledger:
     @classmethod
     def _read(cls, path: Path, lock: int | None) -> Ledger:
         """Read and check every line; a torn last one is replaced by what it counts as."""
-        content = original = path.read_bytes()
+        try:
+            content = original = path.read_bytes()
+        except OSError as error:
+            raise RunError(f"ledger={path}: cannot be read ({error.strerror}); allow it") from None
         lines = content.removesuffix(b"\n").split(b"\n")
         first = ledger_file.parsed(lines[0], after="")
         if first is None or first[0].get("ledger") != VERSION:
             raise RunError(f"ledger={path}: its first line is damaged or not a ledger's; restore the file")
-        ledger = cls(path, *first, lock=lock)
+        try:
+            ledger = cls(path, *first, lock=lock)
+        except _MALFORMED:
+            raise RunError(f"ledger={path}: its first line is not a ledger's; restore the file") from None
         for number, raw in enumerate(lines[1:], start=2):
             found = ledger_file.parsed(raw, after=ledger._last_sum)
             if found is not None:
                 entry, checksum = found
-                ledger._book(ledger_file.event_from_json(entry["event"]), entry["count"], checksum)
+                try:
+                    event, count = ledger_file.event_from_json(entry["event"]), entry["count"]
+                    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                        raise ValueError(count)
+                except _MALFORMED:
+                    raise RunError(f"ledger={path}: line {number} is no charge; restore the file") from None
+                ledger._book(event, count, checksum)
             elif number == len(lines):
                 count = max(1, min(ledger._largest, ledger.planned_steps - ledger.steps_charged))
                 event = ledger.planned_event
@@ -205,6 +218,7 @@ class Ledger:
                 f"after {self.steps_charged}; stop here, or start a run with a larger budget"
             )
         line, checksum = self._charge_line(event, self.steps_charged if step is None else step, count)
+        self._check_place()
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("the line was cut short")
@@ -212,10 +226,18 @@ class Ledger:
         except OSError as error:
             # What reached the disk is unknown: only reading it again can tell.
             self.close()
-            raise RunError(
-                f"ledger={self.path}: cannot be written ({error}); free space and reopen"
+            reason = error.strerror or error
+            raise WriteError(
+                f"ledger={self.path}: cannot be written ({reason}); free space, then resume the run"
             ) from None
         self._book(event, count, checksum)
+
+    def discard(self) -> None:
+        """Remove the files of a ledger that was created in vain, and close it."""
+        for file in (self.path, ledger_file.lock_path(self.path)):
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         """Stop writing and release the lock."""
@@ -234,7 +256,21 @@ class Ledger:
         self.close()
 
     def _start_writing(self) -> None:
-        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            raise WriteError(f"ledger={self.path}: cannot be written ({error.strerror}); allow it") from None
+
+    def _check_place(self) -> None:
+        """Refuse to pay into a file that nobody will find again, or that is no longer locked."""
+        files = ((self._file, self.path), (self._lock, ledger_file.lock_path(self.path)))
+        for descriptor, path in files:
+            if descriptor is None or not ledger_file.is_same(descriptor, path):
+                self.close()
+                raise WriteError(
+                    f"ledger={self.path}: {path.name} was removed or replaced while the run went on, so no "
+                    "further step was taken; restore the folder and resume, or start anew"
+                )
 
     def _charge_line(
         self, event: StepEvent, step: int, count: int, *, torn: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +29,7 @@ def parsed(raw: bytes, *, after: str) -> tuple[dict[str, Any], str] | None:
         entry = json.loads(raw)
         checksum = entry.pop("sum")
         body = json.dumps(entry, allow_nan=False)
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
     if checksum != _checksum(body, after) or written(entry, after=after)[0] != raw + b"\n":
         return None
@@ -50,12 +51,27 @@ def event_to_json(event: StepEvent) -> dict[str, Any]:
 
 
 def event_from_json(fields: dict[str, Any]) -> StepEvent:
-    """The event that `event_to_json` wrote."""
+    """The event that `event_to_json` wrote; one of several errors where something else did."""
     draw = dict(fields["draw"])
     kind = DRAWS[draw.pop("kind")]
+    for value in (*draw.values(), fields["changed_trees"], fields["sigma_over_clip"]):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ValueError(f"{value!r}: expected a number of at least 0")
     return StepEvent(
         draw=kind(**draw), changed_trees=fields["changed_trees"], sigma_over_clip=fields["sigma_over_clip"]
     )
+
+
+def lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def is_same(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`, neither removed nor replaced."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
 
 
 def lock(path: Path) -> int:
@@ -67,16 +83,19 @@ def lock(path: Path) -> int:
             f"ledger={path}: this system cannot lock files, so spending cannot be guarded"
         ) from None
     try:
-        descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise RunError(
             f"ledger={path}: cannot be locked ({error}); choose a folder you can write to"
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = is_same(descriptor, lock_path(path))
     except OSError:
+        held = False
+    if not held:
         os.close(descriptor)
-        raise RunError(f"ledger={path}: another process is writing to it; wait for it to end") from None
+        raise RunError(f"ledger={path}: another process is writing to it; wait for it to end")
     return descriptor
 
 

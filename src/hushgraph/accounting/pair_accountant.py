@@ -115,12 +115,9 @@ class PairAccountant(Accountant):
 
     def _shift(self) -> float:
         """The shift, in standard deviations, of the Gaussian that dominates all steps: rates of 1."""
-        return math.sqrt(
-            sum(
-                count * ((2 * e.changed_trees - 1) / e.sigma_over_clip) ** 2
-                for e, count in self._counts.items()
-            )
-        )
+        shifts = (((2 * e.changed_trees - 1) / e.sigma_over_clip, count) for e, count in self._counts.items())
+        # A product becomes infinite where a power would be an error.
+        return math.sqrt(sum(count * shift * shift for shift, count in shifts))
 
     def _is_gaussian(self) -> bool:
         return all(isinstance(e.draw, PoissonDraw) and e.draw.rate == 1.0 for e in self._counts)

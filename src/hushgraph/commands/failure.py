@@ -5,10 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+_LONGEST = 1_000
+
 
 def fail(message: str, code: int) -> int:
     """One line on standard error."""
-    print("hushgraph: " + " ".join(message.split()), file=sys.stderr)
+    line = " ".join(message.split())
+    if len(line) > _LONGEST:
+        # The end says what to do; what is left out is somebody's long name or value.
+        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    print(f"hushgraph: {line}", file=sys.stderr)
     return code
 
 

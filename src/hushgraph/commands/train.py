@@ -74,6 +74,10 @@ def train(
     noise: Annotated[
         str, _bounds("Its spread. [common, which has a proof]", metavar="common|per-layer")
     ] = "common",
+    secure_noise: Annotated[
+        bool,
+        _bounds("Cryptographic, exact, on a grid; a little slower. [torch's generator]", "--secure-noise"),
+    ] = False,
     model: Annotated[
         str, _model("The architecture. [gcn, the usual start]", metavar="gcn|gin|gat|mlp")
     ] = "gcn",
@@ -129,11 +133,10 @@ def train(
 
     Only --epsilon must be given: defaults, in brackets, are chosen without looking at private data.
     """
-    from hushgraph import presentation, training
+    from hushgraph import distributed, presentation, training
     from hushgraph.interruption import Interruption
     from hushgraph.progress import StepProgress
 
-    path = resume or out or presentation.free_folder(data, model)
     begun: list[RunFolder] = []
 
     def announce(folder: RunFolder) -> None:
@@ -142,7 +145,14 @@ def train(
             typer.echo(presentation.announcement(folder))
 
     try:
-        with Interruption() as interruption, StepProgress(quiet=quiet) as progress:
+        group = context.with_resource(distributed.joined())
+        with group.agreeing():
+            given = tables.with_edges(data, edges)
+            settings = {} if resume is not None else _settings(context)
+            if resume is not None:
+                _refuse_settings(context)
+        path = resume or out or Path(group.decided(lambda: str(presentation.free_folder(data, model))))
+        with Interruption() as interruption, StepProgress(quiet=quiet or not group.leads) as progress:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
                 progress(done, total, epsilon, accuracy)
@@ -150,25 +160,29 @@ def train(
 
             watching: dict[str, Any] = {"device": device, "observer": observe, "on_start": announce}
             if resume is not None:
-                _refuse_settings(context)
-                run = training.resume(resume, tables.with_edges(data, edges), **watching)
+                run = training.resume(resume, given, **watching)
             else:
-                settings = {
-                    name: value
-                    for name, value in context.params.items()
-                    if name not in _NOT_SETTINGS | _RENAMED
-                }
-                settings |= {"num_layers": layers, "learning_rate": lr, "private": not non_private}
-                settings["columns"] = tables.columns_in(context.params)
-                run = training.train(tables.with_edges(data, edges), out=path, **settings, **watching)
+                run = training.train(given, out=path, **settings, **watching)
+    except distributed.ToldError as error:
+        return error.exit_code
     except KeyboardInterrupt:
         more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
         return fail(presentation.stopped(begun[0], data) + more if begun else "interrupted", 130)
+    if not group.leads:
+        return 0
     if as_json:
         typer.echo(json.dumps(presentation.as_json(run), allow_nan=False))
     elif not quiet:
         presentation.show(run, console())
     return 0
+
+
+def _settings(context: typer.Context) -> dict[str, Any]:
+    """The arguments of `hushgraph.train` that were given as flags."""
+    given = context.params
+    settings = {name: value for name, value in given.items() if name not in _NOT_SETTINGS | _RENAMED}
+    settings |= {"num_layers": given["layers"], "learning_rate": given["lr"]}
+    return settings | {"private": not given["non_private"], "columns": tables.columns_in(given)}
 
 
 def _refuse_settings(context: typer.Context) -> None:

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
+from hushgraph.memory import physical_memory
 from hushgraph.models.gat import GATLayer
 from hushgraph.models.gcn import GCNLayer
 from hushgraph.models.gin import GINLayer
 from hushgraph.models.parts import ACTIVATIONS, Activation, mlp
 from hushgraph.models.reads import Reads
+from hushgraph.plan_fields import MOST_LAYERS
 
 ModelName = Literal["gcn", "gin", "gat", "mlp"]
 
@@ -24,6 +26,22 @@ LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
     "gat": GATLayer,
 }
 MODEL_NAMES = (*LAYERS, "mlp")
+
+
+# Training holds the weights, their average, gradient sum and noise, and two moments of the optimiser.
+_BYTES_A_WEIGHT = 6 * 4
+
+
+def _check_fits(features: int, classes: int, hidden: int, rounds: int, linears: int) -> None:
+    """Refuse a model that this machine cannot train, before the system ends the process for it."""
+    weights = hidden * (features + classes) + hidden * hidden * (rounds + linears - 2)
+    memory = physical_memory()
+    if rounds + linears > MOST_LAYERS or weights * _BYTES_A_WEIGHT > memory:
+        raise ModelError(
+            f"{features} features, {classes} classes, hidden={hidden}, {rounds} rounds and {linears} other "
+            f"layers: about {weights:.2g} weights; this machine can train {memory // _BYTES_A_WEIGHT:.2g} "
+            f"in at most {MOST_LAYERS} layers; make the model smaller"
+        )
 
 
 class GNN(nn.Module):
@@ -73,6 +91,7 @@ class GNN(nn.Module):
         ]
         if wrong:
             raise ModelError(f"sizes out of range: {', '.join(wrong)}")
+        _check_fits(num_features, num_classes, hidden, max(0, num_layers), encoder_layers + decoder_layers)
         if not (math.isfinite(feature_norm) and feature_norm >= 0):
             raise ModelError(f"feature_norm={feature_norm}: expected a finite number, at least 0")
         self.feature_norm = feature_norm

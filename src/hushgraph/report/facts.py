@@ -50,7 +50,7 @@ def facts(
             "guarantee": "none" if seeded else plan.guarantee,
             "best_guess": best_guess(plan) if standing.kind == "holds" else 1.0,
         },
-        "assumptions": words.assumptions(plan),
+        "assumptions": words.assumptions(plan, secure_noise=folder.config.secure_noise),
         "not_covered": words.not_covered(folder, result),
         "result": result,
         "spending": _spending(folder),
@@ -94,7 +94,15 @@ def _spending(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def _is_metric(line: Any) -> bool:
-    return isinstance(line, dict) and isinstance(line.get("step"), int) and "epsilon" in line
+    """Whether a line of metrics.jsonl is what a run writes; others are left out, as torn ones are."""
+    if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+        return False
+    epsilon, accuracy = line.get("epsilon"), line.get("val_accuracy")
+    return (epsilon == "inf" or _is_finite(epsilon)) and (accuracy is None or _is_finite(accuracy))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _test(source: Run | str | os.PathLike[str], data: Any) -> dict[str, Any] | None:

@@ -25,6 +25,15 @@ _ACCOUNTANTS = {
     "rounded up",
     "paper": "by the paper's theorem, in Renyi divergences over a grid of orders",
 }
+_TORCH_NOISE = (
+    "The noise comes from torch's generator, seeded by the operating system; the figures take it for "
+    "true randomness, and sums of floating-point numbers for sums of real ones."
+)
+_SECURE_NOISE = (
+    "Noise and batches come from cryptographic generators. The noise is drawn exactly, in whole steps of a "
+    "grid, and is wider than stated by what rounding can change; the figures take these generators for true "
+    "randomness, and that float32 rounds the sum of a batch by no more than was allowed for."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +72,7 @@ def topics(plan: PrivacyPlan) -> list[tuple[str, str]]:
     return found
 
 
-def assumptions(plan: PrivacyPlan) -> list[str]:
+def assumptions(plan: PrivacyPlan, *, secure_noise: bool = False) -> list[str]:
     """What the figures rest on; nothing where there are none."""
     if plan.guarantee == "none":
         return []
@@ -86,8 +95,7 @@ def assumptions(plan: PrivacyPlan) -> list[str]:
         f"In each of the {plan.steps:,} steps {draw}; the gradient of each is bounded {bound}; to their sum "
         f"Gaussian noise is added whose standard deviation is {deviation}. What the steps cost is added up "
         f"{_ACCOUNTANTS[plan.accountant]}.",
-        "The noise comes from torch's generator, seeded by the operating system; the figures take it for "
-        "true randomness, and sums of floating-point numbers for sums of real ones.",
+        _SECURE_NOISE if secure_noise else _TORCH_NOISE,
         "The number of features and classes and whether the graph is directed are treated as public.",
         "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
         "at the end of this page.",

@@ -1,0 +1,254 @@
+"""Promise: a run whose files were damaged or edited is refused in one line, and nothing in it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+import hushgraph as hg
+from hushgraph import loop, session
+from hushgraph.accounting.ledger import Ledger
+from hushgraph.errors import DivergedError, HushgraphError, RunError
+from hushgraph.graph import Graph
+from hushgraph.runs import _checksum
+from hushgraph.tensor_file import read_tensors, write_tensors
+
+SETTINGS: dict[str, Any] = {"hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
+SETTINGS |= {"noise_multiplier": 1.0}
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=6, average_degree=4)
+
+
+@pytest.fixture(scope="module")
+def begun(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped after 12 of its steps, each paid for by itself."""
+    path = tmp_path_factory.mktemp("begun") / "run"
+
+    def stop(done: int, *others: Any) -> None:
+        if done == 12:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            hg.train(graph, out=path, steps=STEPS, observer=stop, evaluate_every=5, **SETTINGS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("done") / "run"
+    hg.train(graph, out=path, steps=3, **SETTINGS)
+    return path
+
+
+@pytest.fixture
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    shutil.copytree(request.getfixturevalue(request.param), tmp_path / "run")
+    return tmp_path / "run"
+
+
+stopped = pytest.mark.parametrize("copied", ["begun"], indirect=True)
+finished = pytest.mark.parametrize("copied", ["done"], indirect=True)
+
+
+def refused(do: Callable[[], Any], *words: str, kind: type[HushgraphError] = RunError) -> None:
+    with pytest.raises(kind) as caught:
+        do()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 600
+    for word in words:
+        assert word in message
+
+
+def charged(path: Path) -> int:
+    return Ledger.open(path / "ledger.jsonl", read_only=True).steps_charged
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@stopped
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("plan", {"noise_multiplier": 0.1}),
+        ("plan", {"max_readers": 3}),
+        ("plan", {"steps": 4_000}),
+        ("plan", {"delta": 0.1}),
+        ("plan", {"clip": 2.0}),
+        ("config", {"seed": 3}),
+        ("config", {"learning_rate": 1.0}),
+        ("config", {"resample_every": 1}),
+        (None, {"num_classes": 4}),
+        (None, {"split_id": "0"}),
+        (None, {"data": "other"}),
+    ],
+)
+def test_an_edited_run_is_refused(
+    copied: Path, part: str | None, change: dict[str, Any], graph: Graph
+) -> None:
+    file = copied / "run.json"
+    about = json.loads(file.read_text())
+    (about if part is None else about[part]).update(change)
+    file.write_text(json.dumps(about))
+    before = contents(copied)
+    refused(lambda: hg.resume(copied, graph), "run.json", "edited", "restore it")
+    assert contents(copied) == before
+
+
+@stopped
+def test_a_plan_edited_with_care_is_refused_by_the_ledger(copied: Path, graph: Graph) -> None:
+    file = copied / "run.json"
+    about = json.loads(file.read_text())
+    about["plan"]["noise_multiplier"] = 0.5
+    about.pop("sum")
+    file.write_text(json.dumps({**about, "sum": _checksum(about)}))
+    refused(lambda: hg.resume(copied, graph), "it belongs to another plan")
+
+
+@finished
+@pytest.mark.parametrize("change", [{"epsilon": 0.01}, {"epsilon": "inf"}, {"epsilon": "nan"}])
+def test_an_edited_epsilon_is_refused(copied: Path, change: dict[str, Any]) -> None:
+    file = copied / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    refused(lambda: hg.Run.load(copied), "result.json says epsilon", "restore result.json")
+
+
+@finished
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": float("inf")},
+        {"val_accuracy": 1.5},
+        {"test_accuracy": "good"},
+        {"train_accuracy": -1},
+        {"steps_lost": None},
+        {"guarantee": 3},
+        {"anything": float("nan")},
+        {"epsilon": 10**400},
+    ],
+)
+def test_a_result_that_no_run_writes_is_refused(copied: Path, change: dict[str, Any]) -> None:
+    file = copied / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    refused(lambda: hg.Run.load(copied), "result.json", "restore it")
+
+
+@stopped
+def test_an_optimiser_that_would_stumble_is_refused(copied: Path, graph: Graph) -> None:
+    file = copied / "checkpoint.safetensors"
+    tensors, about = read_tensors(file)
+    for change in (torch.zeros(()), torch.zeros(7, 7)):
+        write_tensors(file, tensors | {"optimizer.0.exp_avg": change}, about)
+        refused(lambda: hg.resume(copied, graph), "checkpoint.safetensors is damaged")
+    write_tensors(file, {name: t for name, t in tensors.items() if name != "optimizer.0.exp_avg"}, about)
+    refused(lambda: hg.resume(copied, graph), "more of the optimiser's state than others")
+
+
+def test_an_edited_guarantee_is_refused(graph: Graph, tmp_path: Path) -> None:
+    hg.train(graph, out=tmp_path / "run", steps=1, seed=3, **SETTINGS)
+    file = tmp_path / "run" / "result.json"
+    about = json.loads(file.read_text())
+    assert about["guarantee"] == "none"
+    file.write_text(json.dumps(about | {"guarantee": "holds"}))
+    refused(lambda: hg.Run.load(tmp_path / "run"), "the guarantee holds, which run.json contradicts")
+
+
+@finished
+def test_every_flipped_bit_of_the_weights_is_found(copied: Path) -> None:
+    file = copied / "weights.safetensors"
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    for place in rng.integers(len(whole), size=60):
+        file.write_bytes(
+            whole[:place] + bytes([whole[place] ^ (1 << int(rng.integers(8)))]) + whole[place + 1 :]
+        )
+        refused(lambda: hg.Run.load(copied), "weights.safetensors")
+    for length in (0, 7, 8, 100, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(lambda: hg.Run.load(copied), "weights.safetensors")
+
+
+@finished
+def test_weights_that_do_not_fit_are_refused(copied: Path) -> None:
+    file = copied / "weights.safetensors"
+    tensors, _ = read_tensors(file)
+    name, weight = next(iter(tensors.items()))
+    for value in (weight[:1], weight.to(torch.float16), torch.full_like(weight, float("nan"))):
+        write_tensors(file, tensors | {name: value}, {})
+        refused(lambda: hg.Run.load(copied), "does not fit the model", name)
+    safetensors.torch.save_file(tensors, file)
+    refused(lambda: hg.Run.load(copied), "checksum does not match")
+
+
+def test_training_that_diverges_says_so(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = loop.Trainer.step
+
+    def step(self: Any, pieces: Any) -> None:
+        real(self, pieces)
+        for value in self.state.average.values():
+            value.fill_(float("inf"))
+
+    monkeypatch.setattr(loop.Trainer, "step", step)
+    with monkeypatch.context() as patch:
+        patch.setattr(session.Session, "_accuracies", lambda *_: {"val_accuracy": None})
+        refused(
+            lambda: hg.train(graph, out=tmp_path / "run", steps=2, **SETTINGS),
+            "lower learning rate",
+            kind=DivergedError,
+        )
+    assert not (tmp_path / "run" / "weights.safetensors").exists()
+    assert charged(tmp_path / "run") == 2
+
+
+class Payload:
+    """Unpickling this makes the folder that HUSHGRAPH_TEST_MARK names."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (os.environ["HUSHGRAPH_TEST_MARK"],)
+
+
+@pytest.mark.parametrize("copied", ["begun", "done"], indirect=True)
+@pytest.mark.parametrize("how", ["pickle", "torch"])
+def test_no_file_of_a_run_is_ever_executed(
+    copied: Path, how: str, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "ran"
+    monkeypatch.setenv("HUSHGRAPH_TEST_MARK", str(mark))
+    for name in sorted(file.name for file in copied.iterdir()):
+        whole = (copied / name).read_bytes()
+        if how == "pickle":
+            (copied / name).write_bytes(pickle.dumps(Payload()))
+        else:
+            torch.save(Payload(), copied / name)
+        # metrics.jsonl and the lock hold nothing that must be right.
+        with contextlib.suppress(RunError, KeyboardInterrupt):
+            hg.resume(copied, graph, observer=_stop)
+        assert not mark.exists(), name
+        (copied / name).write_bytes(whole)
+    with pytest.raises(FileExistsError):
+        pickle.loads(pickle.dumps([Payload(), Payload()]))
+    assert mark.exists()
+
+
+def _stop(*told: Any) -> None:
+    raise KeyboardInterrupt
