@@ -288,7 +288,7 @@ def test_ctrl_c_before_anything_began_leaves_nothing(
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "load_graph", interrupted)
+    monkeypatch.setattr(training, "load_for_training", interrupted)
     assert run("train", data, "--epsilon", "5", *SMALL) == (130, "", "hushgraph: interrupted\n")
     assert not Path("runs").exists()
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.commands import compare, datasets, plan, predict, report, reproduce, train
+from hushgraph.commands import audit, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.commands.failure import fail, usage_message
 from hushgraph.errors import HushgraphError
 from hushgraph.help_sections import SectionedCommand
@@ -42,6 +42,7 @@ app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
 app.command(cls=SectionedCommand, epilog=predict.EXAMPLES)(predict.predict)
 app.command(cls=SectionedCommand, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=SectionedCommand, epilog=report.EXAMPLES)(report.report)
+app.command(cls=SectionedCommand, epilog=audit.EXAMPLES)(audit.audit)
 app.command(cls=SectionedCommand, epilog=compare.DEMO_EXAMPLES)(compare.demo)
 app.command(cls=SectionedCommand, epilog=datasets.EXAMPLES)(datasets.datasets)
 app.command(cls=SectionedCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce)
@@ -63,6 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has left; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except (MemoryError, RuntimeError) as error:
+        # torch has no type of its own for memory that the system refuses.
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        return fail("not enough memory; take a smaller model, batch or graph", 1)
+    except FloatingPointError as error:
+        return fail(f"{error}; take a lower learning rate", 1)
     except OSError as error:
         return fail(f"{error}; check the disk and the permissions", 1)
     return code if isinstance(code, int) else 0

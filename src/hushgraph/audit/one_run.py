@@ -1,0 +1,157 @@
+"""Many canaries in a single training, each there or not by a coin of its own: K = 0, one row one column."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hushgraph.audit.one_run_bound import best_number_of_guesses, one_run_lower_bound
+from hushgraph.audit.trials import Attacked, World
+from hushgraph.errors import InputError, PlanError
+from hushgraph.graph import Graph
+from hushgraph.models.gnn import GNN
+from hushgraph.plan import PrivacyPlan
+
+_HIDDEN = 4
+# Large enough that nearly all of a canary's gradient is in its own column of the first layer.
+_SIZE = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRun:
+    """What the guesses about the rows of one training show.
+
+    Attributes:
+        lower_bound: on epsilon, at `confidence`.
+        claimed: the plan's epsilon.
+        rows, guesses, correct: canaries; those guessed about; right guesses.
+    """
+
+    plan: PrivacyPlan
+    lower_bound: float
+    claimed: float
+    confidence: float
+    rows: int
+    guesses: int
+    correct: int
+    fault: str | None
+    seed: int | None
+    seconds: float
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether more was shown than is claimed."""
+        return self.lower_bound > self.claimed
+
+    def record(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "lower_bound": self.lower_bound,
+            "claimed_epsilon": self.claimed,
+            "exceeds": self.exceeds,
+            "fault": self.fault,
+            "model": "mlp",
+            "canary": "one run",
+            "layers": 0,
+            "train_nodes": self.plan.num_train_nodes,
+            **{name: value for name, value in self.plan.summary().items() if name != "epsilon"},
+            "rows": self.rows,
+            "guesses": self.guesses,
+            "correct": self.correct,
+            "bound_confidence": self.confidence,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+class _Columns(torch.optim.Optimizer):
+    """Adds up the released gradient of one parameter and leaves the weights alone."""
+
+    def __init__(self, model: GNN, parameter: Tensor) -> None:
+        super().__init__(model.parameters(), {"lr": 1.0})
+        self._parameter = parameter
+        self.total = torch.zeros_like(parameter)
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        if self._parameter.grad is None:
+            raise RuntimeError("a step released no gradient")
+        self.total += self._parameter.grad
+
+
+def audit_one_run(
+    plan: PrivacyPlan,
+    *,
+    rows: int = 2000,
+    confidence: float = 0.95,
+    trainer: type[Attacked] = Attacked,
+    fault: str | None = None,
+    seed: int | None = None,
+) -> OneRun:
+    """Train once on `rows` canaries, about half of them emptied, and guess which.
+
+    Args:
+        plan: without layers and with noise; its number of training nodes becomes `rows`.
+        rows: canaries, each with a feature of its own.
+        confidence: of the bound.
+        trainer: the loop; `fault` names what is wrong with it.
+        seed: makes the audit reproducible.
+
+    Guarantees:
+        With probability at least `confidence` the bound is at most the epsilon of the attacked training.
+    """
+    begin = time.monotonic()
+    if plan.num_layers:
+        raise PlanError(f"layers={plan.num_layers}: canaries must not meet in a tree; expected 0")
+    if plan.sampling_rate != 1 or not plan.is_private:
+        raise PlanError("one run is audited with noise and with all rows in every batch; set batch_size to N")
+    if rows < 20:
+        raise InputError(f"rows={rows}: expected at least 20")
+    noise = plan.sigma_over_clip
+    plan = replace(plan, num_train_nodes=rows, batch_size=rows)
+    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
+    coins = np.random.default_rng(seed).random(rows) < 0.5
+    graph = Graph.from_arrays(
+        edge_index=np.empty((2, 0), dtype=np.int64),
+        x=np.diag(np.where(coins, np.float32(_SIZE), np.float32(0))),
+        y=np.where(coins, 0, -1),
+        train_idx=np.arange(rows),
+        num_classes=2,
+        directed=False,
+    )
+    module = GNN(rows, 2, model="mlp", num_layers=0, hidden=_HIDDEN)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+        decoder = module.get_parameter("decoder.0.weight")
+        decoder[0], decoder[1] = 1.0, -1.0
+    released = _Columns(module, module.get_parameter("encoder.0.weight"))
+    world = World(graph=graph, plan=plan, model="mlp", key_seed=0, phases=[])
+    world.new_trainer(trainer, module, released, seed).run(lambda _: None)
+    # The loss falls with every hidden unit, so the gradient of a row that is there points down in its column.
+    scores = -released.total.sum(0).double().numpy() * plan.batch_size
+    # One row moves its score by at most C sqrt(hidden) a step, against noise of sigma sqrt(hidden).
+    shift = math.sqrt(plan.steps) / plan.sigma_over_clip
+    guesses = best_number_of_guesses(rows=rows, shift=shift, delta=plan.delta, confidence=confidence)
+    order = np.argsort(scores)
+    half = guesses // 2
+    correct = int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
+    return OneRun(
+        plan=plan,
+        lower_bound=one_run_lower_bound(
+            rows=rows, guesses=2 * half, correct=correct, delta=plan.delta, confidence=confidence
+        ),
+        claimed=plan.epsilon,
+        confidence=confidence,
+        rows=rows,
+        guesses=2 * half,
+        correct=correct,
+        fault=fault,
+        seed=seed,
+        seconds=time.monotonic() - begin,
+    )
