@@ -158,9 +158,15 @@ def shared_linear_norms(  # type: ignore[no-untyped-def]
                 c = coefficients[i]
                 if at == count:
                     nodes[at] = node
-                    target[:] = 0
                     count += 1
-                if relu:
+                    # Written, not added to zeros: one pass over the row instead of two.
+                    if relu:
+                        for k in range(size_out):
+                            target[k] = c * source[k] if output[k] > 0 else np.float32(0)
+                    else:
+                        for k in range(size_out):
+                            target[k] = c * source[k] * (1 - output[k] * output[k])
+                elif relu:
                     for k in range(size_out):
                         if output[k] > 0:
                             target[k] += c * source[k]
