@@ -63,3 +63,13 @@ def changed_trees(
         )
     total = containing + max_reads * occurrences(max_readers, num_layers - 1, at_most=at_most)
     return total if at_most is None else min(total, at_most)
+
+
+def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str) -> int:
+    """The most training trees that differ when one edge record goes and nothing else, no label among it.
+
+    Guarantees:
+        2 N(K, r - 1) if senders own the edges, 3 N(K, r - 1) if readers do (Lemma 4 of docs/privacy.md).
+    """
+    lists = 2 if edge_owner == "sender" else 3
+    return lists * occurrences(max_readers, num_layers - 1)

@@ -6,6 +6,8 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING
 
+from hushgraph.bounds import trees_of_a_record
+
 if TYPE_CHECKING:
     from hushgraph.plan import PrivacyPlan
 
@@ -145,10 +147,10 @@ def _group_of_two(plan: PrivacyPlan) -> str:
 
 
 def _covers_an_edge_alone(plan: PrivacyPlan) -> bool:
-    """Lemma 4 of docs/privacy.md: two records of one edge change no more trees than two emptied rows."""
-    senders_own = plan.edge_owner == "sender"
-    enough = plan.max_readers >= 2 if senders_own else plan.max_readers + (plan.max_reads or 3) >= 3
-    return enough and 2 * plan.changed_trees <= plan.num_train_nodes
+    """Whether the two records of one edge cost no more than two emptied rows."""
+    n, trees = plan.changed_trees, trees_of_a_record(plan.max_readers, plan.num_layers, plan.edge_owner)
+    # No label goes, so one tree more than change has to be paid for.
+    return 2 * trees + 1 <= 2 * n <= plan.num_train_nodes
 
 
 def _not_covered() -> str:

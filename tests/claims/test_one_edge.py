@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushgraph.bounds import changed_trees, occurrences
+from hushgraph.bounds import changed_trees, trees_of_a_record
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
-
-TREES_PER_RECORD = {"sender": 2, "reader": 3}
 
 
 def tree(lists: BoundedLists, node: int, depth: int) -> tuple[object, ...]:
@@ -39,7 +37,7 @@ def test_one_record_changes_few_trees(owner: str) -> None:
     attained = 0
     for number in range(3000):
         K, depth, trees = changed(owner, number)
-        bound = TREES_PER_RECORD[owner] * occurrences(K, depth - 1)
+        bound = trees_of_a_record(K, depth, owner)
         assert trees <= bound, f"graph {number}: {trees} trees, K={K}, depth={depth}"
         attained += trees == bound
     assert attained > 0
@@ -50,7 +48,7 @@ def test_one_record_changes_few_trees(owner: str) -> None:
 @pytest.mark.parametrize("K", [1, 2, 3, 10])
 def test_the_price_of_a_row_covers_a_record(K: int, D: int, depth: int) -> None:
     for owner, is_covered in (("sender", K >= 2), ("reader", K + D >= 3)):
-        trees = TREES_PER_RECORD[owner] * occurrences(K, depth - 1)
+        trees = trees_of_a_record(K, depth, owner)
         # With no label gone, as many trees may differ on both sides: the pair of one tree more.
         assert (trees + 1 <= changed_trees(K, D, depth, owner)) == is_covered
         assert not is_covered or 2 * trees + 1 <= 2 * changed_trees(K, D, depth, owner)
