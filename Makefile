@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# These look at the memory of their process and at the length of paths, so they run in one.
-ALONE := tests/test_memory.py tests/datasets/test_stored.py
 
 .PHONY: setup demo test lint bench docs clean
 
@@ -25,8 +23,7 @@ lint: setup
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile $(ALONE:%=--ignore=%)
-	$(BIN)/pytest $(ALONE)
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: setup
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -203,7 +203,7 @@ def test_damage_is_told_in_one_line(tmp_path: Path, damage: Callable[[Path], Non
     damage(tmp_path / "g")
     with pytest.raises(GraphError, match=says) as caught:
         load_graph(tmp_path / "g")
-    assert str(caught.value).startswith(str(tmp_path / "g") if len(str(tmp_path)) < 70 else "...")
+    assert str(caught.value).startswith((str(tmp_path / "g"), "..."))
     assert "\n" not in str(caught.value)
 
 
