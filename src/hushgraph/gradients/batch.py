@@ -93,12 +93,14 @@ class TreeBatch:
         labels: int64 [roots], -1 where a root has none.
         pointers: r + 1 tensors int64 [roots + 1]: the rows of root v at level l are
             pointers[l][v]:pointers[l][v + 1].
+        most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
     """
 
     x: Tensor
     blocks: tuple[Reads, ...]
     labels: Tensor
     pointers: tuple[Tensor, ...]
+    most_rows: tuple[int, ...]
 
     @property
     def num_roots(self) -> int:
@@ -155,4 +157,5 @@ def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatc
         blocks=tuple(blocks),
         labels=tensor(labels[trees.roots].astype(np.int64, copy=False)),
         pointers=tuple(tensor(p) for p in pointers),
+        most_rows=tuple(int(np.diff(p).max(initial=0)) for p in pointers),
     )

@@ -111,7 +111,9 @@ class _Pass:
             index = self.batch.blocks[-1].index
             if index is None:
                 raise RuntimeError("a shared encoder needs shared rows")
-            norms, singles = self.encoder.squared_norms(self.encoder_gradient, index, self.batch.pointers[-1])
+            norms, singles = self.encoder.squared_norms(
+                self.encoder_gradient, index, self.batch.pointers[-1], self.batch.most_rows[-1]
+            )
             squares[group_of("encoder")] += norms
             diagonals[group_of("encoder")] += singles
         return squares, diagonals
@@ -164,5 +166,9 @@ def _without(batch: TreeBatch, keep: Tensor) -> TreeBatch:
         pointers.append(indptr[pointers[-1]])
         level_rows = entries
     return TreeBatch(
-        x=batch.x[level_rows], blocks=tuple(blocks), labels=batch.labels[kept], pointers=tuple(pointers)
+        x=batch.x[level_rows],
+        blocks=tuple(blocks),
+        labels=batch.labels[kept],
+        pointers=tuple(pointers),
+        most_rows=batch.most_rows,
     )

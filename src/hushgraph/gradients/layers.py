@@ -22,12 +22,14 @@ class Rows(NamedTuple):
         gradients: [rows, out], of the outputs.
         pointers: int64 [roots + 1].
         owners: int64 [rows].
+        most: no root has more rows.
     """
 
     inputs: Tensor
     gradients: Tensor
     pointers: Tensor
     owners: Tensor
+    most: int
 
 
 def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
@@ -44,10 +46,11 @@ def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
         # Levels of equal size have equal rows, so the first will do.
         level = batch.level_rows.index(record.tree_rows)
         pointers, owners = batch.pointers[level], batch.owners[level]
+        most = batch.most_rows[level]
         times = record.inputs.shape[0] // max(1, record.tree_rows)
         if times > 1:
-            pointers, owners = pointers * times, owners.repeat_interleave(times)
-        parts.append(Rows(record.inputs, record.gradients, pointers, owners))
+            pointers, owners, most = pointers * times, owners.repeat_interleave(times), most * times
+        parts.append(Rows(record.inputs, record.gradients, pointers, owners, most))
     if not parts:
         return None
     if len(parts) == 1:
@@ -60,13 +63,16 @@ def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
         torch.cat([part.gradients for part in parts])[order],
         torch.stack([part.pointers for part in parts]).sum(0),
         owners[order],
+        sum(part.most for part in parts),
     )
 
 
 def squared_norms(layer: nn.Module, rows: Rows) -> tuple[Tensor, Tensor]:
     """Per root: squared norm of the layer's gradient, and the size that rounding is measured against."""
     if isinstance(layer, nn.Linear):
-        return pairs.linear_norms(rows.inputs, rows.gradients, rows.pointers, bias=layer.bias is not None)
+        return pairs.linear_norms(
+            rows.inputs, rows.gradients, rows.pointers, bias=layer.bias is not None, most_rows=rows.most
+        )
     roots = rows.pointers.numel() - 1
     if isinstance(layer, nn.Embedding):
         # Rows of one root that look up the same entry add up before the norm is taken.

@@ -12,7 +12,9 @@ from hushgraph.models.reads import RowGradient
 _PADDED_FLOATS = 1 << 26
 
 
-def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:
+def linear_norms(
+    a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool, most_rows: int
+) -> tuple[Tensor, Tensor]:
     """Squared norms [roots] of the gradient of a Linear layer, and what their rounding is measured against.
 
     Args:
@@ -20,6 +22,7 @@ def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool) -> tuple
         d: [rows, out], gradients of the output rows.
         pointers: int64 [roots + 1].
         bias: whether the layer has one.
+        most_rows: no root has more rows.
     """
     roots = pointers.numel() - 1
     if a.shape[0] == roots:
@@ -43,15 +46,22 @@ def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool) -> tuple
         )
         return torch.from_numpy(norms).float(), torch.from_numpy(diagonals).float()
     if a.is_cuda and a.dtype == torch.float32:
-        from hushgraph.gradients import pairs_gpu
+        from hushgraph.gradients import pairs_gpu, rows_gpu
 
-        if pairs_gpu.AVAILABLE:
-            return pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias)
+        if rows_gpu.AVAILABLE:
+            return pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias, most_rows)
     return _padded_norms(a, d, pointers, bias)
 
 
 def shared_linear_norms(
-    a: Tensor, outputs: Tensor, relu: bool, index: Tensor, gradient: RowGradient, pointers: Tensor
+    a: Tensor,
+    outputs: Tensor,
+    relu: bool,
+    index: Tensor,
+    gradient: RowGradient,
+    pointers: Tensor,
+    *,
+    most_rows: int,
 ) -> tuple[Tensor, Tensor]:
     """As `linear_norms`, with bias, for a layer and its activation that ran once per shared row.
 
@@ -62,6 +72,7 @@ def shared_linear_norms(
         index: int64 [entries], the shared row of every entry.
         gradient: of the activated output, per entry.
         pointers: int64 [roots + 1], entries of every root.
+        most_rows: no root has more entries.
     """
     if a.dtype == torch.float32:
         parents, coefficients = gradient.parents, gradient.coefficients
@@ -88,11 +99,19 @@ def shared_linear_norms(
                 diagonals,
             )
             return torch.from_numpy(norms).float(), torch.from_numpy(diagonals).float()
-        from hushgraph.gradients import pairs_gpu
+        from hushgraph.gradients import pairs_gpu, rows_gpu
 
-        if pairs_gpu.AVAILABLE:
+        if rows_gpu.AVAILABLE:
             return pairs_gpu.shared_linear_norms(
-                a, outputs, relu, index, gradient.upper.contiguous(), parents, coefficients, pointers
+                a,
+                outputs,
+                relu,
+                index,
+                gradient.upper.contiguous(),
+                parents,
+                coefficients,
+                pointers,
+                most_rows,
             )
     d = through_activation(entry_gradients(gradient), outputs[index], relu)
     return _padded_norms(a[index], d, pointers, True)

@@ -1,7 +1,7 @@
-"""Squared norms of per-root gradients on a GPU: one Triton kernel, one program a root.
+"""Squared norms of per-root gradients on a GPU: one Triton kernel, one program a root that has few rows.
 
-The same sums as `pairs_cpu`; see there for the formula and for what covers rounding. Without Triton
-`AVAILABLE` is False and the padded form of `pairs` serves.
+The same sums as `pairs_cpu`; see there for the formula and for what covers rounding. Without Triton the
+padded form of `pairs` serves.
 """
 
 from __future__ import annotations
@@ -9,46 +9,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-try:
+from hushgraph.gradients.formed_gpu import norms_of_large
+from hushgraph.gradients.rows_gpu import AVAILABLE
+
+if AVAILABLE:
     import triton
     import triton.language as tl
 
-    AVAILABLE = True
-except ImportError:
-    AVAILABLE = False
+    from hushgraph.gradients.rows_gpu import entries, gradient_rows, input_rows
 
 # Small tiles win: most roots have few rows, and a tile is computed whole.
 _TILE = 4
 _COLUMNS = 128
 _WARPS = 1
+# One warp walks over all pairs of a root; with more rows than this, many programs form its gradient instead.
+_MOST_PAIRED = 64
 
 if AVAILABLE:
-
-    @triton.jit
-    def _input_rows(a, nodes, inside, columns, size_in):
-        mask = inside[:, None] & (columns < size_in)[None, :]
-        return tl.load(a + nodes[:, None] * size_in + columns[None, :], mask=mask, other=0.0)
-
-    @triton.jit
-    def _gradient_rows(
-        upper,
-        outputs,
-        nodes,
-        parents,
-        factors,
-        inside,
-        columns,
-        size_out,
-        SHARED: tl.constexpr,
-        RELU: tl.constexpr,
-    ):
-        mask = inside[:, None] & (columns < size_out)[None, :]
-        d = tl.load(upper + parents[:, None] * size_out + columns[None, :], mask=mask, other=0.0)
-        if SHARED:
-            out = tl.load(outputs + nodes[:, None] * size_out + columns[None, :], mask=mask, other=0.0)
-            slope = tl.where(out > 0, 1.0, 0.0) if RELU else 1.0 - out * out
-            d = d * slope * factors[:, None]
-        return d
 
     @triton.jit
     def _products(left, right):
@@ -72,12 +49,15 @@ if AVAILABLE:
         SHARED: tl.constexpr,
         RELU: tl.constexpr,
         SMALLEST: tl.constexpr,
+        MOST_PAIRED: tl.constexpr,
         TILE: tl.constexpr,
         COLUMNS: tl.constexpr,
     ):
         root = tl.program_id(0)
         begin = tl.load(pointers + root)
         end = tl.load(pointers + root + 1)
+        # Roots with too many rows are left to others.
+        end = tl.where(end - begin > MOST_PAIRED, begin, end)
         lane = tl.arange(0, TILE)
         same = lane[:, None] == lane[None, :]
         total = tl.zeros((), dtype=tl.float64)
@@ -86,22 +66,16 @@ if AVAILABLE:
         for i0 in range(begin, end, TILE):
             ri = i0 + lane
             in_i = ri < end
-            node_i = ri
-            parent_i = ri
-            factor_i = tl.zeros((TILE,), dtype=tl.float32)
-            if SHARED:
-                node_i = tl.load(index + ri, mask=in_i, other=0)
-                parent_i = tl.load(parents + ri, mask=in_i, other=0)
-                factor_i = tl.load(coefficients + ri, mask=in_i, other=0.0)
+            node_i, parent_i, factor_i = entries(index, parents, coefficients, ri, in_i, SHARED)
             # A tile with itself: rows are loaded once. Most roots have no other.
             of_inputs = tl.zeros((TILE, TILE), dtype=tl.float32)
             for k in range(0, size_in, COLUMNS):
-                left = _input_rows(a, node_i, in_i, k + tl.arange(0, COLUMNS), size_in)
+                left = input_rows(a, node_i, in_i, k + tl.arange(0, COLUMNS), size_in)
                 of_inputs += _products(left, left)
             of_gradients = tl.zeros((TILE, TILE), dtype=tl.float32)
             for k in range(0, size_out, COLUMNS):
                 columns = k + tl.arange(0, COLUMNS)
-                left = _gradient_rows(
+                left = gradient_rows(
                     upper, outputs, node_i, parent_i, factor_i, in_i, columns, size_out, SHARED, RELU
                 )
                 of_gradients += _products(left, left)
@@ -114,26 +88,20 @@ if AVAILABLE:
             for j0 in range(begin, i0, TILE):
                 rj = j0 + lane
                 in_j = rj < end
-                node_j = rj
-                parent_j = rj
-                factor_j = tl.zeros((TILE,), dtype=tl.float32)
-                if SHARED:
-                    node_j = tl.load(index + rj, mask=in_j, other=0)
-                    parent_j = tl.load(parents + rj, mask=in_j, other=0)
-                    factor_j = tl.load(coefficients + rj, mask=in_j, other=0.0)
+                node_j, parent_j, factor_j = entries(index, parents, coefficients, rj, in_j, SHARED)
                 of_inputs = tl.zeros((TILE, TILE), dtype=tl.float32)
                 for k in range(0, size_in, COLUMNS):
                     columns = k + tl.arange(0, COLUMNS)
-                    left = _input_rows(a, node_i, in_i, columns, size_in)
-                    right = _input_rows(a, node_j, in_j, columns, size_in)
+                    left = input_rows(a, node_i, in_i, columns, size_in)
+                    right = input_rows(a, node_j, in_j, columns, size_in)
                     of_inputs += _products(left, right)
                 of_gradients = tl.zeros((TILE, TILE), dtype=tl.float32)
                 for k in range(0, size_out, COLUMNS):
                     columns = k + tl.arange(0, COLUMNS)
-                    left = _gradient_rows(
+                    left = gradient_rows(
                         upper, outputs, node_i, parent_i, factor_i, in_i, columns, size_out, SHARED, RELU
                     )
-                    right = _gradient_rows(
+                    right = gradient_rows(
                         upper, outputs, node_j, parent_j, factor_j, in_j, columns, size_out, SHARED, RELU
                     )
                     of_gradients += _products(left, right)
@@ -146,10 +114,10 @@ if AVAILABLE:
         tl.store(diagonals + root, size.to(tl.float32))
 
 
-def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool) -> tuple[Tensor, Tensor]:
+def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool, most_rows: int) -> tuple[Tensor, Tensor]:
     """As `pairs.linear_norms`."""
     # The tensors of the shared form are not read here; any will do in their place.
-    return _launch(a, d, pointers, pointers, pointers, d, d, bias, shared=False, relu=False)
+    return _norms((a, d, pointers, d, pointers, d, pointers), bias, most_rows, shared=False, relu=False)
 
 
 def shared_linear_norms(
@@ -161,35 +129,22 @@ def shared_linear_norms(
     parents: Tensor,
     coefficients: Tensor,
     pointers: Tensor,
+    most_rows: int,
 ) -> tuple[Tensor, Tensor]:
     """As `pairs.shared_linear_norms`."""
-    return _launch(a, outputs, index, parents, pointers, upper, coefficients, True, shared=True, relu=relu)
+    tensors = (a, outputs, index, upper, parents, coefficients, pointers)
+    return _norms(tensors, True, most_rows, shared=True, relu=relu)
 
 
-def _launch(
-    a: Tensor,
-    outputs: Tensor,
-    index: Tensor,
-    parents: Tensor,
-    pointers: Tensor,
-    upper: Tensor,
-    coefficients: Tensor,
-    bias: bool,
-    *,
-    shared: bool,
-    relu: bool,
+def _norms(
+    tensors: tuple[Tensor, ...], bias: bool, most_rows: int, *, shared: bool, relu: bool
 ) -> tuple[Tensor, Tensor]:
+    a, upper, pointers = tensors[0], tensors[3], tensors[-1]
     roots = pointers.numel() - 1
     norms = torch.empty(roots, device=a.device)
     diagonals = torch.empty(roots, device=a.device)
     _pair_kernel[(roots,)](
-        a,
-        outputs,
-        index,
-        upper,
-        parents,
-        coefficients,
-        pointers,
+        *tensors,
         norms,
         diagonals,
         a.shape[1],
@@ -198,8 +153,16 @@ def _launch(
         SHARED=shared,
         RELU=relu,
         SMALLEST=torch.finfo(torch.float32).tiny,
+        MOST_PAIRED=_MOST_PAIRED,
         TILE=_TILE,
         COLUMNS=_COLUMNS,
         num_warps=_WARPS,
     )
+    # Looking for large roots waits for the device, so it is done only where there can be one.
+    if most_rows > _MOST_PAIRED:
+        large = torch.nonzero(torch.diff(pointers) > _MOST_PAIRED).flatten()
+        if large.numel():
+            norms[large], diagonals[large] = norms_of_large(
+                tensors, large, most_rows, bias, shared=shared, relu=relu
+            )
     return norms, diagonals

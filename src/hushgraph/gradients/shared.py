@@ -52,13 +52,17 @@ class SharedEncoder:
     def output(self) -> Tensor:
         return self.passes[-1][2]
 
-    def squared_norms(self, gradient: RowGradient, index: Tensor, pointers: Tensor) -> tuple[Tensor, Tensor]:
+    def squared_norms(
+        self, gradient: RowGradient, index: Tensor, pointers: Tensor, most_rows: int
+    ) -> tuple[Tensor, Tensor]:
         """Per root, over all layers of the encoder; `gradient` is that of the output, per entry."""
         squares: list[Tensor] = []
         sizes: list[Tensor] = []
         for number in reversed(range(len(self.passes))):
             layer, inputs, outputs, relu = self.passes[number]
-            norms, singles = pairs.shared_linear_norms(inputs, outputs, relu, index, gradient, pointers)
+            norms, singles = pairs.shared_linear_norms(
+                inputs, outputs, relu, index, gradient, pointers, most_rows=most_rows
+            )
             squares.append(norms)
             sizes.append(singles)
             if number:
