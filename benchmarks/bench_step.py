@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from hushgraph.models.gnn import GNN
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import grow
+from hushgraph.sampling.trees import Trees, grow
 
 NODES, TRAINING, READS, FEATURES, CLASSES = 169_343, 90_941, 2_400_000, 128, 40
 _WARM_UP = 3
@@ -55,6 +56,49 @@ def arxiv_shaped(rng: np.random.Generator, num_features: int) -> Graph:
         num_classes=CLASSES,
         symmetrize=True,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A workload on a device: its graph, the lists that bound it, its model and its batches."""
+
+    graph: Graph
+    features: Features
+    lists: BoundedLists
+    model: GNN
+    layers: int
+    draws: PoissonBatches | None
+
+    @classmethod
+    def of(cls, name: str, device: torch.device, rng: np.random.Generator) -> Work:
+        w = WORKLOADS[name]
+        hidden, num_features = (128, 160) if name == "full" else (256, FEATURES)
+        graph = arxiv_shaped(rng, num_features)
+        lists = stable_lists(
+            graph,
+            num_nodes=NODES,
+            train_mask=graph.train_mask,
+            max_readers=w["max_readers"],
+            max_reads=w["max_reads"],
+            edge_owner="sender",
+            seed=1,
+        )
+        model = GNN(num_features, CLASSES, num_layers=w["layers"], hidden=hidden, decoder_layers=2)
+        rate = w["roots"] / TRAINING
+        draws = PoissonBatches(num_slots=TRAINING, rate=rate, rng=rng) if rate < 1 else None
+        return cls(graph, Features(graph, device), lists, model.to(device), w["layers"], draws)
+
+    def roots(self) -> np.ndarray:
+        return self.graph.train_idx if self.draws is None else self.graph.train_idx[self.draws.draw()]
+
+    def trees(self, roots: np.ndarray) -> Trees:
+        return grow(self.lists, roots, self.layers)
+
+    def tensors(self, trees: Trees) -> TreeBatch:
+        return tree_batch(trees, self.features, self.graph.y)
+
+    def batch(self) -> TreeBatch:
+        return self.tensors(self.trees(self.roots()))
 
 
 def vmap_step(
@@ -127,29 +171,10 @@ def main() -> None:
     for name, w in WORKLOADS.items():
         if args.workload not in (name, "all"):
             continue
-        hidden, num_features = (128, 160) if name == "full" else (256, FEATURES)
-        graph = arxiv_shaped(rng, num_features)
-        features = Features(graph, device)
-        lists = stable_lists(
-            graph,
-            num_nodes=NODES,
-            train_mask=graph.train_mask,
-            max_readers=w["max_readers"],
-            max_reads=w["max_reads"],
-            edge_owner="sender",
-            seed=1,
-        )
-        model = GNN(num_features, CLASSES, num_layers=w["layers"], hidden=hidden, decoder_layers=2).to(device)
-        clipping = Clipping()
-
-        draws = PoissonBatches(num_slots=TRAINING, rate=w["roots"] / TRAINING, rng=rng)
-
-        def new_batch(w=w, lists=lists, graph=graph, features=features, draws=draws) -> TreeBatch:
-            roots = graph.train_idx[draws.draw()] if w["roots"] < TRAINING else graph.train_idx
-            return tree_batch(grow(lists, roots, w["layers"]), features, graph.y)
-
-        kept = new_batch()
-        batch = (lambda kept=kept: kept) if name == "full" else new_batch
+        work = Work.of(name, device, rng)
+        model, clipping = work.model, Clipping()
+        kept = work.batch()
+        batch = (lambda kept=kept: kept) if name == "full" else work.batch
 
         if device.type == "cuda" and name != "full":
             batch = prepared_ahead(batch)
@@ -166,8 +191,9 @@ def main() -> None:
                 steps[args.only]()
             continue
         if args.vmap and name == "A":
-            roots = rng.choice(graph.train_idx, size=w["roots"], replace=False)
-            steps["vmap"] = vmap_step(model, graph, lists, roots, device, features.all())
+            roots = rng.choice(work.graph.train_idx, size=w["roots"], replace=False)
+            x = work.features.all()
+            steps["vmap"] = vmap_step(model, work.graph, work.lists, roots, device, x)
         times: dict[str, list[float]] = {k: [] for k in steps}
         for repeat in range(args.repeats + _WARM_UP):
             for key, step in steps.items():
@@ -188,7 +214,7 @@ def main() -> None:
         print(f"workload {name}: {rows:.1f} rows a root on {device}")
         for key in steps:
             print(f"  {key:8} {1e3 * medians[key]:8.1f} ms   x {ratios[key]:.2f}")
-        print(json.dumps({"workload": name, "ms": medians, "ratio": ratios}))
+        print(json.dumps({"workload": name, "seconds": medians, "ratio": ratios}))
         if args.profile:
             with torch.profiler.profile() as profiled:
                 private()

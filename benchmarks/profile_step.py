@@ -14,15 +14,10 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bench_step import CLASSES, FEATURES, NODES, TRAINING, WORKLOADS, arxiv_shaped
+from bench_step import Work
 from hushgraph.gradients import ghost, plain
-from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.memory import freed_memory_kept
-from hushgraph.models.gnn import GNN
-from hushgraph.sampling.batches import PoissonBatches
-from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import grow
 
 
 def main() -> None:
@@ -30,28 +25,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=30)
     args = parser.parse_args()
-    device, w = torch.device(args.device), WORKLOADS["A"]
-    rng = np.random.default_rng(0)
-    graph = arxiv_shaped(rng, FEATURES)
-    features = Features(graph, device)
-    lists = stable_lists(
-        graph,
-        num_nodes=NODES,
-        train_mask=graph.train_mask,
-        max_readers=w["max_readers"],
-        max_reads=w["max_reads"],
-        edge_owner="sender",
-        seed=1,
-    )
-    model = GNN(FEATURES, CLASSES, num_layers=w["layers"], hidden=256, decoder_layers=2).to(device)
-    draws = PoissonBatches(num_slots=TRAINING, rate=w["roots"] / TRAINING, rng=rng)
-    roots = graph.train_idx[draws.draw()]
-    trees = grow(lists, roots, w["layers"])
-    batch = tree_batch(trees, features, graph.y)
+    device = torch.device(args.device)
+    work = Work.of("A", device, np.random.default_rng(0))
+    model = work.model
+    roots = work.roots()
+    trees = work.trees(roots)
+    batch = work.tensors(trees)
     parts: dict[str, Callable[[], object]] = {
-        "draw the roots": lambda: graph.train_idx[draws.draw()],
-        "grow the trees": lambda: grow(lists, roots, w["layers"]),
-        "tensors of the batch": lambda: tree_batch(trees, features, graph.y),
+        "draw the roots": work.roots,
+        "grow the trees": lambda: work.trees(roots),
+        "tensors of the batch": lambda: work.tensors(trees),
         "plain, batch kept": lambda: plain.gradient_sum(model, batch),
         "private, batch kept": lambda: ghost.clipped_sum(model, batch, Clipping()),
     }

@@ -1,9 +1,35 @@
-"""One thread for every test: on small inputs the thread pools of torch and numba only wait for each other."""
+"""One thread for every test, and what tests of the command share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numba
+import pytest
 import torch
 
+from hushgraph.cli import main
+
+# On small inputs the thread pools of torch and numba only wait for each other.
 torch.set_num_threads(1)
 numba.set_num_threads(1)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Calls the command; gives its exit code, output and errors."""
+
+    def call(*arguments: Any) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working folder is one that only this test uses."""
+    monkeypatch.chdir(tmp_path)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hushgraph.cli import main
-
+pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
 PLAN = """
 train-nodes = 1000
@@ -20,18 +19,6 @@ steps = 20
 noise_multiplier = 1    # a whole number is a number too
 json = true
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: Any) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def written(text: str, name: str = "run.toml") -> str:

@@ -14,23 +14,11 @@ import pytest
 
 import hushgraph as hg
 from hushgraph import planner, predictions
-from hushgraph.cli import main
 from hushgraph.graph import Graph
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
 PLAN = ["plan", "--train-nodes", "1000", "--max-readers", "3", "--batch-size", "100"]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: Any) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

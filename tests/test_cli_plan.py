@@ -8,21 +8,10 @@ from typing import Any
 
 import pytest
 
-from hushgraph.cli import main
 from hushgraph.plan import PrivacyPlan
 
 SMALL = ["plan", "--train-nodes", "1000", "--max-readers", "3", "--batch-size", "100"]
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def answer(run: Run, *arguments: str) -> dict[str, Any]:

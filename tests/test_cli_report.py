@@ -5,30 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hushgraph as hg
 from hushgraph import comparing
-from hushgraph.cli import main
 from hushgraph.graph import Graph
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
 FOLDERS = ["dp-gnn", "dp-mlp", "gnn", "mlp"]
 FILES = [".hushgraph-demo", "compare.svg", "comparison.json", *FOLDERS, "report.html", "report.json"]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: Any) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

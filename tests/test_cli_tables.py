@@ -13,28 +13,13 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.cli import main
 from hushgraph.datasets import files
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".split()  # noqa: SIM905
 CLASSES = ("deep blue", "red, bright", "green")
 CITIES = ("Oslo", "Bergen", "")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: Any) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -31,16 +31,6 @@ SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".spli
 LONG = ["--steps", "5000", *SMALL[2:]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: Any) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 def make_graph(seed: int = 0) -> Graph:
     return hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=6, average_degree=4, seed=seed)
 

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,69 +20,10 @@ import hushgraph as hg
 from hushgraph import loop, session
 from hushgraph.accounting import ledger_file
 from hushgraph.accounting.ledger import Ledger
-from hushgraph.errors import HushgraphError, RunError, WriteError
+from hushgraph.errors import WriteError
 from hushgraph.graph import Graph
 from hushgraph.runs import RunFolder
-
-SETTINGS: dict[str, Any] = {"hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
-SETTINGS |= {"noise_multiplier": 1.0}
-STEPS = 40
-
-
-@pytest.fixture(scope="module")
-def graph() -> Graph:
-    return hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=6, average_degree=4)
-
-
-@pytest.fixture(scope="module")
-def begun(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped after 12 of its steps, each paid for by itself."""
-    path = tmp_path_factory.mktemp("begun") / "run"
-
-    def stop(done: int, *others: Any) -> None:
-        if done == 12:
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            hg.train(graph, out=path, steps=STEPS, observer=stop, evaluate_every=5, **SETTINGS)
-    return path
-
-
-@pytest.fixture(scope="module")
-def done(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("done") / "run"
-    hg.train(graph, out=path, steps=3, **SETTINGS)
-    return path
-
-
-@pytest.fixture
-def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    shutil.copytree(request.getfixturevalue(request.param), tmp_path / "run")
-    return tmp_path / "run"
-
-
-stopped = pytest.mark.parametrize("copied", ["begun"], indirect=True)
-finished = pytest.mark.parametrize("copied", ["done"], indirect=True)
-
-
-def refused(do: Callable[[], Any], *words: str, kind: type[HushgraphError] = RunError) -> None:
-    with pytest.raises(kind) as caught:
-        do()
-    message = str(caught.value)
-    assert "\n" not in message
-    assert len(message) < 600
-    for word in words:
-        assert word in message
-
-
-def charged(path: Path) -> int:
-    return Ledger.open(path / "ledger.jsonl", read_only=True).steps_charged
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
+from run_folders import SETTINGS, STEPS, charged, contents, finished, refused, stopped
 
 
 class Full:

@@ -6,7 +6,6 @@ import csv
 import hashlib
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -19,33 +18,9 @@ from hushgraph.datasets import edge_table, load_graph, node_table, tables
 from hushgraph.datasets.columns import Columns
 from hushgraph.errors import GraphError
 from hushgraph.graph import Graph
+from two_tables import CITY, EDGES, NODES, folder_of, to_parquet
 
-NODES = """\
-id,age,label,split,city
-a,1.5,0,train,Oslo
-b,2,1,val,Bergen
-c,-3e2,,train,
-d,0,1,,Oslo
-"""
-EDGES = "source,target\na,b\nb,c\nc,b\nd,d\na,b\n"
-CITY = {"categorical": {"city": ["Bergen", "Oslo"]}}
 ARRAYS = ("indptr", "indices", "x", "y", "train_idx", "val_idx", "test_idx")
-
-
-def folder_of(path: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
-    path.mkdir(exist_ok=True)
-    (path / "nodes.csv").write_text(nodes)
-    (path / "edges.csv").write_text(edges)
-    return path
-
-
-def to_parquet(path: Path, select: str = "*", **options: Any) -> Path:
-    """The CSV file as Parquet, beside it and in its place."""
-    target = path.with_suffix(".parquet")
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT {select} FROM read_csv('{path}')) TO '{target}' (FORMAT parquet)")
-    path.unlink()
-    return target
 
 
 def assert_same(found: Graph, wanted: Graph) -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.gradients import pairs, pairs_gpu, rows_gpu
+from hushgraph.gradients import pairs, pairs_gpu
 from hushgraph.gradients.clip import ROUNDING_MARGIN
+from hushgraph.models import rowsums_gpu
 from hushgraph.models.reads import RowGradient
 
 # 300 rows of 6 and 4 columns are beyond where forming the gradient is cheaper; 1 to 3 rows are not.
@@ -19,7 +20,7 @@ BIAS = pytest.mark.parametrize("bias", [True, False])
 TRITON = pytest.param(
     "triton",
     marks=pytest.mark.skipif(
-        not rows_gpu.AVAILABLE or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET")),
+        not rowsums_gpu.AVAILABLE or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET")),
         reason="needs Triton and a GPU, or TRITON_INTERPRET=1",
     ),
 )

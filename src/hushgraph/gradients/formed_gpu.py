@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hushgraph.gradients.rows_gpu import AVAILABLE
+from hushgraph.models.rowsums_gpu import AVAILABLE
 
 if AVAILABLE:
     import triton

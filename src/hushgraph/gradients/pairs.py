@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hushgraph.models import rowsums_gpu
 from hushgraph.models.reads import RowGradient
 
 # Floats a padded block of rows may hold at once.
@@ -46,9 +47,9 @@ def linear_norms(
         )
         return torch.from_numpy(norms).float(), torch.from_numpy(diagonals).float()
     if a.is_cuda and a.dtype == torch.float32:
-        from hushgraph.gradients import pairs_gpu, rows_gpu
+        from hushgraph.gradients import pairs_gpu
 
-        if rows_gpu.AVAILABLE:
+        if rowsums_gpu.AVAILABLE:
             return pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias, most_rows)
     return _padded_norms(a, d, pointers, bias)
 
@@ -99,9 +100,9 @@ def shared_linear_norms(
                 diagonals,
             )
             return torch.from_numpy(norms).float(), torch.from_numpy(diagonals).float()
-        from hushgraph.gradients import pairs_gpu, rows_gpu
+        from hushgraph.gradients import pairs_gpu
 
-        if rows_gpu.AVAILABLE:
+        if rowsums_gpu.AVAILABLE:
             return pairs_gpu.shared_linear_norms(
                 a,
                 outputs,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.gradients.formed_gpu import norms_of_large
-from hushgraph.gradients.rows_gpu import AVAILABLE
+from hushgraph.models.rowsums_gpu import AVAILABLE
 
 if AVAILABLE:
     import triton

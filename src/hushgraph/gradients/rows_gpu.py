@@ -1,4 +1,4 @@
-"""Rows of inputs and of output gradients, loaded by the Triton kernels; `AVAILABLE` says if there are any.
+"""Rows of inputs and of output gradients, loaded by the Triton kernels of this folder.
 
 With `SHARED` a row is an entry of a tree: its input stands in the row of its node, and its gradient follows
 from that of the row that reads it. Otherwise inputs and gradients are given row by row.
@@ -6,15 +6,11 @@ from that of the row that reads it. Otherwise inputs and gradients are given row
 
 from __future__ import annotations
 
-try:
-    import triton
-    import triton.language as tl
-
-    AVAILABLE = True
-except ImportError:
-    AVAILABLE = False
+from hushgraph.models.rowsums_gpu import AVAILABLE
 
 if AVAILABLE:
+    import triton
+    import triton.language as tl
 
     @triton.jit
     def entries(index, parents, coefficients, rows, inside, SHARED: tl.constexpr):
