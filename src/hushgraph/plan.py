@@ -30,6 +30,32 @@ def _price(accountant: str, event: StepEvent, steps: int, delta: float) -> float
     return float(books.epsilon(delta))
 
 
+# Runs that differ in their seed alone ask for the same noise, or the same steps.
+@lru_cache(maxsize=256)
+def _noise(
+    draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
+) -> float:
+    """The smallest sigma / C."""
+    from hushgraph.accounting import smallest_noise
+
+    return smallest_noise(
+        draw=draw,
+        changed_trees=changed_trees,
+        steps=steps,
+        epsilon=epsilon,
+        delta=delta,
+        accountant=accountant,
+    )
+
+
+@lru_cache(maxsize=256)
+def _steps(event: StepEvent, epsilon: float, delta: float, accountant: str) -> int:
+    """The most steps."""
+    from hushgraph.accounting import most_steps
+
+    return most_steps(event=event, epsilon=epsilon, delta=delta, accountant=accountant)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivacyPlan:
     """What a training run may see and spend, and the guarantee that follows.
@@ -197,20 +223,11 @@ class PrivacyPlan:
         Guarantees:
             The epsilon of the new plan, computed anew, is at most `epsilon`.
         """
-        from hushgraph.accounting import smallest_noise
-
         _check_epsilon(epsilon)
         if self.steps == 0:
             raise PlanError("steps=0: expected at least one step to calibrate noise for; give steps")
         n = self.changed_trees
-        wanted = smallest_noise(
-            draw=self.draw,
-            changed_trees=n,
-            steps=self.steps,
-            epsilon=epsilon,
-            delta=self.delta,
-            accountant=self.accountant,
-        )
+        wanted = _noise(self.draw, n, self.steps, epsilon, self.delta, self.accountant)
         # Dividing by 2n and multiplying again may lose the last bits: err upwards until the price is met.
         for margin in (0.0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3):
             plan = replace(self, noise_multiplier=wanted / (2 * n) * (1.0 + margin))
@@ -227,17 +244,13 @@ class PrivacyPlan:
         Guarantees:
             The epsilon of the new plan is at most `epsilon`.
         """
-        from hushgraph.accounting import most_steps
-
         _check_epsilon(epsilon)
         if not self.is_private:
             raise PlanError(
                 f"noise_multiplier={self.noise_multiplier}: expected a positive number; without noise no "
                 "finite epsilon pays for a step"
             )
-        steps = most_steps(
-            event=self.step_event, epsilon=epsilon, delta=self.delta, accountant=self.accountant
-        )
+        steps = _steps(self.step_event, epsilon, self.delta, self.accountant)
         plan = replace(self, steps=steps)
         while plan.steps > 0 and plan.epsilon > epsilon:
             plan = replace(plan, steps=plan.steps - 1)
