@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph import comparing
+from hushgraph import comparing, loop
 from hushgraph.graph import Graph
+from hushgraph.interruption import Interruption
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
 FOLDERS = ["dp-gnn", "dp-mlp", "gnn", "mlp"]
-FILES = [".hushgraph-demo", "compare.svg", "comparison.json", *FOLDERS, "report.html", "report.json"]
+PAGES = ["report.html", "report.json", "settings.json"]
+FILES = [".hushgraph-demo", "compare.svg", "comparison.json", *FOLDERS, *PAGES]
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,33 @@ def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path
     assert again[0] == 2
     assert again[2].count("\n") == 1
     assert "comparison.json in it already" in again[2]
+
+
+def test_compare_goes_on_after_ctrl_c(
+    run: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ["compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "four"]
+    checks = iter([None] * 4)
+
+    def check(self: Interruption) -> None:
+        try:
+            next(checks)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Interruption, "check", check)
+        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        code, _, err = run(*flags)
+        assert (code, err) == (130, "hushgraph: stopped; the same command goes on from there\n")
+        code, _, err = run(*flags[:-2])
+        assert (code, err) == (130, "hushgraph: interrupted\n")
+    assert names(tmp_path / "four") == ["dp-gnn", "dp-mlp", "settings.json"]
+    code, out, err = run(*flags)
+    assert (code, err) == (0, "")
+    assert "Training DP-GNN" not in out
+    assert "Training DP-MLP" in out
+    assert names(tmp_path / "four") == FILES[1:]
 
 
 def test_compare_with_a_seed(run: Run, file: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
+from hushgraph import loop
 from hushgraph.comparison import NAMES, Comparison, Row, compare
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph import Graph
@@ -147,7 +148,8 @@ def test_a_damaged_file_is_refused(change: dict[str, Any]) -> None:
 
 def test_folders_are_kept_where_asked(graph: Graph, tmp_path: Path) -> None:
     kept = compare(graph, epsilon=6.0, out=tmp_path / "four", **QUICK)
-    assert sorted(path.name for path in (tmp_path / "four").iterdir()) == ["dp-gnn", "dp-mlp", "gnn", "mlp"]
+    names = sorted(path.name for path in (tmp_path / "four").iterdir())
+    assert names == ["dp-gnn", "dp-mlp", "gnn", "mlp", "settings.json"]
     loaded = hg.Run.load(tmp_path / "four" / "dp-mlp", device="cpu")
     assert loaded.result["test_accuracy"] == kept.rows[3].test_accuracy
 
@@ -164,6 +166,63 @@ def test_every_run_is_watched(graph: Graph) -> None:
     )
     assert steps == [1, 2] * 4
     assert begun == [("gcn", True), ("mlp", True), ("gcn", False), ("mlp", False)]
+
+
+def interrupted(graph: Graph, out: Path, after: int) -> None:
+    """A comparison that is stopped once so many steps have been seen, of all four runs together."""
+    seen = 0
+
+    def stop(*progress: Any) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == after:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            compare(graph, epsilon=6.0, out=out, observer=stop, **QUICK)
+
+
+@pytest.mark.parametrize("after", [2, 6, 15])
+def test_the_same_call_goes_on_after_an_interruption(graph: Graph, tmp_path: Path, after: int) -> None:
+    out = tmp_path / "four"
+    interrupted(graph, out, after)
+    done = {run.name: (run / "ledger.jsonl").read_bytes() for run in out.iterdir() if run.is_dir()}
+    assert len(done) == (after + 3) // 4
+    steps: list[int] = []
+    found = compare(graph, epsilon=6.0, out=out, observer=lambda step, *others: steps.append(step), **QUICK)
+    assert [row.name for row in found.rows] == list(NAMES)
+    # No step of the four runs is taken twice.
+    assert len(steps) == 4 * QUICK["steps"] - after
+    for row, name in zip(found.rows, NAMES, strict=True):
+        run = hg.Run.load(out / name.lower(), device="cpu")
+        assert run.result["test_accuracy"] == row.test_accuracy
+        assert (out / name.lower() / "ledger.jsonl").read_bytes().startswith(done.get(name.lower(), b""))
+    assert all(row.epsilon <= 6.0 for row in found.rows if row.private)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 5.0}, r"its comparison has epsilon=6.0, and epsilon=5.0 is asked for"),
+        ({"hidden": 5}, "its comparison has hidden=4, and hidden=5 is"),
+        ({"seed": 1}, "its comparison has seed=None, and seed=1 is"),
+    ],
+)
+def test_other_settings_do_not_go_on(
+    graph: Graph, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    interrupted(graph, tmp_path / "four", 2)
+    with pytest.raises(RunError, match=message):
+        compare(graph, out=tmp_path / "four", **{"epsilon": 6.0, **QUICK, **change})
+
+
+@pytest.mark.parametrize("content", ["", "[]", "no json", "[" * 100_000])
+def test_damaged_settings_are_refused(graph: Graph, tmp_path: Path, content: str) -> None:
+    (tmp_path / "settings.json").write_text(content)
+    with pytest.raises(RunError, match=r"settings\.json: cannot be read .*; restore it or"):
+        compare(graph, epsilon=6.0, out=tmp_path, **QUICK)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.comparison import NAMES, Comparison, compare
+from hushgraph.comparison import NAMES, SETTINGS, Comparison, compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.interruption import Interruption
 from hushgraph.progress import StepProgress
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hushgraph.runs import RunFolder
 
 FIGURE = "compare.svg"
-FILES = ("comparison.json", "report.html", "report.json", FIGURE)
+RESULT = "comparison.json"
+FILES = (RESULT, "report.html", "report.json", FIGURE, SETTINGS)
 FOLDERS = tuple(name.lower() for name in NAMES)
 DEMO_MARK = ".hushgraph-demo"
 # Few steps of a narrow model: done in a minute on two cores, and enough for all four to settle.
@@ -35,14 +36,18 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
     Where matplotlib is installed there is a figure of the four too.
 
     Args:
-        out: the folder, new or without a comparison; None keeps nothing.
+        out: the folder: new, without a comparison, or with one of these settings that was interrupted; None
+            keeps nothing.
         data: what to train on.
         console: where each run is announced; None says nothing.
         **arguments: of `compare`.
     """
-    for name in () if out is None else (*FILES, *FOLDERS):
-        if (out / name).exists():  # type: ignore[operator]
-            raise RunError(f"out={out}: there is a {name} in it already; choose another folder")
+    if out is not None:
+        # With its settings there, whatever else is there but the result is the beginning of one.
+        known = (RESULT,) if (out / SETTINGS).exists() else (*FILES, *FOLDERS)
+        for name in known:
+            if (out / name).exists():
+                raise RunError(f"out={out}: there is a {name} in it already; choose another folder")
     with contextlib.ExitStack() as bars, Interruption() as interruption:
         current = StepProgress()
 
@@ -59,7 +64,7 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
 
         found = compare(data, out=out, observer=observe, on_start=begin, **arguments)
     if out is not None:
-        write_whole(out / "comparison.json", found.to_json().encode())
+        write_whole(out / RESULT, found.to_json().encode())
         found.runs["DP-GNN"].report(out / "report.html", data=data, comparison=found)
         if importlib.util.find_spec("matplotlib") is not None:
             from hushgraph.experiments.figures import draw_comparison
@@ -99,7 +104,7 @@ def show(comparison: Comparison, out: Path | None, console: Console) -> None:
     console.print(f"\n{comparison.cost}", highlight=False, markup=False)
     if out is not None:
         console.print(
-            f"\nThe report is in {out / 'report.html'}, the figures in {out / 'comparison.json'}, and each "
+            f"\nThe report is in {out / 'report.html'}, the figures in {out / RESULT}, and each "
             f"run in a folder of its own in {out}.",
             highlight=False,
             markup=False,
@@ -111,7 +116,7 @@ def comparison_of(run: Path) -> Comparison | None:
     """The comparison that the run in this folder was made for, if it lies beside it."""
     from hushgraph.runs import RunFolder
 
-    file = run.absolute().parent / "comparison.json"
+    file = run.absolute().parent / RESULT
     if run.absolute().name not in FOLDERS or not file.is_file():
         return None
     try:

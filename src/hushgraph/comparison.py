@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import InputError, RunError
 from hushgraph.statement import digits_up, rounded_up
+from hushgraph.whole_file import write_whole
 
 if TYPE_CHECKING:
     from hushgraph.finished_run import Run
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hushgraph.session import Observer
 
 FORMAT = 1
+SETTINGS = "settings.json"
 NAMES = ("GNN", "DP-GNN", "MLP", "DP-MLP")
 _MODELS = ("gcn", "gin", "gat")
 # Bounds that training without privacy has no use for: it reads as much as its own defaults let it.
@@ -169,7 +171,7 @@ def compare(
         model: "gcn", "gin" or "gat": the GNN.
         seed: of all four runs; makes the private ones reproducible and therefore not private.
         out: a folder for the four run folders `gnn`, `dp-gnn`, `mlp` and `dp-mlp`; temporary ones unless
-            given.
+            given. The same call goes on with what it finds there after an interruption.
         name: what to call the data; as it was given unless said otherwise.
         observer, on_start: as in `train`, for each run.
         train_arguments: of `train`, for all runs. Those that bound what a private run may read are not for
@@ -194,20 +196,35 @@ def compare(
         if ours in train_arguments:
             raise InputError(f"{ours}: compare trains with and without privacy by itself; leave it out")
     from hushgraph.datasets.files import load_for_training
-    from hushgraph.training import train
+    from hushgraph.training import resume, train
 
-    common: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "device": device}
-    common |= {"observer": observer, "on_start": on_start}
+    where = None if out is None else Path(out)
+    asked = {"data": data, "epsilon": epsilon, "model": model, "num_layers": num_layers, "seed": seed}
+    settings = _in_words(asked | train_arguments)
+    goes_on = where is not None and _is_begun(where, settings)
+
+    def begin(folder: RunFolder) -> None:
+        # Not before everything is checked: a comparison that is refused leaves no folder behind.
+        if where is not None and not (where / SETTINGS).exists():
+            write_whole(where / SETTINGS, json.dumps(settings, indent=2, sort_keys=True).encode())
+        if on_start is not None:
+            on_start(folder)
+
+    watching: dict[str, Any] = {"device": device, "observer": observer, "on_start": begin}
+    common: dict[str, Any] = {"num_layers": num_layers, "seed": seed}
     public = {key: value for key, value in train_arguments.items() if key not in _PRIVATE_ONLY}
     runs: dict[str, Run] = {}
     # Private runs first: they are the ones with a plan that can be refused.
     for which in ("DP-GNN", "DP-MLP", "GNN", "MLP"):
         architecture = "mlp" if which.endswith("MLP") else model
-        folder = None if out is None else Path(out) / which.lower()
+        folder = None if where is None else where / which.lower()
+        if goes_on and folder is not None and folder.exists():
+            runs[which] = resume(folder, data, **watching)
+            continue
         budget: dict[str, Any] = {"private": False, **public}
         if which.startswith("DP-"):
             budget = {"epsilon": epsilon, **train_arguments}
-        runs[which] = train(data, model=architecture, out=folder, **common, **budget)
+        runs[which] = train(data, model=architecture, out=folder, **watching, **common, **budget)
     ordered = {which: runs[which] for which in NAMES}
     how = {key: value for key, value in public.items() if key in _READING}
     graph, _ = load_for_training(data, **how)
@@ -217,6 +234,35 @@ def compare(
         rows=tuple(_row(which, run, graph) for which, run in ordered.items()),
         runs=ordered,
     )
+
+
+def _in_words(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What two calls must have in common to be one comparison."""
+    # A graph that is given as an object has no name; the runs check that it is the one they began with.
+    named = {key: value for key, value in settings.items() if value is not None}
+    if not isinstance(settings["data"], (str, os.PathLike, tuple)):
+        named["data"] = type(settings["data"]).__name__
+    return {key: value if isinstance(value, str) else repr(value) for key, value in named.items()}
+
+
+def _is_begun(out: Path, settings: Mapping[str, str]) -> bool:
+    """Whether the folder holds a comparison with these settings; RunError where it has others."""
+    file = out / SETTINGS
+    try:
+        known = json.loads(file.read_text())
+        if not isinstance(known, dict):
+            raise ValueError("no object")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{file}: cannot be read ({error}); restore it or choose another folder") from None
+    for key in sorted({*known, *settings}):
+        if known.get(key) != settings.get(key):
+            raise RunError(
+                f"out={out}: its comparison has {key}={known.get(key)}, and {key}={settings.get(key)} is "
+                "asked for; ask for the same to go on, or choose another folder"
+            )
+    return True
 
 
 def _row(name: str, run: Run, graph: Graph) -> Row:

@@ -10,8 +10,10 @@ import typer
 
 from hushgraph.commands import tables
 from hushgraph.commands.data_root import DataRoot
+from hushgraph.commands.failure import fail
 from hushgraph.commands.settings_file import ConfigFile, PrintConfig
 from hushgraph.commands.terminal import console
+from hushgraph.comparison import SETTINGS
 from hushgraph.help_sections import data_argument, options
 
 EXAMPLES = """\
@@ -57,15 +59,21 @@ def compare(
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
-) -> None:
+) -> int:
     """Train GNN, DP-GNN, MLP and DP-MLP side by side on your data.
 
-    All four on the same split: what privacy costs, and what the edges are still worth under it.
+    All four on the same split: what privacy costs, and what the edges are still worth under it. With --out
+    the same command goes on after an interruption.
     """
     arguments = {"epsilon": epsilon, "model": model, "num_layers": layers, "steps": steps, "device": device}
     arguments |= {"symmetrize": symmetrize, "split": split, "seed": seed}
     arguments["columns"] = tables.columns_in(context.params)
-    _compare(out, tables.with_edges(data, edges), as_json, **arguments)
+    try:
+        _compare(out, tables.with_edges(data, edges), as_json, **arguments)
+    except KeyboardInterrupt:
+        begun = out is not None and (out / SETTINGS).exists()
+        return fail("stopped; the same command goes on from there" if begun else "interrupted", 130)
+    return 0
 
 
 def demo(
