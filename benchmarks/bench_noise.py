@@ -3,8 +3,8 @@
     python benchmarks/bench_noise.py [--repeats N] [--device auto|cpu|cuda]
 
 First the noise of one step alone. Then a step (clipped sum and noise) of one GCN layer on an arxiv-shaped
-graph, of 10,000 roots and of all. Last, by how much the float32 sum of clipped gradients differs from
-the same sum in float64, in units of C, against what secure noise allows for.
+graph, of 10,000 roots and of all. Last, by how much the sum of clipped gradients, in float32 by pieces,
+differs from the same sum in float64, in units of C, against what secure noise allows for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -28,7 +28,10 @@ from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.noise import NoiseSource, noise_generator, noisy
 from hushgraph.gradients.secure_noise import SecureNoise
+from hushgraph.graph import Graph
+from hushgraph.loop import SECURE_ROOTS
 from hushgraph.models.gnn import GNN
+from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow
 
@@ -71,15 +74,55 @@ def sources(device: torch.device, roots: int) -> dict[str, NoiseSource]:
     return found
 
 
-def lost(model: GNN, batch: TreeBatch) -> tuple[float, float]:
-    """Norms, in units of C: of float32 sum minus float64 sum, with the same factors, and of the sum."""
-    single = ghost._Pass.of(model, batch)
-    factors = Clipping().factors(*single.squared_norms())
-    found = single.weighted_sums(factors)
-    double = ghost._Pass.of(copy.deepcopy(model).double(), dataclasses.replace(batch, x=batch.x.double()))
-    exact = double.weighted_sums(factors.double())
-    error = sum(float((found[key].double() - exact[key]).square().sum()) for key in found)
+def lost(model: GNN, pieces: Iterable[TreeBatch]) -> tuple[float, float]:
+    """Norms, in units of C, of what float32 changes the sum by, with the same factors, and of the sum.
+
+    Pieces are added up in float64, as training with secure noise does.
+    """
+    found = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
+    exact = copy.deepcopy(found)
+    for piece in pieces:
+        single = ghost._Pass.of(model, piece)
+        factors = Clipping().factors(*single.squared_norms())
+        double = ghost._Pass.of(copy.deepcopy(model).double(), dataclasses.replace(piece, x=piece.x.double()))
+        for sums, part in (
+            (found, single.weighted_sums(factors)),
+            (exact, double.weighted_sums(factors.double())),
+        ):
+            for name, value in part.items():
+                sums[name] += value
+    error = sum(float((found[name] - exact[name]).square().sum()) for name in found)
     return math.sqrt(error), math.sqrt(sum(float(value.square().sum()) for value in exact.values()))
+
+
+def pieces_of(
+    lists: BoundedLists, roots: np.ndarray, features: Features, labels: np.ndarray
+) -> Iterator[TreeBatch]:
+    """A batch as training with secure noise cuts it."""
+    for begin in range(0, len(roots), SECURE_ROOTS):
+        yield tree_batch(grow(lists, roots[begin : begin + SECURE_ROOTS], 1), features, labels)
+
+
+def summed(model: GNN, pieces: Iterable[TreeBatch], source: NoiseSource) -> dict[str, torch.Tensor]:
+    """The clipped sum as training computes it: in float64 over the pieces where noise is secure."""
+    dtype = torch.float64 if isinstance(source, SecureNoise) else torch.float32
+    sums = {name: torch.zeros_like(p, dtype=dtype) for name, p in model.named_parameters()}
+    for piece in pieces:
+        for name, value in ghost.clipped_sum(model, piece, Clipping()).items():
+            sums[name] += value
+    return sums
+
+
+def lists_of(graph: Graph, max_readers: int) -> BoundedLists:
+    return stable_lists(
+        graph,
+        num_nodes=graph.num_nodes,
+        train_mask=graph.train_mask,
+        max_readers=max_readers,
+        max_reads=16 if max_readers else 0,
+        edge_owner="sender",
+        seed=1,
+    )
 
 
 def main() -> None:
@@ -99,15 +142,7 @@ def main() -> None:
     print(f"operating system's generator: {rate:.0f} MB/s; exact draws: {1e4 * draws:.0f} ns each")
 
     graph = arxiv_shaped(np.random.default_rng(0), FEATURES)
-    lists = stable_lists(
-        graph,
-        num_nodes=graph.num_nodes,
-        train_mask=graph.train_mask,
-        max_readers=3,
-        max_reads=16,
-        edge_owner="sender",
-        seed=1,
-    )
+    lists = lists_of(graph, 3)
     features = Features(graph, device)
     torch.manual_seed(0)
     model = GNN(FEATURES, CLASSES, hidden=128, feature_norm=1.0).to(device)
@@ -120,27 +155,32 @@ def main() -> None:
     report(f"noise of one step, {size:,} parameters", interleaved(works, repeats, device))
 
     for roots in (10_000, len(graph.train_idx)):
-        batch = tree_batch(grow(lists, graph.train_idx[:roots], 1), features, graph.y)
+        trees = grow(lists, graph.train_idx[:roots], 1)
+        whole = [tree_batch(trees, features, graph.y)]
+        cut = list(pieces_of(lists, graph.train_idx[:roots], features, graph.y))
         steps = {
-            name: lambda batch=batch, source=source: noisy(
-                ghost.clipped_sum(model, batch, Clipping()), sigmas, source
+            name: lambda pieces=whole if name == "torch" else cut, source=source: noisy(
+                summed(model, pieces, source), sigmas, source
             )
             for name, source in sources(device, roots).items()
         }
         interleaved(steps, 1, device)
         report(f"clipped sum and noise, {roots:,} roots", interleaved(steps, repeats, device))
 
-    print("what float32 loses of a sum, in units of C; 'aligned': all labels the same")
-    cases = ((graph.y, "labels of the graph"), (np.zeros_like(graph.y), "aligned"))
-    for kind, roots, (labels, what) in itertools.product(("gcn", "gin", "gat"), (10_000, 40_000), cases):
+    lists_by = {3: lists, 0: lists_of(graph, 0)}
+    print(f"what float32 loses of a sum in pieces of {SECURE_ROOTS:,} roots, in units of C")
+    cases = ((graph.y, "labels of the graph"), (np.zeros_like(graph.y), "all labels the same"))
+    for K, kind, roots, (labels, what) in itertools.product(
+        (3, 0), ("gcn", "gin", "gat"), (SECURE_ROOTS, 40_000, 200_000), cases
+    ):
+        # More roots than the graph has: the same trees again, whose gradients point the same way.
+        chosen = np.resize(graph.train_idx, roots)
         torch.manual_seed(0)
         model = GNN(FEATURES, CLASSES, model=kind, hidden=128, feature_norm=1.0).to(device)
-        batch = tree_batch(grow(lists, graph.train_idx[:roots], 1), features, labels)
-        error, length = lost(model, batch)
-        allowed = roots * 2.0**-22
+        error, length = lost(model, pieces_of(lists_by[K], chosen, features, labels))
         print(
-            f"  {kind}, {roots:,} roots, {what:<20} lost {error:.1e} of {length:8,.0f}  "
-            f"allowed {allowed:.1e}",
+            f"  K = {K}, {kind}, {roots:7,} roots, {what:<20} lost {error:.1e} of {length:8,.0f}, "
+            f"{error / roots:.1e} a root, allowed {2.0**-22:.1e}",
             flush=True,
         )
 

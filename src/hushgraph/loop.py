@@ -34,6 +34,9 @@ from hushgraph.sampling.trees import grow, tree_sizes
 
 # Tree rows of one piece of a batch: bounds memory whatever the batch.
 PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
+# What float32 loses of a sum grows faster than the roots in it. Secure noise has to make up for that loss, so
+# its sums are of so many roots at most, added up in float64.
+SECURE_ROOTS = 8192
 # Paying for a little work at once keeps the disk out of fast steps; at most this much is lost by a kill.
 _PAID_AHEAD_SECONDS = 0.1
 
@@ -183,9 +186,12 @@ class Trainer:
                 if self.plan.is_private
                 else plain.gradient_sum(model, piece)
             )
+            if self.config.secure_noise:
+                part = {name: value.double() for name, value in part.items()}
             sums = {name: sums[name] + value for name, value in part.items()} if sums else part
         # An empty batch is noise alone.
-        sums = sums or {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        dtype = torch.float64 if self.config.secure_noise else None
+        sums = sums or {name: torch.zeros_like(p, dtype=dtype) for name, p in model.named_parameters()}
         sums = self.group.summed(sums)
         if self.noise is not None:
             self._update(sums, self.noise)
@@ -197,7 +203,7 @@ class Trainer:
         if self.plan.is_private:
             sums = noisy(sums, self.sigmas, noise)
         for name, parameter in model.named_parameters():
-            parameter.grad = sums[name] / self.plan.batch_size
+            parameter.grad = (sums[name] / self.plan.batch_size).to(parameter.dtype)
         if config.schedule == "cosine":
             for group in self.state.optimizer.param_groups:
                 group["lr"] = (
@@ -240,10 +246,12 @@ class Trainer:
         """The batch cut into pieces of at most so many tree rows, one root at least."""
         ends = np.cumsum(tree_sizes(lists, self.depth, roots))
         limit = PIECE_ROWS[self.features.device.type]
+        most_roots = SECURE_ROOTS if self.config.secure_noise else len(roots)
         begin = 0
         while begin < len(roots):
             done = ends[begin - 1] if begin else 0
             end = max(begin + 1, int(np.searchsorted(ends, done + limit, side="right")))
+            end = min(end, begin + most_roots)
             yield tree_batch(grow(lists, roots[begin:end], self.depth), self.features, self.graph.y)
             begin = end
 

@@ -16,6 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 import hushgraph as hg
+from hushgraph import loop
 from hushgraph.errors import InputError, PlanError
 from hushgraph.gradients import exact_normal, ghost
 from hushgraph.gradients.batch import Features, tree_batch
@@ -200,6 +201,32 @@ def test_all_noise_of_a_secure_run_is_exact(
     assert before >= 2
     assert drawn == [size] * (400 - run.result["steps_lost"])
     assert run.result["secure_noise"] is True
+
+
+@pytest.mark.parametrize("batch_size", [20, 90])
+def test_sums_of_a_secure_run_are_short_and_added_up_in_float64(
+    graph: hg.Graph, batch_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What float32 loses of a sum grows faster than the roots in it, and the allowance for it does not."""
+    pieces: list[int] = []
+    types: set[torch.dtype] = set()
+    real_sum, real_noisy = ghost.clipped_sum, SecureNoise.noisy
+
+    def clipped_sum(model: Any, batch: Any, clipping: Clipping) -> dict[str, Tensor]:
+        pieces.append(batch.num_roots)
+        return real_sum(model, batch, clipping)
+
+    def noisy(self: SecureNoise, sums: Any, sigmas: Any) -> dict[str, Tensor]:
+        types.update(value.dtype for value in sums.values())
+        return real_noisy(self, sums, sigmas)
+
+    monkeypatch.setattr(ghost, "clipped_sum", clipped_sum)
+    monkeypatch.setattr(SecureNoise, "noisy", noisy)
+    monkeypatch.setattr(loop, "SECURE_ROOTS", 7)
+    run = hg.train(graph, steps=3, secure_noise=True, batch_size=batch_size, **SETTINGS)
+    assert max(pieces) == 7
+    assert types == {torch.float64}
+    assert {p.dtype for p in run.model.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("batch_size", [40, 83])
