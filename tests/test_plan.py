@@ -138,9 +138,9 @@ def test_a_plan_cannot_be_changed() -> None:
         ({"num_layers": 0}, 1),
         ({"max_readers": 0, "edge_owner": "reader"}, 1),
         ({"max_readers": 0, "sampler": "paper", "edge_owner": "reader"}, 1),
-        ({"num_layers": 9}, 1000),
-        ({"num_layers": 9, "edge_owner": "reader", "max_reads": 2}, 1000),
-        ({"num_layers": 9, "sampler": "paper"}, 1000),
+        ({"num_layers": 9}, 1001),
+        ({"num_layers": 9, "edge_owner": "reader", "max_reads": 2}, 1001),
+        ({"num_layers": 9, "sampler": "paper"}, 1001),
     ],
 )
 def test_changed_trees(changes: dict[str, Any], n: int) -> None:

@@ -35,16 +35,19 @@ def changed_trees(
     num_layers: int,
     edge_owner: str,
     *,
-    at_most: int | None = None,
+    num_trees: int | None = None,
 ) -> int:
-    """n: the most training trees that differ when one node's row is emptied, under the stable sampler.
+    """n: one more than the trees of others that differ when a row is emptied, under the stable sampler.
+
+    The one more is the row's own tree, which a node outside the training split does not have.
 
     Args:
         max_readers: K, how many training nodes read one node, at most.
         max_reads: D, how many nodes one training node reads, at most; None is unlimited.
         num_layers: r, the depth of a tree.
         edge_owner: "sender" or "reader", whose row holds an edge record.
-        at_most: the number of training trees, where known.
+        num_trees: N, the number of training trees, where known. A node outside the training split may change
+            all of them, so n is at most N + 1 and not N.
 
     Guarantees:
         Sender-owned, n = N(K, r). Reader-owned, n = N(K, r) + D N(K, r - 1). Where nothing is read, n = 1.
@@ -53,6 +56,7 @@ def changed_trees(
         raise PlanError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
     if num_layers == 0 or max_readers == 0 or max_reads == 0:
         return 1
+    at_most = most_changed(num_trees)
     containing = occurrences(max_readers, num_layers, at_most=at_most)
     if edge_owner == "sender":
         return containing
@@ -63,6 +67,11 @@ def changed_trees(
         )
     total = containing + max_reads * occurrences(max_readers, num_layers - 1, at_most=at_most)
     return total if at_most is None else min(total, at_most)
+
+
+def most_changed(num_trees: int | None) -> int | None:
+    """The largest n there can be where N training trees exist: all of them, and one for a root of its own."""
+    return None if num_trees is None else num_trees + 1
 
 
 def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str) -> int:

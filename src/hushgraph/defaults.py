@@ -60,7 +60,7 @@ def private_defaults(
     changed = 1 + min(affordable, _MOST_READERS)
     readers = _most_readers(changed, num_layers, edge_owner)
     reads = reads_for(readers, edge_owner)
-    trees = bounds.changed_trees(readers, reads, num_layers, edge_owner, at_most=num_train_nodes)
+    trees = bounds.changed_trees(readers, reads, num_layers, edge_owner, num_trees=num_train_nodes)
     # Size of one unit of noise on the mean gradient over a whole run, if the run were a single Gaussian step.
     noise = (2 * trees - 1) / (num_train_nodes * _gaussian_mu(epsilon, delta))
     travel = _TRAVEL / (1 + noise / _NOISE_AT_HALF_TRAVEL)
@@ -105,7 +105,7 @@ def _most_readers(changed: int, num_layers: int, edge_owner: str) -> int:
         k
         for k in range(_MOST_READERS + 1)
         if k == 0
-        or bounds.changed_trees(k, reads_for(k, edge_owner), num_layers, edge_owner, at_most=changed + 1)
+        or bounds.changed_trees(k, reads_for(k, edge_owner), num_layers, edge_owner, num_trees=changed)
         <= changed
     )
 

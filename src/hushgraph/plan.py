@@ -126,11 +126,13 @@ class PrivacyPlan:
 
     @property
     def changed_trees(self) -> int:
-        """n: the most training trees that differ when one node's row is emptied; never more than N."""
+        """n: a node's own tree and the trees of others that differ when its row is emptied, at most N + 1."""
+        trees = self.num_train_nodes
         if self.sampler == "paper":
-            return bounds.occurrences(self.max_readers, self.num_layers, at_most=self.num_train_nodes)
+            most = bounds.most_changed(trees)
+            return bounds.occurrences(self.max_readers, self.num_layers, at_most=most)
         return bounds.changed_trees(
-            self.max_readers, self.max_reads, self.num_layers, self.edge_owner, at_most=self.num_train_nodes
+            self.max_readers, self.max_reads, self.num_layers, self.edge_owner, num_trees=trees
         )
 
     @property
@@ -184,7 +186,7 @@ class PrivacyPlan:
         Infinite where the accountant prices one row but refuses two.
         """
         try:
-            return self._epsilon_for(min(2 * self.changed_trees, self.num_train_nodes))
+            return self._epsilon_for(min(2 * self.changed_trees, self.num_train_nodes + 1))
         except PlanError:
             return math.inf
 

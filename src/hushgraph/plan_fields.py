@@ -96,7 +96,7 @@ def _bad_pairings(fields: Mapping[str, Any]) -> list[str]:
                 fields["max_reads"],
                 fields["num_layers"],
                 fields["edge_owner"],
-                at_most=fields["num_train_nodes"],
+                num_trees=fields["num_train_nodes"],
             )
         except PlanError as error:
             wrong.append(str(error))

@@ -98,9 +98,9 @@ def _protected(plan: PrivacyPlan) -> str:
 
 
 def _neighbours(plan: PrivacyPlan) -> str:
-    trees = (
-        "the tree of one training node" if plan.changed_trees == 1 else f"{plan.changed_trees} training trees"
-    )
+    # n counts a tree of the node's own beside those of others, and there are no more than N in all.
+    changed = min(plan.changed_trees, plan.num_train_nodes)
+    trees = "the tree of one training node" if changed == 1 else f"{changed} training trees"
     counted = "This changes" if plan.guarantee == "holds" else "The claim rests on this changing"
     return (
         f"Against what ({plan.adjacency}): two datasets are neighbours when one is the other with one node's "
@@ -148,9 +148,10 @@ def _group_of_two(plan: PrivacyPlan) -> str:
 
 def _covers_an_edge_alone(plan: PrivacyPlan) -> bool:
     """Whether the two records of one edge cost no more than two emptied rows."""
-    n, trees = plan.changed_trees, trees_of_a_record(plan.max_readers, plan.num_layers, plan.edge_owner)
+    n, all_trees = plan.changed_trees, plan.num_train_nodes
+    trees = trees_of_a_record(plan.max_readers, plan.num_layers, plan.edge_owner)
     # No label goes, so one tree more than change has to be paid for.
-    return 2 * trees + 1 <= 2 * n <= plan.num_train_nodes
+    return min(2 * trees, all_trees) < min(2 * n, all_trees + 1)
 
 
 def _not_covered() -> str:

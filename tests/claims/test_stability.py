@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from hushgraph.bounds import changed_trees
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
@@ -214,12 +215,19 @@ def lists_of(records: list[Record], num_nodes: int) -> BoundedLists:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_never_more_than_n_trees_change(owner: str) -> None:
     bound = BOUNDS[owner]
-    attained = set()
+    attained, all_trees = set(), 0
     for case, changed in changes(stable(owner), owner, cases(2500, seed=1, unlimited=owner == "sender")):
         assert changed <= bound(case), case
+        # The price counts on n - 1 trees of others at most, also where N trees are all there are.
+        num_trees = int(case.train.sum())
+        of_others = changed - int(case.train[case.emptied])
+        n = changed_trees(case.K, case.D, case.depth, owner, num_trees=num_trees)
+        assert of_others <= n - 1, case
+        all_trees += of_others == num_trees > 0
         if changed == bound(case) and case.depth == 1 and bound(case) > 1:
             attained.add((case.K, case.D))
     assert len(attained) >= 3, attained
+    assert all_trees, "no row outside the training split changed every tree"
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
