@@ -157,6 +157,8 @@ def test_a_seeded_run_says_reproducible_not_private(run: Run, data: Path) -> Non
     assert "reproducible, not private" in " ".join(out.split())
     assert "guarantee            none" in out
     assert "Training is (" not in out
+    assert "Without the seed the epsilon above would hold." in " ".join(out.split())
+    assert "It covers" not in out
 
 
 def test_training_without_privacy_says_so(run: Run, data: Path) -> None:

@@ -75,19 +75,21 @@ def show(run: Run, console: Console) -> None:
         )
     console.print(f"\n{promise(run)}", highlight=False)
     if run.plan.is_private:
+        covers = "It covers the weights. " if result["guarantee"] == "holds" else ""
         console.print(
-            "It covers the weights. The accuracies were read off the private graph and its labels.",
-            highlight=False,
+            f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )
 
 
 def promise(run: Run) -> str:
     """The sentence of the plan, unless this run broke what it rests on."""
     if "why_none" in run.result:
-        return (
-            "Nothing is guaranteed: the seed is fixed, so the run is reproducible, not private. Without the "
-            "seed the epsilon above would hold."
+        without = (
+            "Without the seed the epsilon above would hold."
+            if run.plan.guarantee == "holds"
+            else f"Nor would it be without the seed. {sentence(run.plan)}"
         )
+        return "Nothing is guaranteed: the seed is fixed, so the run is reproducible, not private. " + without
     return sentence(run.plan)
 
 

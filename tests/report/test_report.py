@@ -22,6 +22,7 @@ from hushgraph.comparison import compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
+from hushgraph.presentation import promise
 from hushgraph.report import write_report
 from hushgraph.report.facts import best_guess, facts
 from hushgraph.report.report import render
@@ -194,6 +195,21 @@ def test_a_seeded_run_says_so(graph: Graph, tmp_path: Path) -> None:
     assert sentence(seeded.plan) not in page.text
     assert "The guarantee holds" not in page.text
     assert "is right in at most" not in page.text
+
+
+def test_a_seed_does_not_turn_a_claim_into_a_guarantee(graph: Graph, tmp_path: Path) -> None:
+    claimed = {"sampler": "paper", "edge_owner": "reader", "max_readers": 2}
+    seeded = hg.train(graph, epsilon=6.0, seed=1, **QUICK, **claimed)
+    page, _, twin = written(seeded, tmp_path)
+    assert twin["standing"]["kind"] == "seeded"
+    assert "Nor would it be guaranteed without the seed. The paper claims epsilon = " in page.text
+    assert "What would be claimed without the seed" in page.headings
+    assert "epsilon, one node, claimed, if it were not seeded" in page.text
+    assert "would hold" not in page.text
+    said = promise(seeded)
+    assert "would hold" not in said
+    assert sentence(seeded.plan) in said
+    assert "this is not a guarantee" in said
 
 
 def test_training_without_privacy_says_so(graph: Graph, tmp_path: Path) -> None:

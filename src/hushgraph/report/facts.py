@@ -48,6 +48,7 @@ def facts(
         "guarantee": {
             **plan.summary(),
             "guarantee": "none" if seeded else plan.guarantee,
+            "guarantee_without_seed": plan.guarantee,
             "best_guess": best_guess(plan) if standing.kind == "holds" else 1.0,
         },
         "assumptions": words.assumptions(plan, secure_noise=folder.config.secure_noise),

@@ -58,7 +58,8 @@ def render(found: dict[str, Any]) -> str:
         if name != "comparison" or found["comparison"] is not None
     ]
     if found["standing"]["kind"] != "holds":
-        other = {"claimed": "The claim in full", "seeded": "What would hold without the seed"}
+        seedless = "hold" if found["guarantee"]["guarantee_without_seed"] == "holds" else "be claimed"
+        other = {"claimed": "The claim in full", "seeded": f"What would {seedless} without the seed"}
         first = other.get(found["standing"]["kind"], "No guarantee")
         shown[0] = (shown[0][0], first, shown[0][2])
     return page(
@@ -85,7 +86,8 @@ def _data(found: dict[str, Any]) -> str:
 
 def _cards(found: dict[str, Any]) -> list[tuple[str, str]]:
     about, kind = found["guarantee"], found["standing"]["kind"]
-    note = {"holds": "", "claimed": ", claimed", "seeded": ", if it were not seeded"}.get(kind, "")
+    claimed = "" if about["guarantee_without_seed"] == "holds" else ", claimed"
+    note = {"claimed": claimed, "seeded": f"{claimed}, if it were not seeded"}.get(kind, "")
     cards = [(f"epsilon, one node{note}", rounded_up(float(about["epsilon"])))]
     if kind != "none":
         cards += [

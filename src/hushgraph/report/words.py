@@ -53,6 +53,8 @@ def standing(plan: PrivacyPlan, *, seeded: bool) -> Standing:
             "Nothing is guaranteed: the seed is fixed, and whoever knows it can take the noise away again. "
             "The run is reproducible, not private."
         )
+        if plan.guarantee != "holds":
+            text += f" Nor would it be guaranteed without the seed. {sentence(plan)}"
     else:
         kind = {"holds": "holds", "claimed by the paper": "claimed", "none": "none"}[plan.guarantee]
         text = sentence(plan)
