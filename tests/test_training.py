@@ -147,6 +147,18 @@ def test_unlabelled_training_nodes_train(graph: Graph) -> None:
     assert all(torch.isfinite(p).all() for p in none.model.parameters())
 
 
+def test_unlabelled_validation_and_test_nodes_are_not_scored(graph: Graph) -> None:
+    labels = graph.y.copy()
+    labels[graph.val_idx[1:]] = -1
+    labels[graph.test_idx] = -1
+    settings = QUICK | {"noise_multiplier": 1.0, "seed": 1}
+    run, whole = hg.train(replace(graph, y=labels), **settings), hg.train(graph, **settings)
+    assert distance(weights(run), weights(whole)) == 0
+    node = graph.val_idx[0]
+    assert run.result["val_accuracy"] == float(run.predict(graph)[node] == graph.y[node])
+    assert run.result["test_accuracy"] is None
+
+
 def test_inductive_drops_edges_between_splits(graph: Graph) -> None:
     settings = QUICK | {"noise_multiplier": 1.0, "seed": 1}
     inductive = hg.train(graph, setting="inductive", **settings)

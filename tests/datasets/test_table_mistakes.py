@@ -242,12 +242,6 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         N + "line 1: no column 'parts', given as split",
     ),
     (
-        "bare validation row",
-        nodes(NODES.replace("2,1,val", "2,,val")),
-        IGNORED,
-        N + "line 3, column 'label': empty in a row of split val",
-    ),
-    (
         "label outside classes",
         nodes(NODES),
         {**IGNORED, "classes": ["0", "2"]},

@@ -51,6 +51,11 @@ def test_what_is_in_two_tables(tmp_path: Path, kind: str) -> None:
     assert graph.columns.split == "split"
 
 
+def test_a_row_of_any_split_may_lack_its_label(tmp_path: Path) -> None:
+    graph = load_graph(folder_of(tmp_path, NODES.replace("2,1,val", "2,,val")), columns=CITY)
+    assert (graph.y.tolist(), graph.val_idx.tolist()) == ([0, -1, -1, 1], [1])
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_no_rows_are_no_edges(tmp_path: Path, kind: str) -> None:
     folder = folder_of(tmp_path, edges="source,target\n")

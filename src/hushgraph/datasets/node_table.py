@@ -196,12 +196,6 @@ class NodeTable:
                 f"{self.table.place(row, label)}: {y[row]}; expected 0..{most - 1}, or an empty cell for no "
                 "label; raise num_classes"
             )
-        bare = np.flatnonzero((split > 0) & (y < 0))
-        if self.labels and len(bare):
-            raise GraphError(
-                f"{self.table.place(int(bare[0]), label)}: empty in a row of split {SPLITS[split[bare[0]]]}; "
-                "expected a label there; empty its split cell too"
-            )
         if self._split is not None and not (split == 0).any():
             raise GraphError(
                 f"{self.table.place(None, self._split)}: no row says train; expected training nodes"

@@ -64,21 +64,9 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
         )
         _check_features(graph.x)
         _check_reads(graph)
-        check_scored(graph.y, {name: getattr(graph, name) for name in SPLITS[1:]})
     except InputError as error:
         raise GraphError(f"{shown(path)}: {error}") from None
     return graph
-
-
-def check_scored(y: Array, splits: dict[str, Array]) -> None:
-    """Refuse validation and test nodes without a label."""
-    for name, nodes in splits.items():
-        bare = nodes[y[nodes] < 0]
-        if bare.size:
-            raise GraphError(
-                f"{name} holds node {bare[0]}, which has y=-1 ({bare.size} such nodes); expected labelled "
-                f"nodes there; take unlabelled nodes out of {name}"
-            )
 
 
 def _read_about(path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scipy import sparse
 from hushgraph.datasets.columns import Columns
 from hushgraph.datasets.paths import is_there, shown
 from hushgraph.datasets.splits import parse_fractions, random_split
-from hushgraph.datasets.stored import ABOUT, VERSION, check_scored, is_stored, open_stored
+from hushgraph.datasets.stored import ABOUT, VERSION, is_stored, open_stored
 from hushgraph.datasets.table_files import is_tables
 from hushgraph.errors import GraphError
 from hushgraph.graph import SPLITS
@@ -181,7 +181,6 @@ def _stored(
     check_range("y", labels, -1, num_classes - 1, "use -1 for no label, or raise num_classes")
     given = zip(SPLITS, (train_idx, val_idx, test_idx), strict=True)
     splits = disjoint_splits(num_nodes, {name: [] if ids is None else ids for name, ids in given})
-    check_scored(labels, {name: splits[name] for name in SPLITS[1:]})
     with _new_folder(Path(folder)) as draft:
         _write_features(draft / "x.npy", x)
         small = np.int16 if num_classes < 2**15 else np.int64
