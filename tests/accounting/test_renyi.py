@@ -34,6 +34,9 @@ def exact(*, population: int, size: int, trees: int, sigma: float, order: float)
     "setting",
     [
         {"population": 90_941, "size": 10_000, "trees": 8, "sigma": 32.0},
+        {"population": 10**8, "size": 10**4, "trees": 8, "sigma": 24.0},
+        {"population": 10**10, "size": 10**6, "trees": 15, "sigma": 45.0},
+        {"population": 10**12, "size": 10**6, "trees": 8, "sigma": 24.0},
         {"population": 90_941, "size": 90_940, "trees": 8, "sigma": 64.0},
         {"population": 90_941, "size": 20_000, "trees": 13, "sigma": 52.0},
         {"population": 1000, "size": 1, "trees": 1, "sigma": 0.7},

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 from dp_accounting.rdp import rdp_privacy_accountant
-from scipy import special, stats
+from scipy import special
 
 from hushgraph.accounting.accountant import Accountant, AccountantName
 from hushgraph.accounting.events import FixedSizeDraw, StepEvent
@@ -35,8 +36,7 @@ def step_divergence(event: StepEvent, orders: FloatArray) -> FloatArray:
         raise PlanError(_refusal(event))
     changed = min(event.changed_trees, draw.population)
     drawn = np.arange(max(0, draw.size + changed - draw.population), min(changed, draw.size) + 1)
-    log_probs = stats.hypergeom.logpmf(drawn, draw.population, changed, draw.size)
-    log_probs -= special.logsumexp(log_probs)
+    log_probs = _log_chances(drawn, changed, draw)
     probs = np.exp(log_probs)
     exponent = 2.0 * (drawn / event.sigma_over_clip) ** 2
     out = np.empty_like(orders)
@@ -47,6 +47,19 @@ def step_divergence(event: StepEvent, orders: FloatArray) -> FloatArray:
         else:
             out[k] = float(special.logsumexp(log_probs + powers))
     return out / (orders - 1) * (1 + _MARGIN)
+
+
+def _log_chances(drawn: npt.NDArray[np.int64], changed: int, draw: FixedSizeDraw) -> FloatArray:
+    """Log of the hypergeometric probabilities, from the ratios of neighbours.
+
+    Differences of log-gamma functions, the usual way, lose digits as the population grows.
+    """
+    k = drawn[:-1].astype(np.float64)
+    outside = (draw.population - changed - draw.size + 1 + drawn[:-1]).astype(np.float64)
+    ratios = np.log((changed - k) * (draw.size - k)) - np.log((k + 1) * outside)
+    logs = np.concatenate([[0.0], np.cumsum(ratios)])
+    found: FloatArray = logs - special.logsumexp(logs)
+    return found
 
 
 def _refusal(event: StepEvent) -> str:
