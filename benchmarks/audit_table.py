@@ -4,7 +4,7 @@
     python benchmarks/audit_table.py --table benchmarks/records/audit.jsonl
 
 Ends with 1 where a bound exceeds its claim, a fault is not caught, or the strongest canary shows less than a
-quarter of the claim where training reads no edges. Eight minutes of processor time, shared by two processes.
+quarter of the claim where training reads no edges. Seven minutes of processor time, shared by two processes.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ class TrainingConfig:
         hidden, encoder_layers, decoder_layers, activation: of the built-in models.
         optimizer: "adam", "sgd" (with `momentum`), or "own" for a function of the caller's.
         learning_rate: at the start, of "adam" and "sgd".
+        momentum: of "sgd"; the first beta of "adam".
+        feature_norm: every row of features is scaled to this norm, from that row alone; 0 leaves them.
         schedule: "cosine" takes the learning rate to zero at the last step; "constant" leaves it.
         average: decay of the moving average of weights that the run ends with; 0 keeps the last weights.
         stability: of normalised clipping.

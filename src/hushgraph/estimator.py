@@ -178,7 +178,7 @@ class NodeClassifier:
         """Train from scratch.
 
         Args:
-            data: a PyG `Data`, a `Graph`, a path or a catalog name.
+            data: as `hushgraph.train` takes it.
             y: there for scikit-learn's sake; labels are part of `data`.
         """
         _refuse_labels(y)

@@ -117,7 +117,8 @@ def train(
         The weights are (`run.epsilon`, `run.delta`)-differentially private for every single node, and
         `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds".
         Nothing else that training reads off private data is printed, written or told to `observer`, except
-        accuracies on the validation and test splits, which the guarantee does not cover.
+        what the guarantee does not cover: accuracies on the validation and test splits, and on the training
+        split where `train_accuracy` asks for it, and how long training took.
 
     Examples:
         >>> import hushgraph as hg

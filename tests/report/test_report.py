@@ -212,6 +212,15 @@ def test_a_seed_does_not_turn_a_claim_into_a_guarantee(graph: Graph, tmp_path: P
     assert "this is not a guarantee" in said
 
 
+@pytest.mark.parametrize("symmetrize", [True, False])
+def test_what_is_not_covered_names_time_and_symmetrized_rows(
+    graph: Graph, tmp_path: Path, symmetrize: bool
+) -> None:
+    page, _, _ = written(hg.train(graph, epsilon=6.0, symmetrize=symmetrize, **QUICK), tmp_path)
+    assert "How long training took" in page.text
+    assert ("the graph was symmetrized when it was read" in page.text) == symmetrize
+
+
 def test_training_without_privacy_says_so(graph: Graph, tmp_path: Path) -> None:
     page, html, twin = written(hg.train(graph, private=False, **QUICK), tmp_path)
     assert 'class="standing none"' in html

@@ -110,7 +110,14 @@ def not_covered(folder: RunFolder, result: dict[str, Any]) -> list[str]:
         "Accuracies on this page: they are computed from validation and test labels, and from neighbours in "
         "the clear. Take them out before publishing the page where those must stay private.",
         "Other runs on the same data: each of them costs its own epsilon, and the costs add up.",
+        "How long training took: a step may take longer with other data.",
     ]
+    if folder.config.symmetrize:
+        found.append(
+            "Rows of the data as it was given: the graph was symmetrized when it was read, so an edge is two "
+            "records, one in the row of each end. The guarantee is about rows of that graph; the edges that "
+            "one node listed are in the rows of others too."
+        )
     if "train_accuracy" in result and folder.plan.is_private:
         found.append("The accuracy on training nodes, which was asked for: it is a private figure.")
     return found
