@@ -284,6 +284,8 @@ def test_the_observer_hears_of_every_step_and_of_no_less_than_was_spent(graph: G
     assert heard[2][3] is None
     assert heard[3][3] == run.metrics[0]["val_accuracy"]
     assert [entry["step"] for entry in run.metrics] == [4, 6]
+    # Paid ahead or not, the weights that were looked at had seen four steps.
+    assert run.metrics[0]["epsilon"] == replace(run.plan, steps=4).epsilon < run.epsilon
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])

@@ -199,16 +199,21 @@ class _Watch:
     def after_step(self, done: int) -> None:
         plan, every = self.trainer.plan, self.trainer.config.evaluate_every
         if self.ledger.steps_charged > self.priced:
-            window = max(every, plan.steps // _PRICES_PER_RUN)
-            self.priced = min(plan.steps, math.ceil(self.ledger.steps_charged / window) * window)
+            self.priced = self._end_of_window(self.ledger.steps_charged)
             self.epsilon = replace(plan, steps=self.priced).epsilon
         if done % every == 0 and done < plan.steps:
             self._look()
-            self.record(done, self.epsilon, self.accuracy)
+            # These weights have seen the steps taken; what is paid ahead comes later.
+            self.record(done, replace(plan, steps=self._end_of_window(done)).epsilon, self.accuracy)
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.checkpoint()
         if self.observer is not None:
             self.observer(done, plan.steps, self.epsilon, self.accuracy)
+
+    def _end_of_window(self, step: int) -> int:
+        plan = self.trainer.plan
+        window = max(self.trainer.config.evaluate_every, plan.steps // _PRICES_PER_RUN)
+        return min(plan.steps, math.ceil(step / window) * window)
 
     def checkpoint(self) -> None:
         state = self.trainer.state

@@ -182,6 +182,22 @@ def test_results_per_class(run: hg.Run, graph: Graph, tmp_path: Path) -> None:
     assert "Results per class on the test split" not in page.text
 
 
+def test_classes_are_called_by_their_names(tmp_path: Path) -> None:
+    names = ["north & east", "south of the river"]
+    people = [
+        f"p{n},{n % 7},{names[n % 2]},{['train', 'train', 'train', 'val', 'test'][n % 5]}" for n in range(120)
+    ]
+    friends = [f"p{n},p{(n + 2) % 120}" for n in range(120)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,age,label,split", *people]))
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *friends]))
+    run = hg.train(tmp_path, epsilon=6.0, columns={"classes": names}, **QUICK)
+    page, html, twin = written(run, tmp_path, data=tmp_path)
+    assert [entry["name"] for entry in twin["test"]["classes"]] == names
+    assert [entry["nodes"] for entry in twin["test"]["classes"]] == [12, 12]
+    assert all(name in page.text for name in names)
+    assert ">south of th…</text>" in html
+
+
 def test_a_seeded_run_says_so(graph: Graph, tmp_path: Path) -> None:
     seeded = hg.train(graph, epsilon=6.0, max_readers=2, seed=1, **QUICK)
     page, html, twin = written(seeded, tmp_path)

@@ -113,9 +113,17 @@ def _test(source: Run | str | os.PathLike[str], data: Any) -> dict[str, Any] | N
     found = run.evaluate(data)
     if found is None:
         return None
+    names = run.folder.class_names or [str(number) for number in range(len(found.class_counts))]
     classes = [
-        {"class": number, "nodes": int(count), "accuracy": None if math.isnan(part) else float(part)}
-        for number, (count, part) in enumerate(zip(found.class_counts, found.class_accuracy, strict=True))
+        {
+            "class": number,
+            "name": name,
+            "nodes": int(count),
+            "accuracy": None if math.isnan(part) else float(part),
+        }
+        for number, (name, count, part) in enumerate(
+            zip(names, found.class_counts, found.class_accuracy, strict=True)
+        )
     ]
     return {"accuracy": found.accuracy, "macro_f1": found.macro_f1, "classes": classes}
 

@@ -23,6 +23,7 @@ GLOSSARY = (
 
 # Bars have their figure on top where there is room for it.
 _FEW_CLASSES = 10
+_LONGEST_NAME = 12
 
 
 def guarantee(facts: dict[str, Any]) -> str:
@@ -248,7 +249,7 @@ def _class_chart(classes: list[dict[str, Any]], overall: float) -> str:
         ),
         bars=[
             Bar(
-                label=str(c["class"]),
+                label=_short(c["name"]),
                 value=c["accuracy"],
                 text="" if c["accuracy"] is None or len(classes) > _FEW_CLASSES else f"{c['accuracy']:.0%}",
             )
@@ -261,9 +262,14 @@ def _class_chart(classes: list[dict[str, Any]], overall: float) -> str:
     return figure("Test accuracy per class", chart)
 
 
+def _short(name: str) -> str:
+    """What fits under a bar; the table has all of it."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
 def _class_table(classes: list[dict[str, Any]]) -> str:
     rows = [
-        (str(c["class"]), f"{c['nodes']:,}", "none" if c["accuracy"] is None else f"{c['accuracy']:.2%}")
+        (c["name"], f"{c['nodes']:,}", "none" if c["accuracy"] is None else f"{c['accuracy']:.2%}")
         for c in classes
     ]
     heads = ("class", "test nodes", "part predicted")
