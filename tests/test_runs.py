@@ -19,10 +19,12 @@ import torch
 import hushgraph as hg
 from hushgraph import loop
 from hushgraph.accounting.ledger import Ledger
+from hushgraph.cli import main
 from hushgraph.config import TrainingConfig
 from hushgraph.errors import RunError
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
+from hushgraph.presentation import announcement
 from hushgraph.runs import RunFolder, split_id
 from hushgraph.whole_file import whole_file, write_whole
 
@@ -36,6 +38,16 @@ def make_graph(seed: int = 0) -> Graph:
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return make_graph()
+
+
+def one_more_node(graph: Graph) -> Graph:
+    return replace(
+        graph,
+        num_nodes=graph.num_nodes + 1,
+        indptr=np.append(graph.indptr, graph.indptr[-1]),
+        x=np.vstack([graph.x, graph.x[:1]]),
+        y=np.append(graph.y, 0),
+    )
 
 
 def stop_at(step: int) -> Callable[..., None]:
@@ -90,6 +102,14 @@ def test_a_finished_run_round_trips(graph: Graph, finished: Path) -> None:
     assert np.isclose(run.result["test_accuracy"], np.mean((predicted == graph.y)[graph.test_idx]))
     stored = safetensors.torch.load_file(finished / "weights.safetensors")
     assert stored.keys() == dict(run.model.named_parameters()).keys()
+
+
+def test_a_run_is_shown_in_one_line(finished: Path) -> None:
+    run = hg.Run.load(finished)
+    run.result["epsilon"] = 1.00001
+    assert repr(run) == f"Run({str(finished)!r}, model='gcn', epsilon=1.01, guarantee='holds')"
+    run.result["epsilon"] = "inf"
+    assert "epsilon=infinity" in repr(run)
 
 
 def test_resuming_a_finished_run_gives_it_back(graph: Graph, finished: Path) -> None:
@@ -175,14 +195,42 @@ def test_resuming_needs_no_repetition_of_how_data_was_read(graph: Graph, tmp_pat
         lambda graph: make_graph(seed=1),
         lambda graph: replace(graph, x=graph.x[:, 1:]),
         lambda graph: replace(graph, train_idx=np.append(graph.train_idx[1:], graph.val_idx[0]), val_idx=[]),
+        one_more_node,
     ],
-    ids=["another graph", "another feature count", "another split of the same size"],
+    ids=["another graph", "another feature count", "another split of the same size", "one more node"],
 )
 def test_other_data_is_refused(graph: Graph, interrupted: Path, change: Callable[[Graph], Graph]) -> None:
     before = (interrupted / "ledger.jsonl").read_bytes()
     with pytest.raises(RunError, match="give the data it began with"):
         hg.resume(interrupted, change(graph))
     assert (interrupted / "ledger.jsonl").read_bytes() == before
+
+
+def test_the_announcement_names_the_data_given(graph: Graph, interrupted: Path) -> None:
+    folder = replace(RunFolder.open(interrupted), data="people.npz")
+    for same in ("people.npz", "./people.npz", os.path.abspath("people.npz")):
+        line = announcement(folder, same)
+        assert line.startswith(f"Training privately on {same}: GCN, ")
+        assert "\n" not in line
+    first, second = announcement(folder, "p2.npz").splitlines()
+    assert first.startswith("Training privately on p2.npz: GCN, ")
+    assert "Going on after step" in first
+    assert second.startswith("This run began on people.npz and goes on with p2.npz: it must be the same data")
+
+
+def test_the_command_says_that_a_run_goes_on_with_another_file(
+    graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    for name in ("people.npz", "p2.npz"):
+        np.savez(tmp_path / name, edge_index=np.stack([graph.indices, target]), x=graph.x, y=graph.y)
+    where, other = tmp_path / "run", str(tmp_path / "p2.npz")
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(tmp_path / "people.npz", noise_multiplier=1.0, out=where, observer=stop_at(1), **SETTINGS)
+    assert main(["train", other, "--resume", str(where), "--device", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Training privately on {other}: ")
+    assert f"This run began on {tmp_path / 'people.npz'} and goes on with {other}: " in out
 
 
 def test_labels_beyond_the_runs_classes_are_refused(graph: Graph, interrupted: Path) -> None:

@@ -190,6 +190,14 @@ def test_own_modules_train_and_load_again(graph: Graph, tmp_path: Path) -> None:
         hg.Run.load(tmp_path / "run")
 
 
+@pytest.mark.parametrize("model", [OwnModel, "gcn", "own"])
+def test_a_run_of_an_own_module_goes_on_with_an_instance_alone(
+    graph: Graph, tmp_path: Path, model: Any
+) -> None:
+    with pytest.raises(InputError, match="an instance"):
+        hg.resume(tmp_path / "run", graph, model=model)
+
+
 def test_own_modules_that_mix_examples_leave_nothing_behind(graph: Graph, tmp_path: Path) -> None:
     model = OwnModel()
     model.norm = nn.BatchNorm1d(8)  # type: ignore[assignment]
@@ -374,7 +382,9 @@ def test_data_may_be_a_file_with_a_split_to_draw(graph: Graph, tmp_path: Path) -
         ({"steps": 0}, PlanError, "steps=0"),
         ({"num_layers": -1}, PlanError, "num_layers=-1"),
         ({"sampler": "papr"}, PlanError, "sampler='papr'"),
-        ({"model": "gcm"}, InputError, "model='gcm'"),
+        ({"model": "gcm"}, InputError, "model='gcm': expected one of gcn, gin, gat, mlp, or in Python an"),
+        ({"model": "own"}, InputError, "an instance of a module of your own"),
+        ({"model": OwnModel}, InputError, "model=OwnModel: it is a class; pass an instance, OwnModel(...)"),
         ({"optimizer": "adm"}, InputError, "optimizer='adm'"),
         ({"optimizer": "own"}, InputError, "the function that makes it"),
         ({"setting": "both"}, InputError, "setting='both'"),

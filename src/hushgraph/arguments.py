@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
+from torch import nn
+
 from hushgraph.config import TrainingConfig
 from hushgraph.errors import InputError, PlanError
+from hushgraph.models.gnn import MODEL_NAMES
+from hushgraph.plan_fields import shown
+
+# What the command line and other libraries call the same thing.
+_ALSO_CALLED = {
+    "lr": "learning_rate",
+    "target_epsilon": "epsilon",
+    "target_delta": "delta",
+    "max_grad_norm": "clip",
+    "layers": "num_layers",
+    "hidden_channels": "hidden",
+    "non_private": "private",
+}
 
 
 def check_budget(
@@ -36,11 +52,26 @@ def check_budget(
         raise PlanError("epsilon, noise_multiplier and steps: two of them give the third; leave one out")
 
 
-def check_names(others: dict[str, Any]) -> None:
-    """Refuse an argument that nobody has, and name the nearest that there is."""
-    known = [field.name for field in fields(TrainingConfig)]
+def check_model_given(model: Any, names: Collection[str] = MODEL_NAMES) -> None:
+    """Refuse what is neither one of `names` nor a module, such as the class of one."""
+    if isinstance(model, type):
+        raise InputError(f"model={model.__name__}: it is a class; pass an instance, {model.__name__}(...)")
+    if not isinstance(model, nn.Module) and not (isinstance(model, str) and model in names):
+        named = f"one of {', '.join(names)}, or in Python " if names else ""
+        raise InputError(f"model={shown(model)}: expected {named}an instance of a module of your own")
+
+
+def check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse an argument that nobody has, and name the nearest that there is.
+
+    Args:
+        others: what was given beside the arguments in `known`.
+        known: the arguments that `train` names.
+    """
+    settings = [field.name for field in fields(TrainingConfig)]
     for name in others:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+        if name not in settings:
+            near = difflib.get_close_matches(name, [*settings, *known], n=1)
+            meant = _ALSO_CALLED.get(name, near[0] if near else None)
+            hint = f"; did you mean {meant}?" if meant else ""
             raise InputError(f"{name}: train has no such argument{hint}")

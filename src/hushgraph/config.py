@@ -8,14 +8,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from hushgraph.errors import InputError, RunError
+from hushgraph.plan_fields import plain, shown
 
 _CHOICES = {
-    "model": ("gcn", "gin", "gat", "mlp", "own"),
-    "optimizer": ("adam", "sgd", "own"),
+    "model": ("gcn", "gin", "gat", "mlp"),
+    "optimizer": ("adam", "sgd"),
     "schedule": ("cosine", "constant"),
     "activation": ("tanh", "relu"),
     "setting": ("transductive", "inductive"),
 }
+# How a run remembers that the caller brought one: nothing to choose by name.
+_OWN = {"model": ("own",), "optimizer": ("own",)}
 _LEAST = {"hidden": 1, "encoder_layers": 1, "decoder_layers": 1, "resample_every": 1, "evaluate_every": 1}
 # Above this, torch's generators take no seed.
 _LARGEST_SEED = 2**63 - 1
@@ -69,10 +72,13 @@ class TrainingConfig:
     secure_noise: bool = False
 
     def __post_init__(self) -> None:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in plain(given, {field.name: field.type for field in fields(self)}).items():
+            object.__setattr__(self, name, value)
         wrong = [
-            f"{name}={getattr(self, name)!r} (one of {', '.join(allowed)})"
+            f"{name}={shown(getattr(self, name))} (one of {', '.join(allowed)})"
             for name, allowed in _CHOICES.items()
-            if getattr(self, name) not in allowed
+            if getattr(self, name) not in (*allowed, *_OWN.get(name, ()))
         ]
         wrong += [
             f"{name}={getattr(self, name)} (at least {least})"

@@ -225,7 +225,7 @@ class PrivacyPlan:
         Guarantees:
             The epsilon of the new plan, computed anew, is at most `epsilon`.
         """
-        _check_epsilon(epsilon)
+        epsilon = _checked_epsilon(epsilon)
         if self.steps == 0:
             raise PlanError("steps=0: expected at least one step to calibrate noise for; give steps")
         n = self.changed_trees
@@ -246,7 +246,7 @@ class PrivacyPlan:
         Guarantees:
             The epsilon of the new plan is at most `epsilon`.
         """
-        _check_epsilon(epsilon)
+        epsilon = _checked_epsilon(epsilon)
         if not self.is_private:
             raise PlanError(
                 f"noise_multiplier={self.noise_multiplier}: expected a positive number; without noise no "
@@ -298,12 +298,14 @@ class PrivacyPlan:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-def _check_epsilon(epsilon: float) -> None:
-    """Refuse a target that is not a finite positive number."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
-        raise PlanError(f"epsilon={epsilon!r}: expected a positive number")
-    if not (math.isfinite(epsilon) and epsilon > 0):
+def _checked_epsilon(epsilon: float) -> float:
+    """The target as a 64-bit number: a narrower one would round what it is compared with."""
+    number = plan_fields.real(epsilon)
+    if number is None:
+        raise PlanError(f"epsilon={plan_fields.shown(epsilon)}: expected a positive number")
+    if not (math.isfinite(number) and number > 0):
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+    return number
 
 
 def _json_number(value: float) -> float | str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hushgraph import bounds
-from hushgraph.errors import PlanError
+from hushgraph.errors import InputError, PlanError
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "edge_owner": ("sender", "reader"),
@@ -35,6 +35,52 @@ MOST_LAYERS = 1_000
 def default_delta(num_train_nodes: int) -> float:
     """1 / (10 N), the delta of a plan that names none."""
     return 1.0 / (10.0 * num_train_nodes)
+
+
+def whole(value: Any) -> int | None:
+    """`value` as an int, whoever's integer it is; None where it is none, as a string or a bool."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def real(value: Any) -> float | None:
+    """`value` as a float, whoever's number it is; None where it is none, as a string or a bool."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def shown(value: Any) -> str:
+    """A value for a message: on one line, and not the whole of an array."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def plain(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with Python's numbers in place of whoever's; InputError lists everything that is none.
+
+    Args:
+        given: values by name.
+        kinds: the types of these names as they are written; "int" and "float", or None, are looked at.
+    """
+    found, wrong = dict(given), []
+    for name, value in given.items():
+        kind, _, optional = kinds[name].partition(" | ")
+        if kind not in ("int", "float") or (value is None and optional == "None"):
+            continue
+        found[name] = whole(value) if kind == "int" else real(value)
+        if found[name] is None:
+            wrong.append(f"{name}={shown(value)}: expected a {'whole ' * (kind == 'int')}number")
+    if wrong:
+        raise InputError("; ".join(wrong))
+    return found
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,12 +151,9 @@ def _bad_pairings(fields: Mapping[str, Any]) -> list[str]:
 
 def _whole(name: str, value: Any, least: int, wrong: list[str]) -> Any:
     """`value` as an int of at least `least`; what is wrong with it goes to `wrong`."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        wrong.append(f"{name}={value!r}: expected a whole number of at least {least}")
+    number = whole(value)
+    if number is None:
+        wrong.append(f"{name}={shown(value)}: expected a whole number of at least {least}")
         return value
     if not least <= number <= LARGEST:
         wrong.append(f"{name}={number}: expected at least {least} and at most 2**63 - 1")
@@ -127,13 +170,10 @@ def _real(
     below: float | None = None,
 ) -> Any:
     """`value` as a finite float in its range; what is wrong with it goes to `wrong`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        wrong.append(f"{name}={value!r}: expected a number")
+    number = real(value)
+    if number is None:
+        wrong.append(f"{name}={shown(value)}: expected a number")
         return value
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
     limits = [
         f"above {above:g}" if above is not None else "",
         f"of at least {least:g}" if least is not None else "",

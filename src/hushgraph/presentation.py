@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from pathlib import Path
@@ -26,8 +27,13 @@ def free_folder(data: str, model: str, *, parent: Path = Path("runs")) -> Path:
     return parent / f"{stem}-{model}-{number}"
 
 
-def announcement(folder: RunFolder) -> str:
-    """One line: what will be trained on what, from public figures alone."""
+def announcement(folder: RunFolder, data: str) -> str:
+    """One line: what will be trained on what, from public figures alone; one more where a run changes data.
+
+    Args:
+        folder: of the run.
+        data: what the data is called now; a resumed run may have begun under another name.
+    """
     plan, config = folder.plan, folder.config
     layers = f"{plan.num_layers} round{'s' * (plan.num_layers != 1)} of messages"
     kind = "MLP" if config.model == "mlp" else f"{config.model.upper()}, {layers}"
@@ -35,11 +41,17 @@ def announcement(folder: RunFolder) -> str:
     done = _steps_done(folder)
     again = f" Going on after step {done:,}." if done else ""
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
+    # The same file may be named from the current folder or in full.
+    is_other = os.path.abspath(data) != os.path.abspath(folder.data)
+    other = (
+        f"\nThis run began on {folder.data} and goes on with {data}: it must be the same data, of which the "
+        "counts of nodes and features and the training nodes are compared, and nothing else."
+    )
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
-        f"Training {how} on {folder.data}: {kind}, {folder.num_features:,} features, {folder.num_classes} "
+        f"Training {how} on {data}: {kind}, {folder.num_features:,} features, {folder.num_classes} "
         f"classes, {plan.num_train_nodes:,} training nodes; {reads}{plan.steps:,} steps of about "
-        f"{plan.batch_size:,} nodes.{drawn}{again}"
+        f"{plan.batch_size:,} nodes.{drawn}{again}{other * is_other}"
     )
 
 

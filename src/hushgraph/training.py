@@ -17,7 +17,7 @@ from torch import nn
 from hushgraph import distributed
 from hushgraph.accounting.ledger import Ledger
 from hushgraph.agreement import check_agreement
-from hushgraph.arguments import check_budget, check_names
+from hushgraph.arguments import check_budget, check_model_given, check_names
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets.columns import Columns
 from hushgraph.datasets.files import load_for_training
@@ -26,7 +26,7 @@ from hushgraph.errors import InputError
 from hushgraph.finished_run import Run
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
-from hushgraph.plan_fields import default_delta
+from hushgraph.plan_fields import default_delta, plain
 from hushgraph.runs import RunFolder, split_id
 from hushgraph.session import Observer, OptimizerFactory, Session
 
@@ -80,7 +80,10 @@ def train(
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
             name.
-        model: "gcn", "gin", "gat", "mlp", or a module called as module(x, blocks) made of supported layers.
+        model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
+            module(x, blocks) with features [rows, d] of the deepest level and `num_layers` blocks
+            (`hushgraph.models.reads.Reads`), roots first; it gives scores [roots, classes]. Its parameters
+            are in Linear, LayerNorm, Embedding or Scale layers. `docs/own-model.md` has an example.
         num_layers: r, rounds of message passing.
         epsilon: the budget. With `noise_multiplier` too, as many steps are taken as it pays for.
         noise_multiplier: lambda = sigma / (2 C n).
@@ -127,10 +130,13 @@ def train(
         >>> run.epsilon <= 4.0, run.result["guarantee"]
         (True, 'holds')
     """
+    given = dict(locals())
     group = distributed.current()
     with group.agreeing():
+        check_names(given.pop("others"), known=given)
+        plain(given, train.__annotations__)
+        check_model_given(model)
         check_budget(epsilon, noise_multiplier, private, delta, steps)
-        check_names(others)
         graph, split = load_for_training(
             data,
             split=split,
@@ -246,7 +252,8 @@ def resume(
 
     Args:
         path: the run's folder.
-        data: the same data as before; it is read in the same way.
+        data: the same data as before; it is read in the same way. Other counts of nodes or features, or other
+            training nodes, are refused; values and edges are not compared.
         model, optimizer: the module and the function, where they were the caller's.
         device, observer, on_start: as in `train`.
 
@@ -265,6 +272,8 @@ def resume(
     """
     group = distributed.current()
     with group.agreeing():
+        if model is not None:
+            check_model_given(model, names=())
         folder = RunFolder.open(path)
     if group.decided(lambda: folder.is_done):
         return Run.load(path, model=model, device=device)

@@ -142,7 +142,7 @@ def train(
     def announce(folder: RunFolder) -> None:
         begun.append(folder)
         if not (as_json or quiet):
-            typer.echo(presentation.announcement(folder))
+            typer.echo(presentation.announcement(folder, data))
 
     try:
         group = context.with_resource(distributed.joined())
