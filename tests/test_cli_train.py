@@ -403,6 +403,20 @@ def test_other_graphs_and_graphs_without_split_or_labels_can_be_predicted(
     assert len(Path("other.csv").read_text().splitlines()) == 121
 
 
+def test_labels_are_not_read_to_predict(run: Run, data: Path, tmp_path: Path, trained: hg.Run) -> None:
+    with np.load(data) as arrays:
+        whole = dict(arrays)
+    bare = {key: value for key, value in whole.items() if key.startswith(("edge_index", "x"))}
+    np.savez(tmp_path / "bare.npz", **bare)
+    np.savez(tmp_path / "odd.npz", **whole | {"y": np.full(120, 70), "train_idx": [0, 0]})
+    for name in ("people", "bare", "odd"):
+        assert run("predict", "trained", f"{name}.npz", "--out", f"{name}.csv", "--probabilities")[0] == 0
+        assert Path(f"{name}.csv").read_text() == Path("people.csv").read_text()
+    code, _, err = run("train", "odd.npz", "--epsilon", "5", "--num-classes", "3", *SMALL)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "y[0]=70; expected -1..2" in err
+
+
 def test_prediction_symmetrizes_as_training_did(run: Run, tmp_path: Path) -> None:
     directed = hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=6, directed=True)
     path = write_npz(directed, tmp_path / "directed.npz")

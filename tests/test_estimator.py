@@ -155,6 +155,23 @@ def test_a_graph_without_splits_can_be_predicted_and_scored_whole(
         fitted.score(bare)
 
 
+def test_predictions_read_neither_labels_nor_splits(graph: Graph, fitted: NodeClassifier) -> None:
+    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    edges = torch.from_numpy(np.stack([graph.indices, target]).astype(np.int64))
+    bare = Data(x=torch.from_numpy(graph.x), edge_index=edges)
+    odd = Data(x=bare.x, edge_index=edges, y=torch.full((graph.num_nodes,), 70), train_mask=torch.ones(3))
+    more = replace(graph, y=graph.y + 5, num_classes=graph.num_classes + 5)
+    for data in (bare, odd, more):
+        assert np.array_equal(fitted.predict(data), fitted.predict(graph))
+        assert np.array_equal(fitted.predict_proba(data), fitted.predict_proba(graph))
+        with pytest.raises(GraphError, match=r"missing y|y\["):
+            fitted.score(data, split="all")
+    narrow = Data(x=torch.from_numpy(graph.x[:, 1:]), edge_index=edges, y=odd.y)
+    wanted = f"the graph has {graph.num_features - 1} features, the model was trained on {graph.num_features}"
+    with pytest.raises(InputError, match=wanted):
+        fitted.predict(narrow)
+
+
 @pytest.mark.parametrize("ask", ["predict", "predict_proba", "score"])
 def test_before_fit_there_is_one_clear_line(graph: Graph, ask: str) -> None:
     asked: Callable[[Graph], Any] = getattr(NodeClassifier(epsilon=1.0), ask)
@@ -196,6 +213,13 @@ def test_a_module_given_stays_as_it_was(graph: Graph) -> None:
     assert one.model is mine
     assert all(torch.equal(p, q) for p, q in zip(mine.parameters(), before, strict=True))
     assert not all(torch.equal(p, q) for p, q in zip(one.model_.parameters(), before, strict=True))
+
+
+def test_a_module_given_predicts_on_its_own_columns_alone(graph: Graph) -> None:
+    fitted = NodeClassifier(model=OwnModel(), private=False, **QUICK).fit(graph)
+    narrow = replace(graph, x=graph.x[:, 1:])
+    with pytest.raises(InputError, match=f"the model was trained on {graph.num_features}; give a graph"):
+        fitted.predict(narrow)
 
 
 def test_out_is_the_folder_of_the_run(graph: Graph, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class NodeClassifier:
         The guarantee does not cover predictions on the private graph: they read neighbours in the clear.
 
         Args:
-            data: the training graph or another one with the same features; no split is needed.
+            data: the training graph or another one with the same features; labels and splits are not read.
         """
         return self._fitted().predict(data)
 

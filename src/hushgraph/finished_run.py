@@ -11,13 +11,16 @@ import torch
 from torch import nn
 
 from hushgraph import inference
+from hushgraph.arguments import check_model_given
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
+from hushgraph.errors import InputError
 from hushgraph.evaluation import Evaluation, evaluate
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
 from hushgraph.runs import RunFolder
 from hushgraph.session import usable_device
+from hushgraph.statement import rounded_up
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,6 +62,13 @@ class Run:
     metrics: list[dict[str, Any]]
     folder: RunFolder
 
+    def __repr__(self) -> str:
+        model = type(self.model).__name__ if self.config.model == "own" else self.config.model
+        return (
+            f"Run({str(self.folder.path)!r}, model={model!r}, epsilon={rounded_up(self.epsilon)}, "
+            f"guarantee={self.result['guarantee']!r})"
+        )
+
     @property
     def epsilon(self) -> float:
         """Spent, at `delta`; infinite for training without privacy."""
@@ -73,7 +83,7 @@ class Run:
         """int64 [num_nodes]: the most likely class of every node, from full neighbourhoods.
 
         Args:
-            data: the training graph or another one with the same features; no split is needed.
+            data: the training graph or another one with the same features; labels and splits are not read.
             symmetrize: add the reverse of every edge; as in training unless given.
         """
         best: npt.NDArray[np.int64] = self._scores(data, symmetrize).argmax(1).cpu().numpy()
@@ -115,6 +125,8 @@ class Run:
         cls, path: str | os.PathLike[str], *, model: nn.Module | None = None, device: str = "auto"
     ) -> Run:
         """The finished run in a folder; `model` only where it trained a module of the caller's."""
+        if model is not None:
+            check_model_given(model, names=())
         folder = RunFolder.open(path)
         if folder.is_done:
             folder.check_finished()
@@ -124,20 +136,25 @@ class Run:
         return cls(model, folder.plan, folder.config, folder.result(), folder.metrics(), folder)
 
     def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
-        """A graph to predict on, read as the training data was; of tables, features and edges alone.
+        """A graph to predict on, read as the training data was, but features and edges alone.
 
         Args:
             data, symmetrize: as in `predict`.
         """
-        # A split is a matter of training; any will do here, so that data without one can be read.
-        return load_graph(
+        graph = load_graph(
             data,
-            split="1/0/0",
             symmetrize=self.config.symmetrize if symmetrize is None else symmetrize,
             num_classes=self.folder.num_classes,
             columns=self.folder.columns,
             labels=False,
         )
+        # Here too, since a module of the caller's says nothing of its columns.
+        if graph.num_features != self.folder.num_features:
+            raise InputError(
+                f"the graph has {graph.num_features} features, the model was trained on "
+                f"{self.folder.num_features}; give a graph with the same columns"
+            )
+        return graph
 
     def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:
         graph = self.read(data, symmetrize=symmetrize)

@@ -190,7 +190,7 @@ class Graph:
         `test_idx`. Sparse `x` stays sparse; labels may be [N, 1], and NaN labels mean no label. The other
         arguments are those of `from_arrays`.
         """
-        from hushgraph.datasets.files import arrays_from_pyg
+        from hushgraph.datasets.pyg import arrays_from_pyg
 
         arrays = arrays_from_pyg(data)
         return cls.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
@@ -203,6 +203,7 @@ class Graph:
         features: str | Sequence[str] = "x",
         label: str = "y",
         classes: Sequence[str] | None = None,
+        labels: bool = True,
         split: str = "split",
         split_seed: int = 0,
         symmetrize: bool = False,
@@ -218,6 +219,7 @@ class Graph:
             label: the attribute with the class: a number from 0, or a name in `classes`; a node without it
                 has no label.
             classes: names of the classes, in the order of their numbers.
+            labels: False is for a graph to predict on: labels and splits are not read.
             split: the attribute that says "train", "val" or "test"; a node without it is in no split.
                 Fractions such as "0.6/0.2/0.2" draw a split instead, with `split_seed`.
             symmetrize, num_classes, directed: as in `from_arrays`.
@@ -228,7 +230,7 @@ class Graph:
             num_classes = len(classes)
         options: dict[str, Any] = {"features": features, "label": label, "classes": classes, "split": split}
         options |= {"split_seed": split_seed, "symmetrize": symmetrize, "directed": directed}
-        return load_networkx(graph, num_classes=num_classes, **options)
+        return load_networkx(graph, num_classes=num_classes, labels=labels, **options)
 
     @classmethod
     def from_npz(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +29,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.close(folder)
     except OSError as error:
         reason = error.strerror or error
-        raise WriteError(
-            f"{path}: cannot be written ({reason}); free space or choose another folder"
-        ) from None
+        raise WriteError(f"{path}: cannot be written ({reason}); {_advice(error)}") from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def _advice(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free space or choose another folder"
+    if isinstance(error, PermissionError):
+        return "allow writing there or choose another folder"
+    return "choose another folder"
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -77,6 +77,18 @@ def test_nearest_name_is_suggested() -> None:
         load("xyz")
 
 
+def test_a_path_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_npz(tmp_path / "people.npz")
+    for path in (str(tmp_path / "people.npz"), tmp_path / "people.npz", str(tmp_path)):
+        with pytest.raises(GraphError, match=r"this is a path, .*; use hg\.datasets\.load_graph\(path\), or"):
+            load(path)  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="neither a file nor a known name"):
+        load(str(tmp_path / "nobody.npz"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "generated-60").mkdir()
+    assert load("generated-60").num_nodes == 60
+
+
 def test_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HUSHGRAPH_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets import load_graph, load_npz, load_pt, synthetic
-from hushgraph.errors import GraphError
+from hushgraph.datasets import load_graph, load_npz, load_pt, store, synthetic
+from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph import Graph
 
 REAL = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -226,6 +226,66 @@ def test_load_graph_takes_graphs_and_data() -> None:
     np.testing.assert_array_equal(load_graph(Data(**FIELDS)).indices, graph.indices)
     unsplit = SimpleNamespace(edge_index=FIELDS["edge_index"], x=FIELDS["x"], y=FIELDS["y"])
     assert load_graph(unsplit, split="1/0/0").train_idx.tolist() == [0, 1, 2]
+
+
+UNUSABLE = {"y": [7, 0.5, -3], "train_idx": [9, 9], "test_idx": ["a"]}
+
+
+@pytest.mark.parametrize("others", [{}, UNUSABLE], ids=["missing", "unusable"])
+def test_data_to_predict_on_needs_neither_labels_nor_a_split(tmp_path: Path, others: dict[str, Any]) -> None:
+    edges, arrays = FIELDS["edge_index"], {key: np.array(value) for key, value in others.items()}
+    np.savez(tmp_path / "dense.npz", edge_index=edges, x=X, **arrays)
+    rows = {key: SPARSE[key] for key in SPARSE if key.startswith("x_")}
+    np.savez(tmp_path / "sparse.npz", edge_index=edges, **rows, **arrays)
+    torch.save({"edge_index": edges, "x": FIELDS["x"], **others}, tmp_path / "graph.pt")
+    forms: list[Any] = [tmp_path / name for name in ("dense.npz", "sparse.npz", "graph.pt")]
+    forms.append(SimpleNamespace(edge_index=edges, x=X, **arrays))
+    for data in forms:
+        graph = load_graph(data, labels=False, num_classes=2)
+        np.testing.assert_array_equal(graph.dense_features(np.arange(3)), X)
+        assert (graph.indices.tolist(), graph.num_classes) == ([0, 2, 1], 2)
+        assert (graph.y.tolist(), graph.train_idx.tolist()) == ([-1] * 3, [0, 1, 2])
+        # The same data to train on or to score is refused, as before.
+        with pytest.raises(GraphError, match=r"missing y|y\[|y has"):
+            load_graph(data, split="1/0/0", num_classes=2)
+
+
+def test_graphs_to_predict_on_may_have_more_classes(tmp_path: Path) -> None:
+    graph = Graph.from_arrays(edge_index=DENSE["edge_index"], x=X, y=[7, 1, 1], train_idx=[1], test_idx=[0])
+    store(graph, tmp_path / "stored")
+    for data in (graph, tmp_path / "stored"):
+        found = load_graph(data, labels=False, num_classes=2)
+        assert (found.num_classes, found.y.tolist(), len(found.test_idx)) == (2, [-1] * 3, 0)
+        with pytest.raises(GraphError, match=r"y\[0\]=7; expected -1\.\.1"):
+            load_graph(data, num_classes=2)
+
+
+def test_data_to_predict_on_still_has_features_and_edges(tmp_path: Path) -> None:
+    np.savez(tmp_path / "graph.npz", x=X)
+    with pytest.raises(GraphError, match=r"missing edge_index; expected the keys edge_index, x$"):
+        load_graph(tmp_path / "graph.npz", labels=False)
+    with pytest.raises(GraphError, match="missing x; expected a PyG Data with edge_index and x, a file"):
+        load_graph(Data(edge_index=FIELDS["edge_index"]), labels=False)
+    with pytest.raises(GraphError, match=r"x has shape \[3\]"):
+        load_graph(Data(edge_index=FIELDS["edge_index"], x=torch.ones(3)), labels=False)
+    with pytest.raises(MissingSplitError):
+        load_graph(Data(edge_index=FIELDS["edge_index"], x=FIELDS["x"], y=FIELDS["y"]))
+
+
+def test_files_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    npz = save(tmp_path, DENSE)
+    torch.save(FIELDS, tmp_path / "graph.pt")
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    for path in (npz, tmp_path / "graph.pt"):
+        with pytest.raises(
+            GraphError, match=r"cannot be read \(permission denied\); allow reading it"
+        ) as caught:
+            load_graph(path)
+        assert f"{path.name}: " in str(caught.value)
 
 
 def test_load_graph_takes_names() -> None:

@@ -53,8 +53,12 @@ def test_the_head_of_an_edge_reads_its_tail() -> None:
 
 
 def test_predictions_need_no_labels() -> None:
-    graph = load_graph(people(y="unknown"), labels=False, split="1/0/0", num_classes=2)
-    assert graph.y.tolist() == [-1, -1, -1]
+    odd = people(y="unknown", split="dev")
+    graph = load_graph(odd, labels=False, num_classes=2)
+    assert (graph.y.tolist(), graph.train_idx.tolist()) == ([-1, -1, -1], [0, 1, 2])
+    aged = Graph.from_networkx(odd, features=["age"], labels=False)
+    assert (aged.x.tolist(), aged.y.tolist()) == ([[30], [40], [50]], [-1, -1, -1])
+    assert aged.node_names is not None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def test_predictions_need_no_labels() -> None:
         ({"y": "red"}, {}, r"node 'bob': y='red'; .*give classes"),
         ({}, {"label": "colour", "classes": ["red"]}, "node 'bob': colour='blue'; expected one of 1 classes"),
         ({"split": "dev"}, {}, "node 'bob': split='dev'; expected train, val or test"),
-        ({}, {"split": "part"}, "no node has part='train'"),
+        ({}, {"split": "part"}, "no node has part='train'; .* labels=False for a graph to predict on"),
     ],
 )
 def test_mistakes_name_the_node(changes: dict[str, Any], options: dict[str, Any], wanted: str) -> None:

@@ -15,6 +15,7 @@ from hushgraph.datasets.data_root import data_root
 from hushgraph.datasets.download import DownloadError, Remote, download_bar, fetch, unpack
 from hushgraph.datasets.official import SOURCES, STATISTICS, Source, Statistics
 from hushgraph.datasets.ogb import ogb_files, read_ogb
+from hushgraph.datasets.paths import is_there, shown
 from hushgraph.datasets.planetoid import planetoid_files, read_planetoid
 from hushgraph.datasets.shchur import read_shchur
 from hushgraph.datasets.splits import given_split
@@ -261,8 +262,15 @@ def _generated(num_nodes: int) -> Entry:
 def _entry(name: str) -> Entry:
     if name in _ENTRIES:
         return _ENTRIES[name]
+    # Text also where a Path was given, which is no name but has a message of its own.
+    name = str(name)
     if match := _GENERATED.fullmatch(name):
         return _generated(int(match[1]))
+    if is_there(Path(name)):
+        raise GraphError(
+            f"{shown(Path(name))}: this is a path, and load takes the name of a dataset; use "
+            "hg.datasets.load_graph(path), or give the path to train"
+        )
     near = difflib.get_close_matches(name.lower(), [*_ENTRIES, "generated-20000"], n=1, cutoff=0.4)
     advice = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(names())}, generated-N"
     raise GraphError(f"dataset {name[:80]!r} is neither a file nor a known name; {advice}")

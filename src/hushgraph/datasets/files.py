@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from hushgraph.datasets.catalog import load, names
 from hushgraph.datasets.columns import Columns
 from hushgraph.datasets.networks import arrays_from_networkx, is_networkx
-from hushgraph.datasets.npz import NO_SPLIT, SPLITS, read_npz
-from hushgraph.datasets.paths import check_is_file, is_there, shown
+from hushgraph.datasets.npz import read_npz
+from hushgraph.datasets.paths import is_there, shown
+from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
 from hushgraph.datasets.splits import USUAL_SPLIT, parse_fractions, random_split
 from hushgraph.datasets.stored import is_stored, open_stored
 from hushgraph.datasets.table_files import is_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph import Graph
+from hushgraph.graph_checks import Array, check_shape
+
+# What a graph to predict on gets in place of its own split, as a graph cannot be without one.
+_EVERY_NODE = "1/0/0"
 
 
 def load_graph(
@@ -50,17 +53,18 @@ def load_graph(
         num_classes, directed: as in `Graph.from_arrays`.
         columns: what the columns of tables mean; a mapping of some of them goes before a TOML file. Other
             data has no use for it.
-        labels: False reads tables and NetworkX graphs without labels, for predictions.
+        labels: False is for data to predict on: features and edges alone are read, whatever labels and splits
+            there are or are not. Every node is then unlabelled and in the training split.
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
-    options |= {"num_classes": num_classes, "directed": directed}
+    options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
     is_name = isinstance(data, str) and data in names()
     if is_stored(data) and not is_name:
-        data = open_stored(Path(data), num_classes=num_classes)
+        data = open_stored(Path(data), num_classes=num_classes if labels else None)
     if is_tables(data) and not is_name:
-        return _load_tables(data, columns, labels, **options)
+        return _load_tables(data, columns, **options)
     if is_networkx(data):
-        return load_networkx(data, labels=labels, **options | {"split": split or "split"})
+        return load_networkx(data, **options | {"split": split or "split"})
     if isinstance(data, (str, Path)):
         path = Path(data)
         if path.suffix == ".npz":
@@ -74,9 +78,11 @@ def load_graph(
             )
         data = load(data, root)
     if not isinstance(data, Graph):
-        return _build(arrays_from_pyg(data, splits=split is None), **options)
+        return _build(arrays_from_pyg(data, splits=split is None, labels=labels), **options)
     if symmetrize:
         data = data.symmetrized()
+    if not labels:
+        data, split = replace(data, y=_no_labels(data.num_nodes)), _EVERY_NODE
     if num_classes is not None:
         data = replace(data, num_classes=num_classes)
     if directed is not None:
@@ -100,25 +106,23 @@ def load_npz(
     directed: bool | None = None,
     split: str | None = None,
     split_seed: int = 0,
+    labels: bool = True,
 ) -> Graph:
     """Read a graph from an `.npz` file.
 
     Keys: `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`, `x_data`
     (length 1 means that every value is that one) and `x_shape`; `y` int [N], -1 for no label; `train_idx`,
     `val_idx`, `test_idx`, unless `split` is given. Other keys are not read. The arguments are those of
-    `load_graph`.
+    `load_graph`; with `labels=False` neither `y` nor a split is read.
 
     Guarantees:
         Whatever the file holds, the outcome is a checked graph or a `GraphError` that names the file; nothing
         in it is unpickled.
     """
-    path = Path(path)
-    try:
-        arrays = read_npz(path, splits=split is None)
-        options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
-        return _build(arrays, split=split, split_seed=split_seed, **options)
-    except GraphError as error:
-        raise type(error)(f"{shown(path)}: {error}") from None
+    options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
+    with _reading(Path(path)) as file:
+        arrays = read_npz(file, splits=split is None, labels=labels)
+        return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
 
 
 def load_pt(
@@ -129,19 +133,17 @@ def load_pt(
     directed: bool | None = None,
     split: str | None = None,
     split_seed: int = 0,
+    labels: bool = True,
 ) -> Graph:
     """Read a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
     Guarantees:
         Only tensors, plain containers and PyG's own `Data` are unpickled (`torch.load(weights_only=True)`).
     """
-    path = Path(path)
-    try:
-        arrays = arrays_from_pyg(_read_pt(path), splits=split is None)
-        options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
-        return _build(arrays, split=split, split_seed=split_seed, **options)
-    except GraphError as error:
-        raise type(error)(f"{shown(path)}: {error}") from None
+    options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
+    with _reading(Path(path)) as file:
+        arrays = arrays_from_pyg(read_pt(file), splits=split is None, labels=labels)
+        return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
 
 
 def load_networkx(
@@ -165,39 +167,42 @@ def load_networkx(
         split=None if drawn else split,
         labels=labels,
     )
-    return _build(arrays, split=drawn, split_seed=split_seed, **options)
+    return _build(arrays, split=drawn, split_seed=split_seed, labels=labels, **options)
 
 
-def arrays_from_pyg(data: Any, *, splits: bool = True) -> dict[str, Any]:
-    """The arguments of `Graph.from_arrays` found in a PyG `Data`, its splits included if `splits`."""
-    missing = [name for name in ("edge_index", "x", "y") if getattr(data, name, None) is None]
-    if missing:
-        raise GraphError(
-            f"missing {', '.join(missing)}; expected a PyG Data with edge_index, x and y, a file or a "
-            "dataset name"
-        )
-    arrays = {name: _numpy(name, getattr(data, name)) for name in ("edge_index", "x")}
-    arrays["y"] = _class_numbers(_numpy("y", data.y))
-    if splits:
-        found = {name: _split_from_pyg(data, name, arrays["y"].shape[:1]) for name in SPLITS}
-        if found["train_idx"] is None:
-            raise MissingSplitError(f"no train_mask and no train_idx: {NO_SPLIT}")
-        arrays |= found
-    return arrays
-
-
-def _build(arrays: dict[str, Any], *, split: str | None, split_seed: int, **options: Any) -> Graph:
-    if split is None:
-        return Graph.from_arrays(**arrays, **options)
-    return _resplit(Graph.from_arrays(**arrays, train_idx=[0], **options), split, split_seed)
-
-
-def _load_tables(
-    data: Any, columns: Columns | Mapping[str, Any] | None, labels: bool, **options: Any
+def _build(
+    arrays: dict[str, Any], *, split: str | None, split_seed: int, labels: bool, **options: Any
 ) -> Graph:
+    given = arrays | options
+    if not labels:
+        given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
+        # Whoever predicts knows the classes; the graph only needs to have some.
+        given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
+    if split is None:
+        return Graph.from_arrays(**given)
+    return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
+
+
+def _no_labels(num_nodes: int) -> Array:
+    return np.full(num_nodes, -1, np.int8)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    """The path, whose name goes before what is wrong with its file."""
+    try:
+        yield path
+    except PermissionError:
+        raise GraphError(f"{shown(path)}: cannot be read (permission denied); allow reading it") from None
+    except GraphError as error:
+        raise type(error)(f"{shown(path)}: {error}") from None
+
+
+def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **options: Any) -> Graph:
     from hushgraph.datasets.tables import arrays_from_tables
 
-    how = {"splits": options["split"] is None, "num_classes": options.pop("num_classes")}
+    labels = options["labels"]
+    how = {"splits": labels and options["split"] is None, "num_classes": options.pop("num_classes")}
     with arrays_from_tables(data, columns=columns, labels=labels, **how) as arrays:
         try:
             return _build(arrays, **options)
@@ -209,84 +214,3 @@ def _load_tables(
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
     parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, labels=graph.y)
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])
-
-
-def _read_pt(path: Path) -> Any:
-    import torch
-    from torch_geometric.data import Data
-    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
-
-    check_is_file(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-                found = torch.load(path, map_location="cpu", weights_only=True)
-        # PyG's in-memory datasets store (data, slices, class), with slices only where graphs are several.
-        if isinstance(found, tuple):
-            found, several = found[0], len(found) > 1 and bool(found[1])
-            if several:
-                raise GraphError("several graphs in one file; expected one")
-        fields = found if isinstance(found, Mapping) else found.to_dict() if isinstance(found, Data) else {}
-        return SimpleNamespace(**fields)
-    except GraphError:
-        raise
-    except Exception as error:  # pickle, zipfile and torch raise a dozen types on damaged files
-        raise GraphError(
-            f"not a .pt file of tensors ({type(error).__name__}); it is damaged, or holds objects that only "
-            "running code could restore; save it with torch.save(data.to_dict(), path)"
-        ) from error
-
-
-def _numpy(name: str, value: Any) -> Any:
-    """A tensor as a numpy array, or as a scipy matrix if it is sparse."""
-    try:
-        if not hasattr(value, "detach"):
-            return value if sparse.issparse(value) else np.asarray(value)
-        tensor = value.detach().cpu()
-        if "sparse" not in str(tensor.layout):
-            return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()
-        entries = tensor.to_sparse_coo().coalesce()
-        row, column = entries.indices().numpy()
-        return sparse.coo_array((entries.values().float().numpy(), (row, column)), shape=tuple(entries.shape))
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        raise GraphError(
-            f"{name} is a {type(value).__name__} that cannot become an array; expected a dense tensor, or a "
-            "sparse matrix for x"
-        ) from error
-
-
-def _class_numbers(labels: Any) -> Any:
-    """Labels [N] from [N] or [N, 1]; floats must be whole, and NaN is no label."""
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or labels.dtype.kind != "f":
-        return labels
-    labels = np.where(np.isnan(labels), -1.0, labels)
-    odd = np.flatnonzero((labels != np.rint(labels)) | (np.abs(labels) > 2**31))
-    if odd.size:
-        raise GraphError(f"y[{odd[0]}]={labels[odd[0]]}; expected class numbers, or NaN for no label")
-    return labels.astype(np.int64)
-
-
-def _split_from_pyg(data: Any, name: str, shape: tuple[int, ...]) -> Any:
-    """The ids of one split, from its mask of this shape or its index tensor; None if there is neither."""
-    mask_name = name.replace("_idx", "_mask")
-    given, mask = getattr(data, name, None), getattr(data, mask_name, None)
-    if given is not None and mask is not None:
-        raise GraphError(f"both {mask_name} and {name}; expected one of them; delete the other")
-    if mask is None:
-        return None if given is None else _numpy(name, given)
-    mask = _numpy(mask_name, mask)
-    if mask.ndim == 2 and mask.shape[1] == 1:
-        mask = mask[:, 0]
-    if mask.ndim == 2:
-        raise GraphError(
-            f"{mask_name} has {mask.shape[1]} columns; expected one split; pick a column of each mask"
-        )
-    if mask.dtype != np.bool_ or mask.shape != shape:
-        raise GraphError(
-            f"{mask_name} has dtype {mask.dtype} and shape {list(mask.shape)}; expected bool {list(shape)}"
-        )
-    return np.flatnonzero(mask)

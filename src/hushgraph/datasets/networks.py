@@ -29,7 +29,7 @@ def arrays_from_networkx(
     split: str | None = "split",
     labels: bool = True,
 ) -> dict[str, Any]:
-    """The arguments of `Graph.from_arrays` found in a NetworkX graph, its split included if it has a name."""
+    """The arguments of `Graph.from_arrays` found in a NetworkX graph; without `labels`, no split either."""
     if not is_networkx(graph):
         raise GraphError(f"graph is a {type(graph).__name__}; expected a NetworkX graph")
     nodes = list(graph.nodes)
@@ -43,7 +43,9 @@ def arrays_from_networkx(
         names = names.astype(np.int64)
     arrays: dict[str, Any] = {"edge_index": ends, "node_names": names}
     arrays["x"] = _features(graph, nodes, features)
-    arrays["y"] = _labels(graph, nodes, label, classes) if labels else np.full(len(nodes), -1)
+    if not labels:
+        return arrays
+    arrays["y"] = _labels(graph, nodes, label, classes)
     if split is not None:
         arrays |= _split_nodes(graph, nodes, split)
     return arrays
@@ -116,7 +118,8 @@ def _split_nodes(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArr
         # A graph that names no split at all has none; one that leaves training out is mistaken.
         kind = MissingSplitError if (codes < 0).all() else GraphError
         raise kind(
-            f"no node has {name}='train'; name the attribute, or give split='0.6/0.2/0.2' to draw a split"
+            f"no node has {name}='train'; name the attribute, give split='0.6/0.2/0.2' to draw a split, or "
+            "labels=False for a graph to predict on"
         )
     return {f"{part}_idx": np.flatnonzero(codes == code) for code, part in enumerate(_SPLITS)}
 

@@ -20,8 +20,14 @@ NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test a
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 
 
-def read_npz(path: Path, *, splits: bool) -> dict[str, Any]:
-    """The arguments of `Graph.from_arrays` in the file, its splits included if `splits`."""
+def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]:
+    """The arguments of `Graph.from_arrays` in the file, as far as asked for.
+
+    Args:
+        path: of the file; one that may not be opened is a PermissionError.
+        splits: whether a split must be there.
+        labels: False reads edges and features alone.
+    """
     check_is_file(path)
     # A damaged header can make numpy warn before it fails; the one line of the error is what counts.
     with warnings.catch_warnings():
@@ -29,8 +35,8 @@ def read_npz(path: Path, *, splits: bool) -> dict[str, Any]:
         try:
             # Opened here, since numpy leaves the files open that it cannot read.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return _read_members(archive, splits=splits)
-        except GraphError:
+                return _read_members(archive, splits=splits, labels=labels)
+        except (GraphError, PermissionError):
             raise
         except Exception as error:  # zipfile and numpy raise a dozen types on damaged files
             raise GraphError(
@@ -38,18 +44,18 @@ def read_npz(path: Path, *, splits: bool) -> dict[str, Any]:
             ) from error
 
 
-def _read_members(archive: Any, *, splits: bool) -> dict[str, Any]:
+def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
     keys = set(archive.files)
     sparse_keys = keys & set(_SPARSE)
     if "x" in keys and sparse_keys:
         raise GraphError(
             "both x and sparse features (x_indptr, ...); expected one of them; leave the other out"
         )
-    wanted = ["edge_index", "y", *(_SPARSE if sparse_keys else ["x"])]
+    wanted = ["edge_index", *(["y"] if labels else []), *(_SPARSE if sparse_keys else ["x"])]
     missing = [key for key in wanted if key not in keys]
     if missing:
         raise GraphError(f"missing {', '.join(missing)}; expected the keys {', '.join(wanted)}")
-    if splits:
+    if splits and labels:
         if "train_idx" not in keys:
             raise MissingSplitError(f"missing train_idx: {NO_SPLIT}")
         wanted += [name for name in SPLITS if name in keys]
