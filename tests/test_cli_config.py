@@ -95,6 +95,8 @@ def test_paths_are_relative_to_the_file_and_names_stay_names(run: Run, tmp_path:
         ("epsilonn = 4", "unknown key 'epsilonn' (did you mean 'epsilon'?)"),
         ("max_reader = 4", "unknown key 'max_reader' (did you mean 'max-readers'?)"),
         ("zzz = 4", "unknown key 'zzz'; see --help"),
+        ("learning-rate = 0.1", "unknown key 'learning-rate' (did you mean 'lr'?)"),
+        ("private = true", "unknown key 'private'; see --help"),
         ('config = "other.toml"', "unknown key 'config'"),
         ("[train]\nepsilon = 4", "unknown key 'train'"),
         ('steps = "6"', 'steps="6": expected a whole number'),

@@ -44,13 +44,30 @@ def test_help_fits_and_explains(
         assert parameter.opts[0] in text or parameter.metavar in text
 
 
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_has_a_short_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*name.split(), "-h"]) == 0
+    text = capsys.readouterr().out
+    assert text == help_of(*name.split(), capsys=capsys)
+    assert "-h, --help" in text
+
+
+def test_usage_lines_have_no_braces(capsys: pytest.CaptureFixture[str]) -> None:
+    def usage(name: str) -> str:
+        return help_of(name, capsys=capsys).splitlines()[0]
+
+    assert usage("report") == "Usage: hushgraph report [OPTIONS] RUN [DATA]"
+    assert usage("train") == "Usage: hushgraph train [OPTIONS] DATA"
+    assert usage("reproduce") == "Usage: hushgraph reproduce [OPTIONS] [NAME]"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_commands_that_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     examples = examples_of(help_of(name, capsys=capsys))
     assert 1 <= len(examples) <= 4
     for words in examples:
         assert words[:2] == ["hushgraph", name]
-        COMMANDS[name].make_context(name, words[2:])
+        COMMANDS[name].make_context(name, words[2:]).close()
 
 
 def test_the_list_of_commands_is_not_cut_off(

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from hushgraph.cli import app, main
-from hushgraph.commands.choices import choices_in, hint
+from hushgraph.commands.choices import choices_in, hint, nearest_flag
 from hushgraph.config import _CHOICES
 from hushgraph.plan_fields import CHOICES
 
@@ -27,7 +27,23 @@ from hushgraph.plan_fields import CHOICES
         ("plan --max-readers 3", "Missing option '--train-nodes'; see hushgraph plan --help"),
         ("report", "Missing argument 'RUN'; see hushgraph report --help"),
         ("report run demo more", "unexpected extra argument(s) (more); see hushgraph report --help"),
-        ("train demo --epsilon lots", "'--epsilon': Input should be a valid number"),
+        ("train demo --epsilon lots", "--epsilon='lots': expected a number; see hushgraph train --help\n"),
+        ("train demo --epsilon 1 --steps 1.5", "--steps='1.5': expected a whole number; see"),
+        ("train demo --learning-rate 0.1", "No such option: --learning-rate; did you mean --lr?\n"),
+        ("train demo --num-layers 2", "did you mean --layers?"),
+        ("train demo --target-epsilon 2", "did you mean --epsilon?"),
+        ("train demo --nonprivate", "did you mean --non-private?"),
+        ("train demo --private", "No such option: --private; see hushgraph train --help\n"),
+        ("compare demo --hidden 8", "No such option: --hidden; see hushgraph compare --help\n"),
+        ("compare demo --bad 8", "No such option: --bad; see hushgraph compare --help\n"),
+        ("compare demo --learning-rate 8", "--learning-rate; see hushgraph compare --help\n"),
+        (
+            "audit nope",
+            "nope: not the folder of a run, and dataset 'nope' is neither a file nor a known name",
+        ),
+        ("audit nope --epsilon 4", "nope: not the folder of a run, and dataset 'nope' is neither a file"),
+        ("audit demo", "no --epsilon: expected the epsilon to audit"),
+        ("audit --epsilon 4 --edges e.csv", "--edges e.csv without DATA"),
         ("train demo --epsilon", "'--epsilon' requires an argument"),
     ],
 )
@@ -51,6 +67,15 @@ def test_hints() -> None:
     assert hint("gnc", ["gcn", "gin", "gat"]) == " (did you mean 'gcn'?)"
     assert hint("reader", ["sender", "readers"]) == " (did you mean 'readers'?)"
     assert hint("xyz", ["gcn", "gin"]) == ""
+
+
+def test_no_guess_switches_privacy_off() -> None:
+    known = ["non-private", "noise", "lr"]
+    for word in ("learning-rate", "private", "no-noise", "on-private-data", "non-public"):
+        assert nearest_flag(word, known) != "non-private"
+    assert nearest_flag("learning-rate", known) == "lr"
+    assert nearest_flag("learning-rate", ["epsilon"]) is None
+    assert nearest_flag("non-privat", known) == "non-private"
 
 
 def test_only_lists_of_values_are_choices() -> None:

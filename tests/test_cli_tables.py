@@ -14,6 +14,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.datasets import files
+from two_tables import folder_of
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
@@ -120,6 +121,46 @@ def test_predicting_needs_neither_label_nor_split(run: Run, mapping: Path, pair:
     assert not Path("few.csv").exists()
 
 
+def test_predicting_advises_no_flag_that_it_lacks(run: Run, mapping: Path, pair: tuple[Path, Path]) -> None:
+    assert run("train", mapping, "--epsilon", 4, *SMALL, "--out", "run")[0] == 0
+    people, friends = pair
+    text = people.read_text()
+    first = text.splitlines()[1].split('",')[1].split(",")[0]
+    kept = "(a run keeps the columns of its training)"
+    for changed, wanted in (
+        (text.replace(",", ";"), f"and holds ';'; write it with ',' {kept}"),
+        (text.replace(first, "NA", 1), f"column 'f': 'NA' is not a number; correct it {kept}"),
+        (text.replace(first, "", 1), f"column 'f': empty; expected a number; fill it {kept}"),
+        (
+            text.replace("Oslo", "Bodo", 1),
+            f"'Bodo' is not among its 2 values; correct it or empty the cell {kept}",
+        ),
+        (text.replace("job", "work", 1), f"no column 'job', given as hashed; add or rename it {kept}"),
+    ):
+        people.write_text(changed)
+        code, _, err = run("predict", "run", people, "--edges", friends, "--out", "p.csv")
+        assert (code, wanted in err, "--" in err) == (2, True, False), err
+
+
+def test_audit_reads_a_pair_of_tables(run: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{n},1,{n % 2},train\n" for n in range(40))
+    folder_of(tmp_path, f"id,age,label,split\n{rows}", "source,target\n")
+    code, _, err = run("audit", "nodes.csv", "--epsilon", 4)
+    assert (code, "give the edges with --edges" in err) == (2, True)
+    audit = "audit nodes.csv --edges edges.csv --epsilon 4 --steps 1 --trials 20 --json".split()  # noqa: SIM905
+    code, out, err = run(*audit)
+    assert (code, err, json.loads(out)["source"]) == (0, "", "nodes.csv")
+
+
+def test_a_run_that_is_not_finished_says_how_to_go_on(run: Run, mapping: Path) -> None:
+    assert run("train", mapping, "--epsilon", 4, *SMALL, "--out", "my run")[0] == 0
+    Path("my run/weights.safetensors").unlink()
+    wanted = "it is not finished; resume it with hushgraph train DATA --resume 'my run'"
+    for words in (("report", "my run"), ("predict", "my run", mapping, "--out", "p.csv")):
+        code, _, err = run(*words)
+        assert (code, wanted in err) == (2, True), err
+
+
 def test_flags_do_what_the_file_does(
     run: Run, mapping: Path, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +229,9 @@ def test_compare_reads_tables(run: Run, mapping: Path, pair: tuple[Path, Path]) 
         (("--delimiter", "::"), "delimiter='::': expected one character"),
         (("--id", "Person"), "people.csv line 1: no column 'Person', given as id; did you mean 'person'?"),
         (("--classes", "a,b"), "people.csv line 2, column 'colour'"),
-        (("--num-classes", "5"), "num_classes=5, but 3 classes have names"),
+        (("--num-classes", "5"), "num_classes=5, but classes in "),
+        (("--num-classes", "5"), "graph.toml has 3 names; leave out num_classes"),
+        (("--num-classes", "5", "--classes", "a,b"), "num_classes=5, but classes (--classes) has 2 names"),
     ],
 )
 def test_mistakes_in_flags(run: Run, mapping: Path, flags: tuple[str, ...], wanted: str) -> None:

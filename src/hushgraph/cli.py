@@ -18,6 +18,7 @@ app = typer.Typer(
     name="hushgraph",
     help="Graph neural networks with node-level differential privacy.",
     epilog="Begin with: hushgraph demo. Every command has a --help of its own, with examples.",
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -26,6 +26,11 @@ class SectionedCommand(TyperCommand):
             print_settings(ctx)
         return rest
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Called by typer for the usage line; it would put braces around an argument that must be given."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece[1:-1] if piece.startswith("{") else piece for piece in pieces]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Called by typer while it writes the help."""
         sections: dict[str, list[tuple[str, str]]] = {}

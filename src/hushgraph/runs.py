@@ -16,6 +16,7 @@ import json
 import math
 import os
 import platform
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -247,10 +248,17 @@ class RunFolder:
         self._checkpoint.unlink(missing_ok=True)
 
     def load_weights(self, model: nn.Module) -> None:
-        if not self.is_done:
-            raise RunError(f"run={self.path}: it is not finished; resume it with hushgraph train --resume")
+        self.check_done()
         file = self.path / "weights.safetensors"
         fill(model, read_tensors(file)[0], file)
+
+    def check_done(self) -> None:
+        """Refuse a run that is not finished."""
+        if not self.is_done:
+            raise RunError(
+                f"run={self.path}: it is not finished; resume it with hushgraph train DATA "
+                f"--resume {shlex.quote(str(self.path))}"
+            )
 
     def check_finished(self) -> None:
         """Refuse a finished run whose ledger, plan and result do not tell the same story."""

@@ -82,19 +82,19 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "no id column",
         nodes(NODES.replace("id,", "Id,")),
         IGNORED,
-        N + "line 1: no column 'id', given as id; did you mean 'Id'",
+        N + r"line 1: no column 'id'; name yours with --id \(columns.id\); did you mean 'Id'",
     ),
     (
         "no label column",
         nodes(NODES.replace("label", "lable")),
         IGNORED,
-        N + "line 1: no column 'label', given as label; did you mean 'lable'",
+        N + r"line 1: no column 'label'; name yours with --label \(columns.label\); did you mean 'lable'",
     ),
     (
         "no source column",
         edges("from,target\na,b\n"),
         IGNORED,
-        E + "line 1: no column 'source', given as source; it has 'from', 'target'",
+        E + r"line 1: no column 'source'; name yours with --source .*; it has 'from', 'target'",
     ),
     ("no target column", edges("source,to\na,b\n"), IGNORED, E + "line 1: no column 'target'"),
     (
@@ -179,7 +179,14 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "value not listed",
         nodes(NODES),
         {"categorical": {"city": ["Oslo", "Berge"]}},
-        N + "line 3, column 'city': 'Bergen' is not among its 2 values; did you mean 'Berge'",
+        N + r"line 3, column 'city': 'Bergen' is not among its 2 values; list it \(--categorical\), hash the "
+        r"column \(--hash\) or empty the cell; did you mean 'Berge'",
+    ),
+    (
+        "one value listed",
+        nodes(NODES),
+        {"categorical": {"city": ["Oslo"]}},
+        N + "line 3, column 'city': 'Bergen' is not its one value, 'Oslo'; list it",
     ),
     (
         "duplicate ids",
@@ -245,7 +252,25 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "label outside classes",
         nodes(NODES),
         {**IGNORED, "classes": ["0", "2"]},
-        N + "line 3, column 'label': '1' is not among the 2 classes",
+        N + r"line 3, column 'label': '1' is not among the 2 classes; name all classes in order \(--classes",
+    ),
+    (
+        "label outside the one class",
+        nodes(NODES.replace(",0,train", ",north,train").replace(",1,", ",south,")),
+        {**IGNORED, "classes": ["north"]},
+        N + r"line 3, column 'label': 'south' is not the one class, 'north'; .* or empty the cell$",
+    ),
+    (
+        "mixed line endings and a long row",
+        raw("nodes.csv", NODES.replace("\n", "\r\n").encode() + b"e,1,0,train,Oslo,more\n"),
+        CITY,
+        N + "line 6: 6 cells, .*expected 5",
+    ),
+    (
+        "mixed line endings and an unfinished quote",
+        raw("nodes.csv", NODES.replace("\n", "\r\n").encode() + b'e,1,0,train,"Oslo\n'),
+        CITY,
+        N + "line 6: not CSV",
     ),
     (
         "text label",

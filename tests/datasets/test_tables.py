@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hushgraph.datasets import edge_table, load_graph, node_table, tables
+from hushgraph.datasets import edge_table, load_graph, node_table, table, tables
 from hushgraph.datasets.columns import Columns
 from hushgraph.errors import GraphError
 from hushgraph.graph import Graph
@@ -254,6 +254,38 @@ def test_round_trip(data: st.DataObject, tmp_path: Path) -> None:
         connection.execute(f"COPY e TO '{folder}/edges.parquet'")
     pair = (folder / "nodes.parquet", folder / "edges.parquet")
     assert_same(load_graph(pair, num_classes=4), wanted)
+
+
+def test_lines_may_end_in_several_ways(tmp_path: Path) -> None:
+    wanted = load_graph(folder_of(tmp_path / "one"), columns=CITY)
+    nodes, edges = NODES.splitlines(keepends=True), EDGES.splitlines(keepends=True)
+    folder = folder_of(tmp_path / "several")
+    for first in (0, 2, 4):
+        for name, lines in (("nodes.csv", nodes), ("edges.csv", edges)):
+            ends = [
+                line.replace("\n", "\r\n") if first <= n < 4 + first else line for n, line in enumerate(lines)
+            ]
+            (folder / name).write_bytes("".join(ends).encode())
+        assert_same(load_graph(folder, columns=CITY), wanted)
+    text = "".join(nodes[:4]).replace("\n", "\r\n").replace("-3e2", "old") + nodes[4]
+    (folder / "nodes.csv").write_bytes(text.encode())
+    with pytest.raises(GraphError, match=r"nodes\.csv line 4, column 'age': 'old' is not a number"):
+        load_graph(folder, columns=CITY)
+
+
+def test_lines_that_duckdb_would_read_otherwise_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = r"nodes\.csv: mixed line endings; save it with one kind"
+    folder = folder_of(tmp_path)
+    (folder / "nodes.csv").write_bytes(NODES.replace("\n", "\r\n", 2).replace("\nc", "\rc").encode())
+    with pytest.raises(GraphError, match=wanted):
+        load_graph(folder, columns=CITY)
+    (folder / "nodes.csv").write_bytes(NODES.replace("\n", "\r\n", 2).encode())
+    original = table.Table._checked_csv
+    monkeypatch.setattr(table.Table, "_checked_csv", lambda self: (original(self)[0] + 1, {"\n", "\r\n"}))
+    with pytest.raises(GraphError, match=wanted):
+        load_graph(folder, columns=CITY)
 
 
 def _write(path: Path, names: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

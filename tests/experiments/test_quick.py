@@ -178,6 +178,7 @@ def test_a_noise_that_pays_for_no_step_is_left_out(
         (["reproduce"], "no NAME"),
         (["reproduce", "transductiv"], "did you mean transductive"),
         (["reproduce", "degree", "--data-root", "."], "nothing is left to run: ogbn-arxiv: skipped"),
+        (["reproduce", "nope", "--list"], "experiment 'nope' is not known"),
         (["reproduce", "degree", "--quick", "--only", "nobody"], "no cell matches"),
         (["reproduce", "degree", "--mode", "loud"], "expected 'both', 'sound' or 'as-published'"),
         (["reproduce", "degree", "--substitute", "x"], "expected NAME=FILE"),
@@ -192,9 +193,11 @@ def test_mistakes_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
-    error = capsys.readouterr().err
+    captured = capsys.readouterr()
+    error = captured.err
     assert message in error
-    assert error.count("\n") == 1
+    # A reason is said once, and not on standard output as well.
+    assert (captured.out, error.count("\n")) == ("", 1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -205,6 +208,8 @@ def test_the_list_and_a_dry_run_write_nothing(
     assert main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in spec.names())
+    assert main(["reproduce", "degree", "--list", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["experiments"]] == ["degree"]
     assert main(["reproduce", "degree", "--quick", "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["planned"], found["left"]) == (6, 6)

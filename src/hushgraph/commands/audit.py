@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushgraph.commands import tables
 from hushgraph.commands.data_root import DataRoot
 from hushgraph.commands.sources import is_given
 from hushgraph.commands.terminal import console
@@ -29,7 +30,7 @@ hushgraph audit --epsilon 4 --max-readers 2 --fault half-noise"""
 _plan, _attack, _output = options("What is audited"), options("The attack"), options("Run and output")
 # Parameters that a run has already decided.
 _PLAN = ["epsilon", "delta", "model", "layers", "max_readers", "max_reads", "edge_owner", "steps"]
-_PLAN += ["batch_size", "secure_noise", "fault"]
+_PLAN += ["batch_size", "secure_noise", "fault", "edges"]
 # A plan for no data in particular: every batch whole, and few steps, so that trials are cheap.
 _TRAIN_NODES, _DELTA, _READERS, _STEPS = 1000, 1e-5, 2, 2
 
@@ -68,6 +69,7 @@ def audit(
             metavar="half-noise|reused-noise|too-few-trees|per-layer-noise|paper-sampler",
         ),
     ] = None,
+    edges: tables.PlainEdges = None,
     data_root: DataRoot = None,
     seed: Annotated[int | None, _output("Of the trials. [from the operating system]")] = None,
     out: Annotated[Path | None, _output("Also write the JSON record here. [not kept]")] = None,
@@ -101,6 +103,7 @@ def audit(
             "secure_noise": secure_noise,
         },
         fault,
+        edges,
     )
     plan = settings.plan
     with _progress() as observer:
@@ -131,7 +134,7 @@ def audit(
 
 
 def _settings(
-    context: typer.Context, source: str | None, given: dict[str, Any], fault: str | None
+    context: typer.Context, source: str | None, given: dict[str, Any], fault: str | None, edges: Path | None
 ) -> Settings:
     """The plan of a run, of data, or of neither."""
     from hushgraph.audit.source import is_run, settings_for, settings_of_run
@@ -141,13 +144,29 @@ def _settings(
         if wrong:
             raise InputError(f"{', '.join(wrong)}: the run {source} has its own; leave it out")
         return settings_of_run(source)
+    if source is None and edges is not None:
+        raise InputError(f"--edges {edges} without DATA: give the table of nodes as well")
+    if source is not None:
+        _check_there(source)
     if given["epsilon"] is None:
         raise InputError("no --epsilon: expected the epsilon to audit, or the folder of a run")
     if source is not None:
         if fault is not None:
             raise InputError(f"--fault {fault} with {source}: faults are for made plans; leave DATA out")
-        return settings_for(source, **given)
+        return settings_for(tables.with_edges(source, edges), **given)
     return _made(given, fault)
+
+
+def _check_there(source: str) -> None:
+    """Refuse what is neither a run nor data, before anything is asked about it."""
+    from hushgraph.datasets import catalog
+    from hushgraph.datasets.paths import is_there
+
+    if not is_there(Path(source)):
+        try:
+            catalog.describe(source)
+        except InputError as error:
+            raise InputError(f"{source[:80]}: not the folder of a run, and {error}") from None
 
 
 def _made(given: dict[str, Any], fault: str | None) -> Settings:

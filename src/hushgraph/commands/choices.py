@@ -12,6 +12,22 @@ from hushgraph.commands.sources import where_given
 from hushgraph.errors import InputError
 
 _LIST = re.compile(r"[a-z0-9-]+(\|[a-z0-9-]+)+")
+# Flags as other libraries spell them.
+_SPELLINGS = {
+    "learning-rate": "lr",
+    "num-layers": "layers",
+    "target-epsilon": "epsilon",
+    "eps": "epsilon",
+    "target-delta": "delta",
+    "max-grad-norm": "clip",
+    "hidden-dim": "hidden",
+    "hidden-size": "hidden",
+    "hidden-channels": "hidden",
+    "output": "out",
+}
+# How alike a flag must be to be suggested; who is told to take --non-private may well do so.
+_ALIKE, _ALMOST_EQUAL = 0.75, 0.9
+_NO_PRIVACY = "non-private"
 _DATA_FILES = (".npz", ".pt", ".csv", ".parquet")
 
 
@@ -41,6 +57,18 @@ def hint(word: str, known: Iterable[str]) -> str:
     # Letters in another order are the likelier mistake: gnc is gcn, not gin.
     near.sort(key=lambda other: sorted(other) != sorted(word))
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def nearest_flag(word: str, known: Iterable[str]) -> str | None:
+    """The flag that was meant, both without dashes in front; None where that is no more than a guess."""
+    there = list(known)
+    if _SPELLINGS.get(word) in there:
+        return _SPELLINGS[word]
+    for near in difflib.get_close_matches(word, there, cutoff=_ALIKE):
+        alike = difflib.SequenceMatcher(None, word, near).ratio()
+        if near != _NO_PRIVACY or alike >= _ALMOST_EQUAL:
+            return near
+    return None
 
 
 def complete_data(incomplete: str) -> list[str]:

@@ -71,7 +71,9 @@ def compare(
     try:
         _compare(out, tables.with_edges(data, edges), as_json, **arguments)
     except KeyboardInterrupt:
-        begun = out is not None and (out / SETTINGS).exists()
+        if out is None:
+            return fail("interrupted, and nothing is kept; with --out it could go on", 130)
+        begun = (out / SETTINGS).exists()
         return fail("stopped; the same command goes on from there" if begun else "interrupted", 130)
     return 0
 

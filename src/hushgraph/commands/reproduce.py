@@ -25,7 +25,7 @@ _what, _reading, _output = options("Experiment"), options("Data"), options("Run 
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="An experiment of --list, or all.")
+        str | None, typer.Argument(metavar="NAME", help="An experiment of --list, or all.")
     ] = None,
     show_list: Annotated[bool, _what("List the experiments and their runs.", "--list")] = False,
     mode: Annotated[
@@ -58,7 +58,9 @@ def reproduce(
     from hushgraph.experiments.sources import parse_substitutes
 
     if show_list:
-        typer.echo(json.dumps({"experiments": reproducing.listed()}) if as_json else reproducing.list_text())
+        wanted = spec.names() if name in (None, "all") else (name,)
+        listed = reproducing.listed(wanted)
+        typer.echo(json.dumps({"experiments": listed}) if as_json else reproducing.list_text(listed))
         return
     if name is None:
         raise InputError(f"no NAME: give one of {', '.join(spec.names())}, or all")

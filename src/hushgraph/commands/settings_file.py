@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from hushgraph.commands.choices import hint
+from hushgraph.commands.choices import nearest_flag
 from hushgraph.commands.sources import CONFIG
 from hushgraph.errors import InputError
 
@@ -69,7 +69,9 @@ def read_settings(path: Path, parameters: list[Any]) -> dict[str, Any]:
     for written, value in _read(path).items():
         key = written.replace("_", "-")
         if key not in known:
-            raise InputError(f"{path}: unknown key {written!r}{hint(key, known)}; see --help for the flags")
+            near = nearest_flag(key, known)
+            advice = "" if near is None else f" (did you mean {near!r}?)"
+            raise InputError(f"{path}: unknown key {written!r}{advice}; see --help for the flags")
         name = known[key].name
         if name in found:
             raise InputError(f"{path}: {key} is given twice, with - and with _; keep one")

@@ -13,6 +13,8 @@ from hushgraph.errors import InputError
 LARGEST_BUCKETS = 1 << 20
 _NAMES = ("id", "label", "split", "source", "target", "delimiter")
 _LISTS = ("features", "ignore", "classes")
+# How alike a name must be to be suggested; north and south have three letters of five in common.
+_ALIKE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +171,8 @@ def hint(name: str, known: Iterable[str]) -> str:
     """A question that names the nearest known name; nothing where none is near."""
     there = list(known)
     folded = {each.casefold(): each for each in there}
-    near = difflib.get_close_matches(name, there, n=1) or difflib.get_close_matches(
-        name.casefold(), folded, n=1
+    near = difflib.get_close_matches(name, there, n=1, cutoff=_ALIKE) or difflib.get_close_matches(
+        name.casefold(), folded, n=1, cutoff=_ALIKE
     )
     return f"; did you mean {folded.get(near[0], near[0])!r}?" if near else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,7 +46,7 @@ class EdgeTable:
         try:
             self.connection.execute(self._create(num_nodes), [self.table.pattern])
         except duckdb.Error as error:
-            self.table.refuse(error)
+            return replace(self, table=self.table.reread(self.connection, error)).array(num_nodes)
         count, sources, targets = self.connection.execute(
             "SELECT count(*), count(source), count(target) FROM edges"
         ).fetchone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -60,7 +60,7 @@ class NodeTable:
         try:
             self.connection.execute(self._create(), [self.table.pattern])
         except duckdb.Error as error:
-            self.table.refuse(error)
+            return replace(self, table=self.table.reread(self.connection, error)).arrays()
         (count,) = self.connection.execute("SELECT count(*) FROM nodes").fetchone()
         if count == 0:
             raise GraphError(f"{self.table.place(None, self.columns.id)}: no rows; expected one node a row")
@@ -116,6 +116,7 @@ class NodeTable:
     def _enum(self, name: str, values: Any) -> str:
         """SQL from a cell to the place of its text among values, -1 for an empty cell."""
         listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+        self.connection.execute(f"DROP TYPE IF EXISTS {name}_values")
         self.connection.execute(f"CREATE TYPE {name}_values AS ENUM ({listed})")
         code = f"enum_code(TRY_CAST(CAST({{0}} AS VARCHAR) AS {name}_values))"
         return f"CASE WHEN {{0}} IS NULL THEN -1 ELSE CAST({code} AS INTEGER) END"
@@ -205,9 +206,8 @@ class NodeTable:
         text = self.table.cell(self.connection, row, name)
         where = self.table.place(row, name)
         if text is None:
-            raise GraphError(
-                f"{where}: empty; expected a number; fill it, or leave the column out (--ignore)"
-            )
+            advice = self.table.advice("fill it, or leave the column out (--ignore)", "fill it")
+            raise GraphError(f"{where}: empty; expected a number; {advice}")
         try:
             # NaN is not below anything.
             is_number = not abs(float(text)) <= float(np.finfo(np.float32).max)
@@ -215,10 +215,12 @@ class NodeTable:
             is_number = False
         if is_number:
             raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for instance by 0")
-        raise GraphError(
-            f"{where}: {text[:40]!r} is not a number; correct it, or list the column's values "
-            "(--categorical), hash it (--hash) or leave it out (--ignore)"
+        advice = self.table.advice(
+            "correct it, or list the column's values (--categorical), hash it (--hash) or leave it out "
+            "(--ignore)",
+            "correct it",
         )
+        raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
 
     def _refuse_value(self, row: int, key: str, name: str) -> NoReturn:
         """Say why a label, a split or a categorical cell was refused."""
@@ -227,12 +229,20 @@ class NodeTable:
             raise GraphError(f"{where}: {text}; expected {', '.join(SPLITS)} or an empty cell")
         if key != "label":
             values = list(self.columns.categorical[name])
-            raise GraphError(
-                f"{where}: {text} is not among its {len(values)} values{hint(text[1:-1], values)}"
+            listed = f"among its {len(values)} values" if len(values) > 1 else f"its one value, {values[0]!r}"
+            advice = self.table.advice(
+                "list it (--categorical), hash the column (--hash) or empty the cell",
+                "correct it or empty the cell",
             )
+            raise GraphError(f"{where}: {text} is not {listed}; {advice}{hint(text[1:-1], values)}")
         if self.columns.classes is not None:
-            near = hint(text[1:-1], self.columns.classes)
-            raise GraphError(f"{where}: {text} is not among the {len(self.columns.classes)} classes{near}")
+            names = list(self.columns.classes)
+            listed = f"among the {len(names)} classes" if len(names) > 1 else f"the one class, {names[0]!r}"
+            advice = self.table.advice(
+                "name all classes in order (--classes a,b,c) or empty the cell",
+                "correct it or empty the cell",
+            )
+            raise GraphError(f"{where}: {text} is not {listed}; {advice}{hint(text[1:-1], names)}")
         try:
             negative = float(text[1:-1]) < 0
         except ValueError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from hushgraph.datasets.columns import hint
 from hushgraph.datasets.paths import check_is_file, shown
@@ -19,6 +20,9 @@ _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|
 _WHOLE = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
 _MAGIC = b"PAR1"
+# Columns that have these names unless others are given.
+_USUAL = ("id", "label", "source", "target")
+_KEPT = "a run keeps the columns of its training"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +34,16 @@ class Table:
         names: of its columns, in order; in SQL they are c0, c1 and so on.
         types: DuckDB's names of their types; VARCHAR throughout in CSV, where nothing is guessed.
         delimiter: of CSV; None for Parquet.
+        settled: whether columns are given whole, as by a run, so that no flag adds to them.
+        is_mixed: whether it is CSV whose lines end in LF here and in CRLF there.
     """
 
     path: Path
     names: tuple[str, ...]
     types: tuple[str, ...]
     delimiter: str | None
+    settled: bool = False
+    is_mixed: bool = False
 
     @property
     def rows(self) -> str:
@@ -54,9 +62,11 @@ class Table:
             return "read_parquet(?, hive_partitioning = false)"
         columns = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.names)))
         delimiter = self.delimiter.replace("'", "''")
+        # It would drop cells that are too many, so `reread` looks for them before it asks for this.
+        lenient = ", strict_mode = false, parallel = false" if self.is_mixed else ""
         return (
             f"read_csv(?, auto_detect = false, header = false, skip = 1, delim = '{delimiter}', "
-            f"quote = '\"', escape = '\"', hive_partitioning = false, columns = {{{columns}}})"
+            f"quote = '\"', escape = '\"', hive_partitioning = false, columns = {{{columns}}}{lenient})"
         )
 
     def sql_name(self, name: str) -> str:
@@ -69,16 +79,25 @@ class Table:
     def check_there(self, name: str, purpose: str) -> None:
         """Refuse a name that no column has."""
         if name not in self.names:
-            advice = hint(name, self.names) or f"; it has {', '.join(map(repr, self.names[:6]))}"
-            advice += ", ..." if advice.startswith("; it") and len(self.names) > 6 else ""
-            raise GraphError(f"{self._header()}: no column {name!r}, given as {purpose}{advice}")
+            near = hint(name, self.names) or f"; it has {', '.join(map(repr, self.names[:6]))}"
+            near += ", ..." if near.startswith("; it") and len(self.names) > 6 else ""
+            is_usual = purpose in _USUAL and name == purpose
+            what = f"no column {name!r}" + ("" if is_usual else f", given as {purpose}")
+            if self.settled:
+                what += f"; add or rename it ({_KEPT})"
+            elif is_usual:
+                what += f"; name yours with --{name} (columns.{name})"
+            raise GraphError(f"{self._header()}: {what}{near}")
 
     def check_number(self, name: str) -> None:
         """Refuse a column whose type is none of numbers; in CSV every cell is checked later instead."""
         if self.delimiter is None and _NUMBERS.fullmatch(self.type_of(name)) is None:
             raise GraphError(
                 f"{shown(self.path)}: column {name!r} holds {self.type_of(name)[:40]}; expected numbers; "
-                "list its values (--categorical), hash it (--hash) or leave it out (--ignore)"
+                + self.advice(
+                    "list its values (--categorical), hash it (--hash) or leave it out (--ignore)",
+                    "store numbers in it",
+                )
             )
 
     def check_scalar(self, name: str, purpose: str) -> None:
@@ -108,8 +127,12 @@ class Table:
         ).fetchone()
         return None if text is None else str(text)
 
-    def refuse(self, error: Exception) -> NoReturn:
-        """Say in one line why DuckDB could not read the rows."""
+    def advice(self, by_flags: str, in_file: str) -> str:
+        """What to do about a column: flags may say what it is for, unless that is settled."""
+        return f"{in_file} ({_KEPT})" if self.settled else by_flags
+
+    def reread(self, connection: Any, error: Exception) -> Table:
+        """This table in a way that DuckDB can read; otherwise say in one line why it could not."""
         import duckdb
 
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -117,8 +140,18 @@ class Table:
         reason = " ".join(str(error).split("\n")[0].split())[:120]
         if self.delimiter is None:
             raise GraphError(f"{shown(self.path)}: damaged Parquet ({reason}); write it again") from None
-        self._refuse_csv()
-        raise GraphError(f"{shown(self.path)}: cannot be read as CSV ({reason})") from None
+        rows, ends = self._checked_csv()
+        if len(ends) < 2 or self.is_mixed:
+            raise GraphError(f"{shown(self.path)}: cannot be read as CSV ({reason})") from None
+        table = replace(self, is_mixed=True)
+        # After a CR alone DuckDB would drop the first character of a line.
+        with contextlib.suppress(duckdb.Error):
+            count = f"SELECT count(*) FROM {table._reader}"
+            if "\r" not in ends and connection.execute(count, [table.pattern]).fetchone() == (rows,):
+                return table
+        raise GraphError(
+            f"{shown(self.path)}: mixed line endings; save it with one kind, LF or CRLF"
+        ) from None
 
     def type_of(self, name: str) -> str:
         return self.types[self.names.index(name)]
@@ -133,9 +166,13 @@ class Table:
             deque(islice(filter(None, lines), row + 2), maxlen=0)
             return lines.line_num
 
-    def _refuse_csv(self) -> None:
-        """Look for the line that is not CSV, not UTF-8 or of another length; only after reading failed."""
-        width, name, begin = len(self.names), shown(self.path), 1
+    def _checked_csv(self) -> tuple[int, set[str]]:
+        """Refuse a line that is not CSV, not UTF-8 or of another length; only after reading failed.
+
+        Returns:
+            How many rows there are below the header, and how lines end.
+        """
+        width, name, begin, rows = len(self.names), shown(self.path), 1, -1
         with self.path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             lines = csv.reader(file, delimiter=self.delimiter or ",", strict=True)
             try:
@@ -151,23 +188,28 @@ class Table:
                             f"{name} line {begin}: {len(cells)} cells, the last under column {last}; "
                             f"expected {width}, as in line 1; quote a cell that holds {self.delimiter!r}"
                         )
-                    begin = lines.line_num + 1
+                    begin, rows = lines.line_num + 1, rows + bool(cells)
             except csv.Error as error:
                 raise GraphError(f"{name} line {begin}: not CSV ({error}); correct its quotes") from None
+            ends = file.newlines or ()
+            return rows, {ends} if isinstance(ends, str) else set(ends)
 
     def _nth(self, column: int) -> str:
         return repr(self.names[column]) if column < len(self.names) else str(column + 1)
 
 
-def open_table(connection: Any, path: Path, *, delimiter: str | None, purpose: str) -> Table:
+def open_table(
+    connection: Any, path: Path, *, delimiter: str | None, purpose: str, settled: bool = False
+) -> Table:
     """The table in a file, its header or schema read, and one line for a file that is none."""
     try:
         check_is_file(path)
         if path.suffix == ".parquet":
-            return _open_parquet(connection, path)
+            return replace(_open_parquet(connection, path), settled=settled)
         if path.suffix not in (".csv", ".tsv"):
             raise GraphError(f"unknown kind of table for {purpose}; expected .parquet, .csv or .tsv")
-        names = _csv_header(path, delimiter or ("\t" if path.suffix == ".tsv" else ","))
+        delimiter = delimiter or ("\t" if path.suffix == ".tsv" else ",")
+        names = _csv_header(path, delimiter, settled)
     except OSError as error:
         raise GraphError(f"{shown(path)}: cannot be read ({error.strerror})") from None
     except GraphError as error:
@@ -176,7 +218,8 @@ def open_table(connection: Any, path: Path, *, delimiter: str | None, purpose: s
         path=path,
         names=tuple(names),
         types=("VARCHAR",) * len(names),
-        delimiter=delimiter or ("\t" if path.suffix == ".tsv" else ","),
+        delimiter=delimiter,
+        settled=settled,
     )
 
 
@@ -201,7 +244,7 @@ def _open_parquet(connection: Any, path: Path) -> Table:
     )
 
 
-def _csv_header(path: Path, delimiter: str) -> list[str]:
+def _csv_header(path: Path, delimiter: str, settled: bool) -> list[str]:
     with path.open("rb") as file:
         begin = file.read(4)
     if begin == b"":
@@ -226,9 +269,10 @@ def _csv_header(path: Path, delimiter: str) -> list[str]:
     if len(names) == 1:
         others = [each for each in _DELIMITERS if each in names[0]]
         if others:
+            flag = f"give --delimiter {'tab' if others[0] == chr(9) else repr(others[0])}"
+            advice = f"write it with {delimiter!r} ({_KEPT})" if settled else flag
             raise GraphError(
-                f"line 1 is one column with delimiter {delimiter!r}, and holds {others[0]!r}; give "
-                f"--delimiter {'tab' if others[0] == chr(9) else repr(others[0])}"
+                f"line 1 is one column with delimiter {delimiter!r}, and holds {others[0]!r}; {advice}"
             )
     if "" in names:
         number = names.index("") + 1

@@ -14,7 +14,7 @@ from hushgraph.datasets.edge_table import EdgeTable
 from hushgraph.datasets.node_table import NodeTable
 from hushgraph.datasets.paths import shown
 from hushgraph.datasets.table import open_table
-from hushgraph.datasets.table_files import find_tables
+from hushgraph.datasets.table_files import TableFiles, find_tables
 from hushgraph.errors import GraphError, MissingSplitError
 
 # What DuckDB may take; it writes what does not fit to the temporary folder.
@@ -47,11 +47,12 @@ def arrays_from_tables(
     given = files.columns_with(columns)
     if given.classes is not None:
         if num_classes not in (None, len(given.classes)):
-            raise GraphError(f"num_classes={num_classes}, but {len(given.classes)} classes have names")
+            raise GraphError(_two_counts(num_classes, len(given.classes), files, columns))
         num_classes = len(given.classes)
     with _database() as (connection, folder):
-        nodes = open_table(connection, files.nodes, delimiter=given.delimiter, purpose="nodes")
-        edges = open_table(connection, files.edges, delimiter=given.delimiter, purpose="edges")
+        how: dict[str, Any] = {"delimiter": given.delimiter, "settled": isinstance(columns, Columns)}
+        nodes = open_table(connection, files.nodes, purpose="nodes", **how)
+        edges = open_table(connection, files.edges, purpose="edges", **how)
         given = given.named_for(nodes.names)
         if splits and given.split is None:
             raise MissingSplitError(
@@ -79,6 +80,15 @@ def arrays_from_tables(
         )
         arrays["edge_index"] = ends.array(len(arrays["y"]))
         yield {**arrays, "columns": given, "num_classes": num_classes}
+
+
+def _two_counts(num_classes: int | None, names: int, files: TableFiles, columns: Any) -> str:
+    by_call = isinstance(columns, Columns) or (columns and "classes" in columns)
+    where = (
+        "classes (--classes)" if by_call or files.mapping is None else f"classes in {shown(files.mapping)}"
+    )
+    listed = "1 name" if names == 1 else f"{names} names"
+    return f"num_classes={num_classes}, but {where} has {listed}; leave out num_classes, or name all classes"
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from hushgraph.experiments.runner import DP_MODES, Options, Reproduction
 from hushgraph.interruption import Interruption
 
 
-def listed() -> list[dict[str, Any]]:
-    """Every experiment, with its columns and how many runs it has in both modes with its own seeds."""
+def listed(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Experiments, with their columns and how many runs they have in both modes with their own seeds."""
     found = []
-    for name in spec.names():
+    for name in names:
         experiment = spec.load(name)
         found.append(
             {
@@ -35,10 +35,10 @@ def listed() -> list[dict[str, Any]]:
     return found
 
 
-def list_text() -> str:
-    """The list as text, a line an experiment and one for its columns."""
+def list_text(experiments: Sequence[dict[str, Any]]) -> str:
+    """What `listed` gives as text, a line an experiment and one for its columns."""
     lines = []
-    for one in listed():
+    for one in experiments:
         lines.append(f"{one['name']:20} {one['runs']:4} runs  {one['title']}")
         lines.append(f"{'':31}{', '.join(one['columns'])}")
     return "\n".join(lines)

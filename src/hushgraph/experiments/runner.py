@@ -92,7 +92,12 @@ class Reproduction:
         }
         if not self.plan and not any(self.described.values()):
             reason = self.skipped[0] if self.skipped else "no cell matches --only and --mode"
-            raise InputError(f"nothing is left to run: {reason}")
+            others = [line.partition(":")[0] for line in self.skipped[1:]]
+            more = f"; so are {', '.join(others)}" if others else ""
+            raise InputError(f"nothing is left to run: {reason}{more}")
+        # Not as they are found: where nothing is left the error says them.
+        for line in self.skipped:
+            self.say(line)
 
     @property
     def left(self) -> list[Planned]:
@@ -200,7 +205,6 @@ class Reproduction:
         line = f"{column}: skipped, {error}"
         if line not in self.skipped:
             self.skipped.append(line)
-            self.say(line)
 
     def _trained(self, planned: Planned, observe: Observe) -> dict[str, Any]:
         from hushgraph.training import train

@@ -68,8 +68,7 @@ def facts(
 def finished(source: Run | str | os.PathLike[str]) -> RunFolder:
     """The folder of a run, refused where the run is not done."""
     folder = source.folder if isinstance(source, Run) else RunFolder.open(source)
-    if not folder.is_done:
-        raise RunError(f"run={folder.path}: it is not finished; resume it with hushgraph train --resume")
+    folder.check_done()
     return folder
 
 
