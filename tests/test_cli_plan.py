@@ -125,6 +125,17 @@ def test_neighbours_that_cannot_be_priced_are_infinite_or_say_so(run: Run) -> No
     assert "not priced" in out
 
 
+def test_epsilon_alone_prices_what_train_would_do(run: Run) -> None:
+    about = answer(run, "plan", "--train-nodes", "1000", "--max-readers", "3", "--epsilon", "4")
+    given = ("--batch-size", "1000", "--steps", "600", "--epsilon", "4")
+    assert about["noise_multiplier"] == answer(run, *SMALL[:5], *given)["noise_multiplier"]
+    _, out, _ = run("plan", "--train-nodes", "300000", "--max-readers", "3", "--epsilon", "4")
+    assert "--steps was not given; a run takes 600 by default." in out
+    assert "--batch-size was not given; a run takes 200,000 by default." in out
+    code, _, err = run("plan", "--train-nodes", "0", "--max-readers", "3", "--epsilon", "4")
+    assert (code, err.count("\n")) == (2, 1)
+
+
 def test_explain_prints_the_whole_statement(run: Run) -> None:
     _, out, _ = run(*SMALL, "--steps", "0", "--noise-multiplier", "1", "--explain")
     assert "What is not covered" in out

@@ -84,9 +84,9 @@ def run_command(words: list[str], page: Path) -> None:
 
 @pytest.fixture
 def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(defaults, "_STEPS", 3)
+    monkeypatch.setattr(defaults, "STEPS", 3)
     monkeypatch.setattr(defaults, "_HIDDEN", 8)
-    monkeypatch.setattr(defaults, "_LARGEST_BATCH", 500)
+    monkeypatch.setattr(defaults, "LARGEST_BATCH", 500)
     monkeypatch.chdir(tmp_path)
 
 

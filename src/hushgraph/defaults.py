@@ -15,8 +15,8 @@ from hushgraph import bounds
 _NODES_PER_READER = 10_000
 _MOST_READERS = 10
 # All training nodes at once up to here: the larger the batch, the less the noise weighs.
-_LARGEST_BATCH = 200_000
-_STEPS = 600
+LARGEST_BATCH = 200_000
+STEPS = 600
 _HIDDEN = 128
 # Rows of larger norm move the first layer more, which is where most parameters are.
 _FEATURE_NORM = 6.0
@@ -67,9 +67,9 @@ def private_defaults(
     return Defaults(
         max_readers=readers,
         max_reads=reads,
-        batch_size=min(num_train_nodes, _LARGEST_BATCH),
-        steps=_STEPS,
-        learning_rate=float(f"{travel / _STEPS:.2g}"),
+        batch_size=min(num_train_nodes, LARGEST_BATCH),
+        steps=STEPS,
+        learning_rate=float(f"{travel / STEPS:.2g}"),
         hidden=_HIDDEN,
         feature_norm=_FEATURE_NORM,
         momentum=_MOMENTUM,
@@ -81,7 +81,7 @@ def plain_defaults(*, num_train_nodes: int, num_classes: int) -> Defaults:
     return Defaults(
         max_readers=20,
         max_reads=16,
-        batch_size=min(num_train_nodes, _LARGEST_BATCH),
+        batch_size=min(num_train_nodes, LARGEST_BATCH),
         steps=600 if num_train_nodes >= _PLENTY_PER_CLASS * num_classes else 300,
         learning_rate=0.01,
         hidden=256,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hushgraph.defaults import LARGEST_BATCH, STEPS
 from hushgraph.errors import PlanError
 from hushgraph.plan import PrivacyPlan
 from hushgraph.statement import digits_up, rounded_up, sentence, statement
@@ -29,20 +30,29 @@ def solve(
     noise_multiplier: float | None,
     epsilon: float | None,
     max_reads: int | None,
+    batch_size: int | None,
     **fields: Any,
 ) -> Solved:
-    """Two of steps, noise multiplier and epsilon give the third.
+    """Two of steps, noise multiplier and epsilon give the third; epsilon alone has the default steps.
 
     Args:
         steps: how many steps, or None.
         noise_multiplier: the noise, or None.
         epsilon: the target, or None.
         max_reads: D; None is unlimited, or K where reader-owned edges need a bound.
+        batch_size: None takes what a default run takes.
         **fields: the other fields of PrivacyPlan.
 
     Guarantees:
         Where epsilon was given, the epsilon of the plan is at most that.
     """
+    notes = []
+    if epsilon is not None and steps is None and noise_multiplier is None:
+        steps = STEPS
+        notes.append(f"--steps was not given; a run takes {STEPS} by default.")
+    if batch_size is None:
+        batch_size = min(fields["num_train_nodes"], LARGEST_BATCH)
+        notes.append(f"--batch-size was not given; a run takes {batch_size:,} by default.")
     given = {"steps": steps, "noise-multiplier": noise_multiplier, "epsilon": epsilon}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
@@ -50,7 +60,6 @@ def solve(
         raise PlanError(
             f"found {found}: expected two of --steps, --noise-multiplier, --epsilon; the third is solved for"
         )
-    notes = []
     needs_bound = (
         fields["sampler"] == "stable" and fields["edge_owner"] == "reader" and fields["num_layers"] > 0
     )
@@ -58,7 +67,11 @@ def solve(
         max_reads = fields["max_readers"]
         notes.append(f"--max-reads was not given; reader-owned edges need one, so D = K = {max_reads}.")
     plan = PrivacyPlan(
-        steps=1 if steps is None else steps, noise_multiplier=noise_multiplier, max_reads=max_reads, **fields
+        steps=1 if steps is None else steps,
+        noise_multiplier=noise_multiplier,
+        max_reads=max_reads,
+        batch_size=batch_size,
+        **fields,
     )
     if epsilon is not None:
         plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)

@@ -26,8 +26,10 @@ _figures, _bounds, _output = options("Give two"), options("The run"), options("R
 
 def plan(
     train_nodes: Annotated[int, _bounds("N, how many nodes are in the training split.")],
-    batch_size: Annotated[int, _bounds("Expected number of roots in a batch.")],
     max_readers: Annotated[int, _bounds("K, how many training nodes read one node, at most.")],
+    batch_size: Annotated[
+        int | None, _bounds("Expected number of roots in a batch. [N, at most 200,000, as for train]")
+    ] = None,
     layers: Annotated[int, _bounds("r, rounds of message passing. [1: the cost grows with K^r]")] = 1,
     max_reads: Annotated[
         int | None,
@@ -38,7 +40,7 @@ def plan(
     edge_owner: Annotated[
         str, _bounds("Whose row holds an edge. [sender, as if undirected]", metavar="sender|reader")
     ] = "sender",
-    steps: Annotated[int | None, _figures("How many updates.")] = None,
+    steps: Annotated[int | None, _figures("How many updates. [600, as for train, beside --epsilon]")] = None,
     noise_multiplier: Annotated[float | None, _figures("lambda = sigma / (2 C n).")] = None,
     epsilon: Annotated[float | None, _figures("The epsilon to stay within.")] = None,
     delta: Annotated[float | None, _bounds("Of (epsilon, delta). [1 / (10 N)]")] = None,
@@ -62,7 +64,8 @@ def plan(
 ) -> None:
     """Price a run without touching data.
 
-    Of steps, noise multiplier and epsilon give two; the third is solved for.
+    Of steps, noise multiplier and epsilon give two; the third is solved for. With epsilon alone, steps are
+    those that train would take.
     """
     from hushgraph import planner
 
