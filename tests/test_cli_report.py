@@ -57,7 +57,8 @@ def test_compare_prints_a_table_and_the_cost(run: Run, file: Path, monkeypatch: 
 
 def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path) -> None:
     flags = ["--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "four", "--json"]
-    code, out, err = run("compare", file, "--model", "gin", "--layers", "2", *flags)
+    narrow = ["--hidden", "8", "--max-readers", "1", "--delta", "1e-4"]
+    code, out, err = run("compare", file, "--model", "gin", "--layers", "2", *narrow, *flags)
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
     found = json.loads(out)
@@ -68,7 +69,8 @@ def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path
     assert names(tmp_path / "four") == FILES[1:]
     report = json.loads((tmp_path / "four" / "report.json").read_text())
     assert report["comparison"] == found
-    assert report["plan"]["num_layers"] == 2
+    assert (report["plan"]["num_layers"], report["plan"]["max_readers"]) == (2, 1)
+    assert (report["plan"]["delta"], report["config"]["hidden"]) == (1e-4, 8)
     assert report["test"]["classes"]
     again = run("compare", file, "--model", "gin", *flags)
     assert again[0] == 2

@@ -33,11 +33,16 @@ def compare(
     epsilon: Annotated[float, _model("Of each of the two private models.")],
     model: Annotated[str, _model("The GNN. [gcn, the usual start]", metavar="gcn|gin|gat")] = "gcn",
     layers: Annotated[int, _model("r, its rounds of messages. [1: noise grows with K^r]")] = 1,
+    delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
+    max_readers: Annotated[int | None, _model("K of DP-GNN; 0 reads no edge. [by epsilon]")] = None,
     steps: Annotated[int | None, _model("Updates of each model. [600; 300 to 600 without privacy]")] = None,
+    hidden: Annotated[int | None, _model("Width of each model. [128; 256 without privacy]")] = None,
     symmetrize: Annotated[
         bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
     ] = False,
     split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")] = None,
+    split_seed: Annotated[int, _reading("Of that draw. [0: a split is public]")] = 0,
+    num_classes: Annotated[int | None, _reading("[largest label + 1, taken as public]")] = None,
     edges: tables.Edges = None,
     id_column: tables.Id = None,
     label: tables.Label = None,
@@ -66,7 +71,8 @@ def compare(
     the same command goes on after an interruption.
     """
     arguments = {"epsilon": epsilon, "model": model, "num_layers": layers, "steps": steps, "device": device}
-    arguments |= {"symmetrize": symmetrize, "split": split, "seed": seed}
+    arguments |= {"delta": delta, "max_readers": max_readers, "hidden": hidden, "num_classes": num_classes}
+    arguments |= {"symmetrize": symmetrize, "split": split, "split_seed": split_seed, "seed": seed}
     arguments["columns"] = tables.columns_in(context.params)
     try:
         _compare(out, tables.with_edges(data, edges), as_json, **arguments)
