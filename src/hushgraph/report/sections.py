@@ -71,7 +71,7 @@ def spending(facts: dict[str, Any]) -> str:
     if finite:
         parts.append(
             '<p class="soft">Epsilon is priced at a few steps and rounded up to the next of them: it is '
-            "never less than what had been spent.</p>"
+            "never less than what the steps taken by then cost.</p>"
         )
     return "".join(parts)
 
