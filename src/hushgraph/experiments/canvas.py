@@ -50,6 +50,7 @@ _SETTINGS: Any = {
 _DOTS_PER_INCH = 160
 # All in inches; letters are those of the small sizes that notes and legends have.
 _MARGIN, _TITLE = 0.1, 0.3
+_TITLE_LINE, _TITLE_LETTER = 0.19, 0.1
 _NOTE_LINE, _NOTE_LETTER = 0.155, 0.0625
 _LEGEND_LINE, _LEGEND_LETTER, _LEGEND_HANDLE = 0.19, 0.073, 0.62
 
@@ -91,17 +92,19 @@ def finish(figure: Figure, *, title: str, notes: list[str], legend: Mapping[str,
 
     width, height = figure.get_size_inches()
     inside = width - 2 * _MARGIN
+    titled = textwrap.wrap(title, int(inside / _TITLE_LETTER))
+    above = _TITLE + _TITLE_LINE * (len(titled) - 1)
     lines = [line for note in notes for line in textwrap.wrap(note, int(inside / _NOTE_LETTER))]
     noted = _NOTE_LINE * len(lines) + (_MARGIN if lines else 0)
     columns = legend_columns(list(legend), inside)
     listed = _LEGEND_LINE * -(-len(legend) // columns) + _MARGIN if legend else 0.0
     below = noted + listed
-    total = height + below + _TITLE
+    total = height + below + above
     figure.set_size_inches(width, total)
-    room = (0, below / total, 1, 1 - (below + _TITLE) / total)
+    room = (0, below / total, 1, 1 - (below + above) / total)
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=room, w_pad=_MARGIN, h_pad=_MARGIN, wspace=0.02))
     left = _MARGIN / width
-    figure.text(left, 1 - _MARGIN / total, title, va="top", fontsize=11, fontweight="bold")
+    figure.text(left, 1 - _MARGIN / total, "\n".join(titled), va="top", fontsize=11, fontweight="bold")
     figure.text(left, _MARGIN / total, "\n".join(lines), fontsize=8, color=GREY, va="bottom", linespacing=1.3)
     if legend:
         figure.legend(

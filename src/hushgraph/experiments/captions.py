@@ -61,11 +61,13 @@ def label(found: Sequence[Cell], *, on_epsilon: bool = False) -> str:
 
 
 def short_label(found: Sequence[Cell]) -> str:
-    """The model, and below it how private it is; who says so is left to a legend of the modes."""
+    """The model, and below it how private it is."""
     row, mode = found[0].row, found[0].mode
     if mode in spec.NON_PRIVATE:
         return f"{row}\n{_WITHOUT[mode]}"
-    return f"{row}\n{spoken(mode)}, {_size(found) or 'no ε known'}"
+    claimed = "claimed " if mode == "as-published" else ""
+    size = _size(found)
+    return f"{row}\n{spoken(mode)}, " + ("no ε known" if size is None else claimed + size)
 
 
 def spoken(mode: str) -> str:

@@ -131,7 +131,9 @@ def _bars(found: Sequence[Cell]) -> Figure:
     keys = list(dict.fromkeys((cell.row, cell.mode) for group in groups.values() for cell in group))
     keys.sort(key=lambda key: [cell.row for cell in found].index(key[0]))
     labels = [captions.short_label([c for c in found if (c.row, c.mode) == key]) for key in keys]
-    figure, places = _grid(len(groups), _BARS_A_ROW, (2.9, 0.4 * len(keys) + 0.9))
+    # A single panel has the names of the models to make room for as well.
+    width = 2.9 if len(groups) > 1 else 5.0
+    figure, places = _grid(len(groups), _BARS_A_ROW, (width, 0.4 * len(keys) + 0.9))
     tints = panels.colours([cell.row for cell in found])
     starred = False
     for number, (axes, ((column, _), group)) in enumerate(zip(places, groups.items(), strict=True)):
