@@ -34,7 +34,7 @@ from hushgraph.plan_fields import CHOICES
         ("train demo --target-epsilon 2", "did you mean --epsilon?"),
         ("train demo --nonprivate", "did you mean --non-private?"),
         ("train demo --private", "No such option: --private; see hushgraph train --help\n"),
-        ("compare demo --hidden 8", "No such option: --hidden; see hushgraph compare --help\n"),
+        ("compare demo --rate 8", "No such option: --rate; see hushgraph compare --help\n"),
         ("compare demo --bad 8", "No such option: --bad; see hushgraph compare --help\n"),
         ("compare demo --learning-rate 8", "--learning-rate; see hushgraph compare --help\n"),
         (
