@@ -48,11 +48,11 @@ def counted(how: str) -> dict[str, int]:
 def test_pages_are_reused_inside_and_given_back_after() -> None:
     if not sys.platform.startswith("linux") or not hasattr(ctypes.CDLL(None), "mallopt"):
         pytest.skip("the C library of this system is not glibc")
-    pages_of_a_tensor = 16_000_000 * 4 // resource.getpagesize()
-    kept = counted("kept")
-    assert kept["faults"] < pages_of_a_tensor / 10
-    assert kept["given_back"] > pages_of_a_tensor / 2
-    assert counted("plain")["faults"] > 10 * pages_of_a_tensor
+    kept, plain = counted("kept"), counted("plain")
+    # Each of 20 tensors is faulted in anew, page by page; how large a page is depends on the system.
+    assert plain["faults"] >= 20
+    assert kept["faults"] < plain["faults"] / 10
+    assert kept["given_back"] > 16_000_000 * 4 // resource.getpagesize() / 2
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
