@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from hushgraph.bounds import changed_trees, occurrences
+from hushgraph.bounds import changed_by_two, changed_trees, occurrences
 from hushgraph.errors import PlanError
 
 
@@ -59,3 +59,10 @@ def test_a_cap_is_the_smaller_of_both(K: int, D: int, r: int, owner: str, trees:
 def test_a_cap_makes_absurd_depths_cheap() -> None:
     assert changed_trees(10**6, None, 10**9, "sender", num_trees=500) == 501
     assert changed_trees(1, 1, 10**9, "reader", num_trees=500) == 501
+
+
+def test_two_rows_change_twice_as_much_or_all_there_is() -> None:
+    assert changed_by_two(4, num_trees=100) == 8
+    # Two rows outside the split may change all seven trees, and n counts a root of its own beside them.
+    assert changed_by_two(4, num_trees=7) == 8
+    assert changed_by_two(4, num_trees=6) == 7

@@ -56,7 +56,7 @@ def changed_trees(
         raise PlanError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
     if num_layers == 0 or max_readers == 0 or max_reads == 0:
         return 1
-    at_most = most_changed(num_trees)
+    at_most = None if num_trees is None else most_changed(num_trees)
     containing = occurrences(max_readers, num_layers, at_most=at_most)
     if edge_owner == "sender":
         return containing
@@ -69,9 +69,14 @@ def changed_trees(
     return total if at_most is None else min(total, at_most)
 
 
-def most_changed(num_trees: int | None) -> int | None:
+def most_changed(num_trees: int) -> int:
     """The largest n there can be where N training trees exist: all of them, and one for a root of its own."""
-    return None if num_trees is None else num_trees + 1
+    return num_trees + 1
+
+
+def changed_by_two(changed: int, num_trees: int) -> int:
+    """n for two rows emptied together, where `changed` is n for one of them and N training trees exist."""
+    return min(2 * changed, most_changed(num_trees))
 
 
 def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str) -> int:

@@ -238,9 +238,11 @@ def compare(
 
 def _in_words(settings: Mapping[str, Any]) -> dict[str, str]:
     """What two calls must have in common to be one comparison."""
-    # A graph that is given as an object has no name; the runs check that it is the one they began with.
     named = {key: value for key, value in settings.items() if value is not None}
-    if not isinstance(settings["data"], (str, os.PathLike, tuple)):
+    if isinstance(settings["data"], os.PathLike):
+        named["data"] = os.fspath(settings["data"])
+    elif not isinstance(settings["data"], (str, tuple)):
+        # An object has no name; a run that goes on compares its counts and its training nodes.
         named["data"] = type(settings["data"]).__name__
     return {key: value if isinstance(value, str) else repr(value) for key, value in named.items()}
 

@@ -14,7 +14,6 @@ from hushgraph import inference
 from hushgraph.arguments import check_model_given
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
-from hushgraph.errors import InputError
 from hushgraph.evaluation import Evaluation, evaluate
 from hushgraph.graph import Graph
 from hushgraph.plan import PrivacyPlan
@@ -149,11 +148,7 @@ class Run:
             labels=False,
         )
         # Here too, since a module of the caller's says nothing of its columns.
-        if graph.num_features != self.folder.num_features:
-            raise InputError(
-                f"the graph has {graph.num_features} features, the model was trained on "
-                f"{self.folder.num_features}; give a graph with the same columns"
-            )
+        inference.check_features(graph, self.folder.num_features)
         return graph
 
     def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,15 @@ class WholeGraph:
             yield np.arange(begin, min(begin + size, self.graph.num_nodes))
 
 
+def check_features(graph: Graph, wanted: int) -> None:
+    """Refuse a graph that has not as many features as the model was trained on."""
+    if graph.num_features != wanted:
+        raise InputError(
+            f"the graph has {graph.num_features} features, the model was trained on {wanted}; give a graph "
+            "with the same columns"
+        )
+
+
 @torch.no_grad()
 def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = None) -> Tensor:
     """float32 [num_nodes, num_classes] on the model's device.
@@ -77,12 +87,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
             whole = whole_graph(graph.graph.indptr, graph.graph.indices, features.device)
             result: Tensor = model(features.all(), (whole,) * (depth or 0))
             return result
-        wanted = model.encoder[0].in_features
-        if graph.graph.num_features != wanted:
-            raise InputError(
-                f"the graph has {graph.graph.num_features} features, the model was trained on {wanted}; "
-                "give a graph with the same columns"
-            )
+        check_features(graph.graph, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
         h = torch.cat([model.encoder(model.scaled(features.rows(nodes))) for nodes in graph.node_ranges()])

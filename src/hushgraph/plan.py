@@ -186,7 +186,7 @@ class PrivacyPlan:
         Infinite where the accountant prices one row but refuses two.
         """
         try:
-            return self._epsilon_for(min(2 * self.changed_trees, self.num_train_nodes + 1))
+            return self._epsilon_for(bounds.changed_by_two(self.changed_trees, self.num_train_nodes))
         except PlanError:
             return math.inf
 

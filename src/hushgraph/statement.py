@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING
 
-from hushgraph.bounds import trees_of_a_record
+from hushgraph import bounds
 
 if TYPE_CHECKING:
     from hushgraph.plan import PrivacyPlan
@@ -148,10 +148,10 @@ def _group_of_two(plan: PrivacyPlan) -> str:
 
 def _covers_an_edge_alone(plan: PrivacyPlan) -> bool:
     """Whether the two records of one edge cost no more than two emptied rows."""
-    n, all_trees = plan.changed_trees, plan.num_train_nodes
-    trees = trees_of_a_record(plan.max_readers, plan.num_layers, plan.edge_owner)
+    all_trees = plan.num_train_nodes
+    trees = bounds.trees_of_a_record(plan.max_readers, plan.num_layers, plan.edge_owner)
     # No label goes, so one tree more than change has to be paid for.
-    return min(2 * trees, all_trees) < min(2 * n, all_trees + 1)
+    return min(2 * trees, all_trees) < bounds.changed_by_two(plan.changed_trees, all_trees)
 
 
 def _not_covered() -> str:

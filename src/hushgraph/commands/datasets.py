@@ -19,7 +19,7 @@ _what = options("Data")
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them. [all]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them. [all]")] = None,
     download: Annotated[bool, _what("Fetch the files of NAME; what is there stays.", "--download")] = False,
     data_root: DataRoot = None,
     as_json: Annotated[bool, _what("One JSON object as the last line of output.", "--json")] = False,

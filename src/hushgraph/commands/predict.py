@@ -21,7 +21,7 @@ _output = options("Options")
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    data: Annotated[str, data_argument("The graph: its own or another one; no split is needed.")],
+    data: Annotated[str, data_argument("The graph: its own or another; labels and splits are not read.")],
     out: Annotated[Path, _output("The file to write: .csv or .npz.")],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
