@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,18 @@ def test_an_interruption_loses_the_run_in_progress_alone(tmp_path: Path) -> None
     assert len(again.left) == len(work.plan) - 2
     again.run(lambda number, label: None, lambda step, steps: None)
     assert len(records_of(tmp_path)) == len(work.plan)
+
+
+def test_processes_that_share_a_folder_share_the_runs(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hushgraph", "reproduce", "degree", "--quick", "--device", "cpu"]
+    command += ["--out", str(tmp_path), "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate()[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    found = [json.loads(lines[-1]) for lines in told]
+    assert found[0]["tables"] == found[1]["tables"]
+    trained = [record["run"] for record in records_of(tmp_path) if "shared_with" not in record]
+    assert len(trained) == len(set(trained)) == found[0]["planned"]
 
 
 def write_small(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +60,37 @@ def test_a_shared_run_says_whose_it_was() -> None:
     found = relabelled(record(0), {"experiment": "curves", "axes": {}}.items())
     assert (found["experiment"], found["axes"]) == ("curves", {})
     assert found["shared_with"] == "degree: c, GCN, sound"
+
+
+def test_processes_see_what_others_add(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    first, second = Records(path), Records(path)
+    first.append(record(0))
+    second.append(record(1, "s"))
+    assert [one["seed"] for one in second.all] == [0, 1]
+    assert first.of_run("s") is None
+    first.refresh()
+    assert first.of_run("s") == record(1, "s")
+
+
+def test_one_process_at_a_time_has_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    ask = (
+        "import sys; from pathlib import Path; from hushgraph.experiments.records import Records\n"
+        "with Records(Path(sys.argv[1])).claimed(sys.argv[2]) as mine: print(mine)"
+    )
+
+    def may_train(run: str) -> str:
+        command = [sys.executable, "-c", ask, str(path), run]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    records = Records(path)
+    with records.claimed("0123456789abcdef") as is_mine:
+        assert is_mine
+        assert may_train("0123456789abcdef") == "False"
+        assert may_train("1123456789abcdef") == "True"
+        # Reading and adding must not give up the claim.
+        records.append(record(0))
+        records.refresh()
+        assert may_train("0123456789abcdef") == "False"
+    assert may_train("0123456789abcdef") == "True"

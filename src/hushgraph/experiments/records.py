@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, RunError
 from hushgraph.whole_file import write_whole
 
+# The place of the file of records among the places that are locked; those of runs come after it.
+_FILE = 0
 _LABELS = ("experiment", "column", "row", "mode", "axes", "seed")
 
 
 class Records:
-    """The records of a folder.
+    """The records of a folder, which several processes may share.
 
     Guarantees:
         A record is on disk before `append` returns. A line that a crash cut short is dropped, nothing else.
@@ -24,8 +27,9 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.all: list[dict[str, Any]] = []
-        if path.exists():
-            self._read()
+        self._locks = _Locks(path.with_name(path.name + ".lock"))
+        self._size = 0
+        self.refresh()
 
     def of_run(self, run: str) -> dict[str, Any] | None:
         """Any record of this very run, whichever table asked for it."""
@@ -39,23 +43,50 @@ class Records:
         )
 
     def append(self, record: dict[str, Any]) -> None:
+        """Add a record, after those that other processes have added."""
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            with self._locks.held(_FILE):
+                self._read()
+                with self.path.open("ab") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    self._size = file.tell()
         except OSError as error:
             raise RunError(
                 f"{self.path}: cannot be written ({error.strerror}); free space or choose another folder"
             ) from None
         self.all.append(record)
 
+    def refresh(self) -> None:
+        """Read what other processes have added."""
+        if self.path.exists():
+            with self._locks.held(_FILE):
+                self._read()
+
+    @contextlib.contextmanager
+    def claimed(self, run: str) -> Iterator[bool]:
+        """Whether this process may train the run: no other one does so while the block lasts."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._locks.held(_FILE + 1 + int(run[:15], 16), wait=False) as is_mine:
+            yield is_mine
+
+    def tidy(self) -> None:
+        """Leave nothing behind where there is no record."""
+        if not self.path.exists():
+            self._locks.remove()
+            with contextlib.suppress(OSError):
+                self.path.parent.rmdir()
+
     def _read(self) -> None:
+        if not self.path.exists() or self.path.stat().st_size == self._size:
+            return
         content = self.path.read_bytes()
         lines = content.split(b"\n")
         torn = lines.pop()
+        found = []
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
@@ -67,9 +98,48 @@ class Records:
                     f"{self.path}, line {number}: no {missing[0]}; expected a record; restore the file or "
                     "choose another folder with --out"
                 )
-            self.all.append(record)
+            found.append(record)
+        self.all, self._size = found, len(content) - len(torn)
         if torn:
-            write_whole(self.path, b"".join(line + b"\n" for line in lines))
+            write_whole(self.path, content[: self._size])
+
+
+class _Locks:
+    """Places of a file, each held by one process at a time; they go with the process, however that ends.
+
+    Where files cannot be locked, or not here, every place is free: such a folder has one process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def remove(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def held(self, place: int, *, wait: bool = True) -> Iterator[bool]:
+        try:
+            import fcntl
+
+            if self._descriptor is None:
+                # Kept open: closing any descriptor of the file gives up all of a process's places.
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except (ImportError, OSError):
+            yield True
+            return
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, place)
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place)
 
 
 def relabelled(record: dict[str, Any], labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def reproduce(
             raise
     found = work.tables()
     if not found:
+        work.records.tidy()
         raise InputError(f"nothing was measured: {'; '.join(work.skipped) or 'no budget pays for a step'}")
     for table in found:
         table.write(options.out)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from hushgraph.finished_run import Run
     from hushgraph.graph import Graph
 
+# Seconds between two looks at what other processes are training.
+_PATIENCE = 0.5
 DP_MODES = ("as-published", "sound")
 Say = Callable[[str], None]
 Observe = Callable[[int, int], None]
@@ -110,28 +113,49 @@ class Reproduction:
         return len({p.run for p in self.left if self.records.of_run(p.run) is None})
 
     def run(self, begin: Callable[[int, str], None], observe: Observe) -> None:
-        """Train what is left.
+        """Train what is left, but for what other processes with the same folder train.
 
         Args:
             begin: told the number of runs done and the label of the next.
             observe: told steps done and steps in all; may raise KeyboardInterrupt.
         """
-        for number, planned in enumerate(self.left):
-            begin(number, f"{planned.job.experiment.name}: {planned.job.label}")
-            known = self.records.of_run(planned.run)
-            if known is not None:
-                self.records.append(relabelled(known, planned.labels.items()))
-                continue
-            try:
-                record = self._trained(planned, observe)
-            except BudgetExceededError as error:
-                self.say(f"{planned.job.experiment.name}: {planned.job.label}: left out, {error}")
-                continue
-            self.records.append(record)
-            self.say(
-                f"[{number + 1}/{len(self.left)}] {planned.job.experiment.name}: {planned.job.label}: "
-                f"{100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s"
-            )
+        left = self.left
+        total, done, is_waiting = len(left), 0, False
+        while left:
+            taken = []
+            for planned in left:
+                with self.records.claimed(planned.run) as is_mine:
+                    if not is_mine:
+                        taken.append(planned)
+                        continue
+                    begin(done, f"{planned.job.experiment.name}: {planned.job.label}")
+                    self._made(planned, f"[{done + 1}/{total}]", observe)
+                    done += 1
+            if taken == left:
+                if not is_waiting:
+                    self.say(f"runs that other processes train: {len(taken)}; waiting for them")
+                is_waiting = True
+                observe(0, 1)
+                time.sleep(_PATIENCE)
+            left = taken
+
+    def _made(self, planned: Planned, number: str, observe: Observe) -> None:
+        """The record of a run: there already, that of an equal run, or trained."""
+        self.records.refresh()
+        if self._record(planned) is not None:
+            return
+        name = f"{planned.job.experiment.name}: {planned.job.label}"
+        known = self.records.of_run(planned.run)
+        if known is not None:
+            self.records.append(relabelled(known, planned.labels.items()))
+            return
+        try:
+            record = self._trained(planned, observe)
+        except BudgetExceededError as error:
+            self.say(f"{name}: left out, {error}")
+            return
+        self.records.append(record)
+        self.say(f"{number} {name}: {100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s")
 
     def tables(self) -> list[tables.Table]:
         """One table for each experiment that has records, or statistics."""

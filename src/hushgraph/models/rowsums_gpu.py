@@ -13,6 +13,9 @@ try:
 except ImportError:
     AVAILABLE = False
 
+# Entries of a row that are loaded together: one at a time, a row with thousands would keep everybody waiting.
+_ENTRIES = 8
+
 if AVAILABLE:
 
     @triton.jit
@@ -26,17 +29,23 @@ if AVAILABLE:
         width,
         LISTED: tl.constexpr,
         INDEXED: tl.constexpr,
+        ENTRIES: tl.constexpr,
         COLUMNS: tl.constexpr,
     ):
         row = tl.program_id(0).to(tl.int64)
         columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         inside = columns < width
+        end = tl.load(pointers + row + 1)
         total = tl.zeros((COLUMNS,), dtype=tl.float32)
-        for at in range(tl.load(pointers + row), tl.load(pointers + row + 1)):
-            entry = tl.load(entries + at) if LISTED else at
-            source_row = tl.load(rows_of_entries + entry) if INDEXED else entry
-            c = tl.load(coefficients + entry)
-            total += c * tl.load(source + source_row * width + columns, mask=inside, other=0.0)
+        for first in range(tl.load(pointers + row), end, ENTRIES):
+            at = first + tl.arange(0, ENTRIES)
+            there = at < end
+            entry = tl.load(entries + at, mask=there, other=0) if LISTED else at
+            source_row = tl.load(rows_of_entries + entry, mask=there, other=0) if INDEXED else entry
+            c = tl.load(coefficients + entry, mask=there, other=0.0)
+            mask = there[:, None] & inside[None, :]
+            values = tl.load(source + source_row[:, None] * width + columns[None, :], mask=mask, other=0.0)
+            total += tl.sum(c[:, None] * values, 0)
         tl.store(out + row * width + columns, total, mask=inside)
 
 
@@ -66,6 +75,7 @@ def entry_sums(
             width,
             LISTED=entries is not None,
             INDEXED=rows_of_entries is not None,
+            ENTRIES=_ENTRIES,
             COLUMNS=columns,
             num_warps=2,
         )
