@@ -186,6 +186,22 @@ def test_two_axes_make_a_line_for_each_place_and_a_panel_for_each_mode() -> None
     assert left.get_ylim()[1] > 45.5
 
 
+def test_a_setting_looks_the_same_in_every_panel() -> None:
+    records = [
+        one | {"axes": one["axes"] | {"batch_size": size}}
+        for mode in ("sound", "as-published")
+        for size in (2500, 10000, 40000)
+        for one in curve("DP-GCN", mode, 0.3)
+    ]
+    # Another order in one of the panels, as where its first setting lacks the first record.
+    half = len(records) // 2
+    left, right = panels(records[:half] + records[half:][::-1])
+    assert list(lines(left)) == list(lines(right))
+    for label, line in lines(left).items():
+        other = lines(right)[label]
+        assert (line.get_color(), line.get_marker()) == (other.get_color(), other.get_marker())
+
+
 def test_published_numbers_are_drawn_beside_ours() -> None:
     where = {"experiment": "degree", "data": "ogbn_arxiv_hints"}
     records = [record(axes={"max_readers": k}, **where) for k in (0, 3, 30)]

@@ -95,6 +95,10 @@ def _curves(found: Sequence[Cell]) -> Figure:
             for row, mode in dict.fromkeys((cell.row, cell.mode) for cell in group)
             if (part := [cell for cell in group if (cell.row, cell.mode) == (row, mode)])
         }
+    # Of all panels: a place has one colour, also where another panel has no record of it.
+    settings = sorted(
+        {_others(cell, name) for cell in drawn}, key=lambda pairs: [_order(v) for _, v in pairs]
+    )
     width = 6.2 if len(groups) == 1 else 4.6
     figure, places = _grid(len(groups), _CURVES_A_ROW, (width, 3.4))
     for axes, ((title, _), group) in zip(places, groups.items(), strict=True):
@@ -103,7 +107,7 @@ def _curves(found: Sequence[Cell]) -> Figure:
             axes.sharey(places[0])
         known = _published(found[0].experiment, group[0].column)
         stars = {(row, dict(at)[name]): mean for (row, at), mean in known.items() if [*dict(at)] == [name]}
-        panels.along_axis(axes, _lines(group, name), name, published=stars)
+        panels.along_axis(axes, _lines(group, name, settings), name, published=stars)
         axes.set_title(title)
         axes.set_xlabel(captions.axis(name, group))
     title = captions.title(found[0].experiment)
@@ -166,20 +170,24 @@ def _main_axis(found: Sequence[Cell]) -> str:
     return max(values, key=lambda name: len(values[name]))
 
 
-def _lines(found: Sequence[Cell], name: str) -> list[panels.Line]:
-    """Cells by line: one for each model and mode, and for each place on the axes that are not drawn."""
-    groups: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in found:
-        others = tuple(pair for pair in cell.axes if pair[0] != name)
-        groups.setdefault((cell.row, cell.mode, others), []).append(cell)
+def _others(cell: Cell, name: str) -> spec.Axes:
+    """The place of a cell on the axes that are not drawn."""
+    return tuple(pair for pair in cell.axes if pair[0] != name)
+
+
+def _lines(found: Sequence[Cell], name: str, settings: Sequence[spec.Axes]) -> list[panels.Line]:
+    """Cells by line: one for each model and mode, and for each of the settings that are not on the axis."""
+    groups: dict[tuple[str, str, spec.Axes], list[Cell]] = {}
+    for cell in sorted(found, key=lambda cell: settings.index(_others(cell, name))):
+        groups.setdefault((cell.row, cell.mode, _others(cell, name)), []).append(cell)
     tints = panels.colours([row for row, *_ in groups])
     made = []
-    for number, ((row, mode, others), group) in enumerate(groups.items()):
+    for (row, mode, others), group in groups.items():
         label = captions.label(group, on_epsilon=name == "epsilon")
         colour, marker = tints[row], panels.MARKERS[mode]
         if others:
             label = captions.setting(others)
-            colour, marker = panels.shade(number, len(groups))
+            colour, marker = panels.shade(settings.index(others), len(settings))
         ordered = tuple(sorted(group, key=lambda cell: _order(cell.axis(name))))
         made.append(panels.Line(label=label, cells=ordered, colour=colour, marker=marker))
     return made

@@ -93,7 +93,7 @@ def along_axis(
 ) -> None:
     """Accuracy against one axis, a name in `Cell.axes`, spread over seeds shaded.
 
-    A line without the axis is horizontal and dotted. What was published, in percent by row and place on the
+    A line without the axis is horizontal. What was published, in percent by row and place on the
     axis, is a hollow star.
     """
     places = _places([cell.axis(name) for line in lines for cell in line.cells])
@@ -211,14 +211,14 @@ def _star(marker: str) -> dict[str, Any]:
 
 
 def _fill(mode: str, colour: str) -> dict[str, Any]:
-    hatch = "////" if mode == "as-published" else None
-    return {"facecolor": colour if mode == "sound" else PAPER, "hatch": hatch}
+    faces = {"sound": colour, "non-private-ours": (colour, 0.25)}
+    return {"facecolor": faces.get(mode, PAPER), "hatch": "////" if mode == "as-published" else None}
 
 
 def _level(axes: Axes, line: Line) -> None:
     means = [cell.mean for cell in line.cells]
     mean, spread = 100 * sum(means) / len(means), 100 * max(cell.spread for cell in line.cells)
-    axes.axhline(mean, linestyle=":", color=line.colour, linewidth=1.8, label=line.label)
+    axes.axhline(mean, linestyle=_LINES[line.mode], color=line.colour, linewidth=1.8, label=line.label)
     if spread:
         axes.axhspan(mean - spread, mean + spread, color=line.colour, alpha=0.10, linewidth=0)
 

@@ -12,8 +12,8 @@ from typing import Any
 from hushgraph.errors import InputError, RunError
 from hushgraph.whole_file import write_whole
 
-# The place of the file of records among the places that are locked; those of runs come after it.
-_FILE = 0
+# Among the places that are locked: the file of records, what is made of it, and from there on the runs.
+_FILE, _RESULTS, _RUNS = 0, 1, 2
 _LABELS = ("experiment", "column", "row", "mode", "axes", "seed")
 
 
@@ -70,8 +70,14 @@ class Records:
     def claimed(self, run: str) -> Iterator[bool]:
         """Whether this process may train the run: no other one does so while the block lasts."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locks.held(_FILE + 1 + int(run[:15], 16), wait=False) as is_mine:
+        with self._locks.held(_RUNS + int(run[:15], 16), wait=False) as is_mine:
             yield is_mine
+
+    @contextlib.contextmanager
+    def results(self) -> Iterator[None]:
+        """For writing tables and figures: one process at a time."""
+        with self._locks.held(_RESULTS):
+            yield
 
     def tidy(self) -> None:
         """Leave nothing behind where there is no record."""

@@ -106,13 +106,15 @@ def reproduce(
         work.records.tidy()
         raise InputError(f"nothing was measured: {'; '.join(work.skipped) or 'no budget pays for a step'}")
     for table in found:
-        table.write(options.out)
         say(f"\n{table.title}")
         for part in table.rich():
             screen.print(part, highlight=False, markup=False)
         for note in table.notes:
             say(note)
-    figures = _drawn(work.current(), options.out, say)
+    with work.records.results():
+        for table in found:
+            table.write(options.out)
+        figures = _drawn(work.current(), options.out, say)
     say(f"\nRecords, tables and figures are in {options.out}.")
     return {
         **counts,
