@@ -57,10 +57,16 @@ def dense_gat(layer: GATLayer, h: Tensor) -> Tensor:
     return torch.tanh(linear(layer.output, torch.cat(heads, 1)))
 
 
+def dense_even(layer: GATLayer, h: Tensor) -> Tensor:
+    weights = (ADJACENCY + torch.eye(4)) / (ADJACENCY.sum(1, keepdim=True) + 1)
+    return torch.tanh(linear(layer.output, weights @ linear(layer.value, h)))
+
+
 LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "gcn": (lambda: GCNLayer(6, "tanh"), dense_gcn),
     "gin": (lambda: GINLayer(6, "tanh"), dense_gin),
     "gat": (lambda: GATLayer(6, "tanh", heads=4), dense_gat),
+    "gat that does not attend": (lambda: GATLayer(6, "tanh", heads=4, attends=False), dense_even),
 }
 
 

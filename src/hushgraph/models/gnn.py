@@ -58,6 +58,8 @@ class GNN(nn.Module):
         activation: "tanh" or "relu".
         feature_norm: scale every row of features to this norm first, from that row alone; 0 leaves them as
             they are.
+        attends: whether "gat" learns whom to attend to. Training that reads no edges cannot teach it: its
+            queries and keys would be noise alone.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class GNN(nn.Module):
         decoder_layers: int = 1,
         activation: Activation = "tanh",
         feature_norm: float = 0.0,
+        attends: bool = True,
     ) -> None:
         super().__init__()
         if model not in MODEL_NAMES:
@@ -97,7 +100,8 @@ class GNN(nn.Module):
         self.feature_norm = feature_norm
         self.encoder = mlp([num_features] + [hidden] * encoder_layers, activation, activate_last=True)
         rounds = 0 if model == "mlp" else num_layers
-        self.layers = nn.ModuleList(LAYERS[model](hidden, activation) for _ in range(rounds))
+        options = {"attends": attends} if model == "gat" else {}
+        self.layers = nn.ModuleList(LAYERS[model](hidden, activation, **options) for _ in range(rounds))
         self.decoder = mlp([hidden] * decoder_layers + [num_classes], activation, activate_last=False)
 
     @property

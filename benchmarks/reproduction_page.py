@@ -1,0 +1,135 @@
+"""The tables of docs/reproduction.md, from records: each stands between <!-- table NAME --> and <!-- end -->.
+
+    python benchmarks/reproduction_page.py
+
+The records come from `hushgraph reproduce`; the page says with which words. Figures are those that it drew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hushgraph.experiments import spec
+from hushgraph.experiments.measured import Cell, cells, read_records
+from hushgraph.statement import rounded_up
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "benchmarks" / "records" / "reproduction" / "records.jsonl"
+PAGE = ROOT / "docs" / "reproduction.md"
+_PLACE = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MODES = {
+    "non-private": "no privacy",
+    "non-private-ours": "no privacy, our defaults",
+    "as-published": "as published",
+    "sound": "sound",
+}
+_SYMBOLS = {"epsilon": "epsilon", "max_readers": "K", "batch_size": "batch"}
+
+
+def filled(page: str, found: Sequence[Cell]) -> str:
+    """The page with its tables made anew."""
+
+    def table(place: re.Match[str]) -> str:
+        mine = [cell for cell in found if cell.experiment == place["name"]]
+        lines = _ablation(mine) if any(cell.axes for cell in mine) else _models(mine)
+        return f"{place[1]}\n{_markdown(lines)}\n{place[3]}"
+
+    return _PLACE.sub(table, page)
+
+
+def _models(found: Sequence[Cell]) -> list[list[str]]:
+    """A line for each model and mode."""
+    lines = [["model", "mode", "test accuracy", "published", "claimed epsilon", "epsilon that holds"]]
+    known = _published(found)
+    rows = list(dict.fromkeys(cell.row for cell in found))
+    for cell in sorted(found, key=lambda cell: (rows.index(cell.row), [*_MODES].index(cell.mode))):
+        is_ours = cell.mode in ("sound", "non-private-ours")
+        published = None if is_ours else known.get((cell.row, ()))
+        lines.append(
+            [
+                cell.row,
+                _MODES[cell.mode],
+                _accuracy(cell),
+                "" if published is None else f"{published:.3f}",
+                "" if cell.claimed is None or cell.mode == "sound" else f"{cell.claimed:g}",
+                _holds(cell),
+            ]
+        )
+    return lines
+
+
+def _ablation(found: Sequence[Cell]) -> list[list[str]]:
+    """A line for each place on the first axis, a column for each model, mode and place on the other one."""
+    names = list(dict.fromkeys(name for cell in found for name, _ in cell.axes))
+    first = "epsilon" if "epsilon" in names else names[0]
+    places = sorted({cell.axis(first) for cell in found} - {None})
+    rows = list(dict.fromkeys(cell.row for cell in found))
+    columns = sorted(
+        {(cell.row, cell.mode, _others(cell, first)) for cell in found},
+        key=lambda column: (rows.index(column[0]), [*_MODES].index(column[1]), column[2]),
+    )
+    known = _published(found)
+    printed = [row for row in rows if any(owner == row for owner, _ in known)]
+    heads = [
+        ", ".join([row, _MODES[mode], *(f"{_SYMBOLS[name]} = {value:,g}" for name, value in others)])
+        for row, mode, others in columns
+    ]
+    lines = [[_SYMBOLS[first], *heads, *(f"{row}, published" for row in printed)]]
+    for place in places:
+        line = [f"{place:,g}"]
+        for row, mode, others in columns:
+            here = [
+                cell
+                for cell in found
+                if (cell.row, cell.mode, _others(cell, first)) == (row, mode, others)
+                # A model without privacy is the same at every epsilon.
+                and cell.axis(first) in (place, None)
+            ]
+            line.append(_accuracy(here[0]) if here else "no step")
+        published = [known.get((row, ((first, place),))) for row in printed]
+        lines.append(line + ["" if value is None else f"{value:.3f}" for value in published])
+    return lines
+
+
+def _others(cell: Cell, name: str) -> spec.Axes:
+    return tuple(pair for pair in cell.axes if pair[0] != name)
+
+
+def _accuracy(cell: Cell) -> str:
+    mean = f"{100 * cell.mean:.2f}"
+    return f"{mean} ± {100 * cell.spread:.2f}" if len(cell.accuracy) > 1 else mean
+
+
+def _holds(cell: Cell) -> str:
+    if cell.holds is not None:
+        return rounded_up(cell.holds)
+    return "none" if cell.if_public is None else f"none ({rounded_up(cell.if_public)} with public thresholds)"
+
+
+def _published(found: Sequence[Cell]) -> dict[tuple[str, spec.Axes], float]:
+    """What the paper printed, by row and axes."""
+    name, column = found[0].experiment, found[0].column
+    rows = {row.printed: row.row for row in spec.load(name).rows if not row.minus}
+    numbers = spec.published_numbers(name)
+    return {
+        (rows[printed], axes): mean
+        for (owner, printed, axes), (mean, _) in numbers.items()
+        if owner == column and printed in rows
+    }
+
+
+def _markdown(lines: Iterable[Sequence[Any]]) -> str:
+    head, *rest = lines
+    return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rest])
+
+
+def main() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(filled(page, cells(read_records(RECORDS))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
