@@ -1,24 +1,28 @@
-"""The tables of docs/reproduction.md, from records: each stands between <!-- table NAME --> and <!-- end -->.
+"""The tables and figures of docs/reproduction.md, from the committed records of `hushgraph reproduce`.
 
     python benchmarks/reproduction_page.py
 
-The records come from `hushgraph reproduce`; the page says with which words. Figures are those that it drew.
+A table stands between <!-- table NAME --> and <!-- end -->, a figure in docs/assets/reproduction.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hushgraph.experiments import spec
+from hushgraph.experiments.figures import draw
 from hushgraph.experiments.measured import Cell, cells, read_records
 from hushgraph.statement import rounded_up
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records" / "reproduction" / "records.jsonl"
 PAGE = ROOT / "docs" / "reproduction.md"
+FIGURES = ROOT / "docs" / "assets" / "reproduction"
 _PLACE = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MODES = {
     "non-private": "no privacy",
@@ -27,6 +31,12 @@ _MODES = {
     "sound": "sound",
 }
 _SYMBOLS = {"epsilon": "epsilon", "max_readers": "K", "batch_size": "batch"}
+
+
+def ordered(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Models in the order of the paper: processes that share the runs finish them in any order."""
+    rows = {name: [row.row for row in spec.load(name).rows] for name in spec.names()}
+    return sorted(records, key=lambda record: rows[record["experiment"]].index(record["row"]))
 
 
 def filled(page: str, found: Sequence[Cell]) -> str:
@@ -127,8 +137,12 @@ def _markdown(lines: Iterable[Sequence[Any]]) -> str:
 
 
 def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(filled(page, cells(read_records(RECORDS))), encoding="utf-8")
+    records = ordered(read_records(RECORDS))
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), cells(records)), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        for path in draw(records, Path(folder)):
+            if path.suffix == ".svg":
+                shutil.copy(path, FIGURES / path.name)
 
 
 if __name__ == "__main__":
