@@ -13,6 +13,7 @@ from hushgraph.experiments.sources import MissingDataError, Sources, parse_subst
 
 SCHOOLS = spec.load("inductive-facebook").columns[0]
 ARXIV = spec.load("transductive").column("ogbn-arxiv")
+CLUSTERED = spec.load("inductive").column("ogbn-arxiv-clustered")
 DISJOINT = spec.load("inductive").column("ogbn-arxiv-disjoint")
 
 
@@ -37,6 +38,17 @@ def test_a_substitute_serves_every_column_of_its_dataset_once(tmp_path: Path) ->
     assert (found.name, found.comparable) == ("mine", False)
     assert sources.graph(ARXIV) is sources.graph(DISJOINT)
     assert sources.graph(ARXIV).num_edges == 64
+
+
+def test_a_substitute_is_clustered_where_its_dataset_would_be(tmp_path: Path) -> None:
+    write_graph(tmp_path / "mine.npz")
+    sources = Sources(tmp_path, {"ogbn-arxiv": "mine.npz"})
+    assert sources.source(CLUSTERED).reading != sources.source(DISJOINT).reading
+    graph = sources.graph(CLUSTERED)
+    assert len(graph.train_idx) + len(graph.val_idx) + len(graph.test_idx) == 32
+    assert graph.num_edges < 64
+    own = Sources(tmp_path, {"ogbn-arxiv": "none.npz", "ogbn-arxiv-clustered": "mine.npz"})
+    assert own.graph(CLUSTERED).train_idx.tolist() == [0]
 
 
 def test_whole_groups_go_to_the_splits(tmp_path: Path) -> None:

@@ -141,6 +141,17 @@ def source(name: str) -> Source | None:
     return SOURCES.get(_entry(name).base or name)
 
 
+def base(name: str) -> str | None:
+    """The dataset that `name` is derived from, if any."""
+    return _ENTRIES[name].base if name in _ENTRIES else None
+
+
+def derived(name: str, graph: Graph, folder: Path) -> Graph:
+    """What `name` is to its base, made of another graph; `folder` may hold a file of splits for it."""
+    derive = _entry(name).derive
+    return graph if derive is None else derive(graph, folder)
+
+
 def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics: bool = True) -> Graph:
     """Load the dataset `name`, an undirected graph; files it lacks are fetched first.
 
@@ -154,16 +165,16 @@ def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics
     entry, folder = _entry(name), data_root(root)
     if entry.generate is not None:
         return entry.generate()
-    base = entry.base or name
-    graph = _from_file(base, folder) or _from_official(base, folder)
+    origin = entry.base or name
+    graph = _from_file(origin, folder) or _from_official(origin, folder)
     if check_statistics:
-        STATISTICS[base].check(base, graph)
+        STATISTICS[origin].check(origin, graph)
     if entry.derive is None:
         return graph
-    derived = entry.derive(graph, folder / SOURCES[base].folder)
+    found = derived(name, graph, folder / SOURCES[origin].folder)
     if check_statistics:
-        STATISTICS[name].check(name, derived)
-    return derived
+        STATISTICS[name].check(name, found)
+    return found
 
 
 def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
@@ -171,12 +182,12 @@ def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
     entry, folder = _entry(name), data_root(root)
     if entry.generate is not None:
         return "not needed"
-    base = entry.base or name
-    place = folder / SOURCES[base].folder
-    if _npz(base, folder) is not None or not _missing(base, place):
+    origin = entry.base or name
+    place = folder / SOURCES[origin].folder
+    if _npz(origin, folder) is not None or not _missing(origin, place):
         return "yes"
-    begun = [remote.path for remote in SOURCES[base].remotes]
-    some = any((place / file).is_file() for file in _ENTRIES[base].files)
+    begun = [remote.path for remote in SOURCES[origin].remotes]
+    some = any((place / file).is_file() for file in _ENTRIES[origin].files)
     some = some or any((place / f"{path}{end}").is_file() for path in begun for end in ("", ".part"))
     return "in part" if some else "no"
 
@@ -186,20 +197,20 @@ def fetch_files(name: str, root: str | PathLike[str] | None = None) -> Path | No
     entry, folder = _entry(name), data_root(root)
     if entry.generate is not None:
         return None
-    base = entry.base or name
-    place = folder / SOURCES[base].folder
-    for remote in SOURCES[base].remotes if _missing(base, place) else ():
+    origin = entry.base or name
+    place = folder / SOURCES[origin].folder
+    for remote in SOURCES[origin].remotes if _missing(origin, place) else ():
         try:
-            _bring(base, remote, place)
+            _bring(origin, remote, place)
         except DownloadError as error:
             file = place / remote.path
             raise DownloadError(
-                f"{base}: {error}; try again where there is a network, or put {file.name} into {file.parent} "
-                "yourself"
+                f"{origin}: {error}; try again where there is a network, or put {file.name} into "
+                f"{file.parent} yourself"
             ) from None
-    if missing := _missing(base, place):
+    if missing := _missing(origin, place):
         raise GraphError(
-            f"{base}: {place} lacks {', '.join(missing)}; delete the folder to have it fetched again"
+            f"{origin}: {place} lacks {', '.join(missing)}; delete the folder to have it fetched again"
         )
     return place
 

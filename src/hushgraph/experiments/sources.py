@@ -63,10 +63,15 @@ class Sources:
 
     def source(self, column: Column) -> Source:
         """What a column would be read from; MissingDataError where there is nothing."""
-        reading = {"symmetrize": column.symmetrize, "split_by": column.split_by}
+        reading: dict[str, Any] = {"symmetrize": column.symmetrize, "split_by": column.split_by}
         if self.quick:
             return Source(name=GENERATED, comparable=False, path=None, reading=reading)
         other = self.substitutes.get(column.name) or self.substitutes.get(column.dataset)
+        origin = catalog.base(column.dataset)
+        if other is None and origin in self.substitutes:
+            # Made from the substitute as it would be from the dataset itself.
+            other = self.substitutes[origin]
+            reading["derived"] = column.dataset
         file = other or column.file
         if file is not None:
             path = self.root / file
@@ -96,6 +101,8 @@ class Sources:
             # The catalog gives every graph with both directions of its edges.
             return catalog.load(column.dataset, self.root)
         graph = load_graph(source.path, symmetrize=column.symmetrize)
+        if "derived" in source.reading:
+            return catalog.derived(column.dataset, graph, self.root)
         return graph if column.split_by is None else split_by_group(graph, source.path, column.split_by)
 
 
