@@ -110,13 +110,14 @@ def _others(cell: Cell, name: str) -> spec.Axes:
 
 def _accuracy(cell: Cell) -> str:
     mean = f"{100 * cell.mean:.2f}"
-    return f"{mean} ± {100 * cell.spread:.2f}" if len(cell.accuracy) > 1 else mean
+    # Spaces that do not break, or every line of a table would take two.
+    return f"{mean}\u00a0±\u00a0{100 * cell.spread:.2f}" if len(cell.accuracy) > 1 else mean
 
 
 def _holds(cell: Cell) -> str:
     if cell.holds is not None:
         return rounded_up(cell.holds)
-    return "none" if cell.if_public is None else f"none ({rounded_up(cell.if_public)} with public thresholds)"
+    return "none" if cell.if_public is None else f"none ({rounded_up(cell.if_public)})"
 
 
 def _published(found: Sequence[Cell]) -> dict[tuple[str, spec.Axes], float]:
