@@ -31,10 +31,12 @@ def rounded_up(value: float, *, decimals: int = 2) -> str:
     """A figure as text, rounded so that it never reads smaller than it is; below 1, to three digits."""
     if math.isinf(value):
         return "infinity"
+    short = digits_up(value, digits=3)
+    # What is rounded up to 1 is written like 1.
+    if value != 0 and Decimal(short) < 1:
+        return short
     exact = Decimal(repr(float(value)))
-    if value == 0 or value >= 1:
-        return str(exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_CEILING, context=Context(400)))
-    return digits_up(value, digits=3)
+    return str(exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_CEILING, context=Context(400)))
 
 
 def digits_up(value: float, *, digits: int = 5) -> str:
