@@ -69,11 +69,14 @@ def test_every_architecture_trains(graph: Graph, model: str, layers: int) -> Non
     assert np.array_equal(run.probabilities(graph).argmax(1), predicted)
 
 
-@pytest.mark.parametrize("max_readers", [0, 2])
-def test_attention_is_trained_only_where_training_reads_edges(graph: Graph, max_readers: int) -> None:
-    run = hg.train(graph, model="gat", epsilon=8.0, **QUICK | {"max_readers": max_readers})
+@pytest.mark.parametrize(("max_readers", "max_reads"), [(0, None), (2, 0), (2, None)])
+def test_attention_is_trained_only_where_training_reads_edges(
+    graph: Graph, max_readers: int, max_reads: int | None
+) -> None:
+    bounded = {"max_readers": max_readers, "max_reads": max_reads}
+    run = hg.train(graph, model="gat", epsilon=8.0, **QUICK | bounded)
     attends = any("query" in name for name, _ in run.model.named_parameters())
-    assert attends == (max_readers > 0)
+    assert attends == (max_readers > 0 and max_reads != 0)
     again = hg.Run.load(run.folder.path)
     assert np.array_equal(again.predict(graph), run.predict(graph))
 

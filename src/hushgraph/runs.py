@@ -214,7 +214,7 @@ class RunFolder:
             decoder_layers=self.config.decoder_layers,
             activation=self.config.activation,  # type: ignore[arg-type]
             feature_norm=self.config.feature_norm,
-            attends=self.plan.max_readers > 0,
+            attends=self.plan.reads_edges,
         )
 
     def save_checkpoint(

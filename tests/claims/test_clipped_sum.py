@@ -21,7 +21,8 @@ from hushgraph.models.gnn import GNN
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 
-MODELS = pytest.mark.parametrize("name", ["gcn", "gin", "gat", "mlp"])
+# An even GAT has no attention: it weighs its reads alike.
+MODELS = pytest.mark.parametrize("name", ["gcn", "gin", "gat", "even gat", "mlp"])
 DEPTHS = pytest.mark.parametrize("depth", [0, 1, 2, 3])
 ACTIVATIONS = pytest.mark.parametrize("activation", ["tanh", "relu"])
 KINDS = pytest.mark.parametrize("kind", ["flat", "groups", "normalised"])
@@ -77,7 +78,8 @@ def case(name: str, depth: int, activation: str) -> Case:
     model = GNN(
         7,
         3,
-        model=name,
+        model=name.removeprefix("even "),
+        attends=not name.startswith("even "),
         num_layers=depth,
         hidden=8,
         encoder_layers=2,

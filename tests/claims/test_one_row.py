@@ -104,7 +104,8 @@ def cases(owner: str, count: int) -> Iterator[Case]:
         )
         depth = seed % 3
         torch.manual_seed(seed)
-        model = GNN(3, 3, model=("gcn", "gin", "gat")[seed // 9 % 3], num_layers=depth, hidden=4)
+        kind = ("gcn", "gin", "gat")[seed // 9 % 3]
+        model = GNN(3, 3, model=kind, num_layers=depth, hidden=4, attends=seed % 2 == 0)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(3)

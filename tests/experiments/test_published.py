@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
+from hushgraph import session
+from hushgraph.config import TrainingConfig
 from hushgraph.experiments import spec
+from hushgraph.loop import percentile_clipping
+from hushgraph.models.gat import GATLayer
 
 HAND: Any = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("published_by_hand.py"))))
 ARXIV_TRAIN = 90_941
@@ -159,3 +165,12 @@ def test_numbers_that_two_tables_share() -> None:
     shared |= {"MLP": ("MLP", "Non-Private GNN"), "DP-MLP": ("MLP", "DP-GNN")}
     for row, other in shared.items():
         assert tables["transductive"][row, "ogbn-arxiv"] == tables["others"][other]
+
+
+def test_what_the_paper_says_once_is_what_the_code_does() -> None:
+    common = spec.common()
+    assert inspect.signature(GATLayer).parameters["heads"].default == common.heads
+    assert inspect.signature(percentile_clipping).parameters["percentile"].default == common.clip_percentile
+    config = TrainingConfig(optimizer="adam", learning_rate=0.1, momentum=common.beta1)
+    optimizer = session._optimizer(nn.Linear(1, 1), config, None)
+    assert optimizer.defaults["betas"] == (common.beta1, common.beta2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, RunError
 from hushgraph.experiments.records import Records, relabelled
 
 
@@ -94,3 +95,53 @@ def test_one_process_at_a_time_has_a_run(tmp_path: Path) -> None:
         records.refresh()
         assert may_train("0123456789abcdef") == "False"
     assert may_train("0123456789abcdef") == "True"
+
+
+def test_a_line_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    Records(path).append(record(0))
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:40])
+    assert [one["seed"] for one in Records(path).all] == [0]
+    assert path.read_bytes() == whole + whole[:40]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
+def test_without_locks_every_run_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(number, "no locks here")
+
+    monkeypatch.setattr("fcntl.lockf", refuse)
+    records = Records(tmp_path / "records.jsonl")
+    with records.claimed("0123456789abcdef") as is_mine:
+        assert is_mine
+        records.append(record(0))
+    assert [one["seed"] for one in Records(tmp_path / "records.jsonl").all] == [0]
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    records = Records(tmp_path / "file" / "records.jsonl")
+    refused = pytest.raises(RunError, match=r"cannot be written to .*; choose another --out")
+    with refused, records.claimed("0123456789abcdef"):
+        pass
+
+
+def test_what_another_process_holds_is_not_tidied_away(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "records.jsonl"
+    records = Records(path)
+    hold = (
+        "import sys; from pathlib import Path; from hushgraph.experiments.records import Records\n"
+        "with Records(Path(sys.argv[1])).claimed('0123456789abcdef'): print('held', flush=True); input()"
+    )
+    command = [sys.executable, "-c", hold, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        records.tidy()
+        assert list(path.parent.iterdir())
+        other.communicate("\n")
+    records.tidy()
+    assert not path.parent.exists()

@@ -196,7 +196,7 @@ class Stage:
             plan = replace(plan, max_reads=1)
         scene = scene_for(plan, canary=canary)
         plan = _on(plan, scene)
-        module = new_model(model, plan.num_layers)
+        module = new_model(model, plan)
         by_groups = plan.clipping == "groups"
         phases = spread(module, seed=_WEIGHTS_SEED) if by_groups else pointed(module)
         there, empty = (

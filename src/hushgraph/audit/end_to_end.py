@@ -52,7 +52,7 @@ def _final_weights(world: World, direction: Weights, trials: int, observer: Obse
     plan, start = world.plan, world.phases[0]
     found = np.empty(trials)
     for trial in range(trials):
-        module = new_model(world.model, plan.num_layers)
+        module = new_model(world.model, plan)
         use(module, start)
         train(
             world.graph,

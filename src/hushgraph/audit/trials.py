@@ -159,7 +159,7 @@ class World:
         return np.concatenate(rows)[:trials]
 
     def _model(self) -> GNN:
-        return new_model(self.model, self.plan.num_layers)
+        return new_model(self.model, self.plan)
 
     def _plain(self) -> tuple[GNN, Attacked]:
         """A model and its trainer, without any fault."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.models.gnn import GNN
+from hushgraph.plan import PrivacyPlan
 
 HIDDEN = 10
 
@@ -31,9 +32,16 @@ _CONSTANTS = {
 Weights = dict[str, Tensor]
 
 
-def new_model(model: str, num_layers: int) -> GNN:
+def new_model(model: str, plan: PrivacyPlan) -> GNN:
     """The small model that is attacked."""
-    return GNN(1, 2, model=model, num_layers=num_layers, hidden=HIDDEN)  # type: ignore[arg-type]
+    return GNN(
+        1,
+        2,
+        model=model,  # type: ignore[arg-type]
+        num_layers=plan.num_layers,
+        hidden=HIDDEN,
+        attends=plan.reads_edges,
+    )
 
 
 def pointed(model: GNN) -> list[Weights]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.errors import InputError, RunError
-from hushgraph.whole_file import write_whole
 
 # Among the places that are locked: the file of records, what is made of it, and from there on the runs.
 _FILE, _RESULTS, _RUNS = 0, 1, 2
@@ -48,7 +48,7 @@ class Records:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._locks.held(_FILE):
-                self._read()
+                self._read(repair=True)
                 with self.path.open("ab") as file:
                     file.write(line)
                     file.flush()
@@ -61,15 +61,20 @@ class Records:
         self.all.append(record)
 
     def refresh(self) -> None:
-        """Read what other processes have added."""
-        if self.path.exists():
-            with self._locks.held(_FILE):
-                self._read()
+        """Read what other processes have added; a line that one of them is still writing is left out."""
+        self._read(repair=False)
 
     @contextlib.contextmanager
     def claimed(self, run: str) -> Iterator[bool]:
         """Whether this process may train the run: no other one does so while the block lasts."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._locks.open()
+        except OSError as error:
+            # Before hours of training, not after them.
+            raise RunError(
+                f"{self.path.parent}: cannot be written to ({error.strerror}); choose another --out"
+            ) from None
         with self._locks.held(_RUNS + int(run[:15], 16), wait=False) as is_mine:
             yield is_mine
 
@@ -86,7 +91,8 @@ class Records:
             with contextlib.suppress(OSError):
                 self.path.parent.rmdir()
 
-    def _read(self) -> None:
+    def _read(self, *, repair: bool) -> None:
+        """Read all records; a last line that was cut short is left out, and removed where asked."""
         if not self.path.exists() or self.path.stat().st_size == self._size:
             return
         content = self.path.read_bytes()
@@ -106,46 +112,51 @@ class Records:
                 )
             found.append(record)
         self.all, self._size = found, len(content) - len(torn)
-        if torn:
-            write_whole(self.path, content[: self._size])
+        if torn and repair:
+            os.truncate(self.path, self._size)
 
 
 class _Locks:
     """Places of a file, each held by one process at a time; they go with the process, however that ends.
 
-    Where files cannot be locked, or not here, every place is free: such a folder has one process.
+    Where the system or the folder has no locks every place is free: such a folder is for one process.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
+    def open(self) -> int:
+        """The file, made where it is missing; OSError where it cannot be."""
+        if self._descriptor is None:
+            # Kept open: closing any descriptor of the file gives up all of a process's places.
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        return self._descriptor
+
     def remove(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            self._path.unlink(missing_ok=True)
+        """Remove the file, unless another process holds a place."""
+        with self.held(0, length=0, wait=False) as is_alone:
+            if is_alone:
+                self._path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def held(self, place: int, *, wait: bool = True) -> Iterator[bool]:
+    def held(self, place: int, *, length: int = 1, wait: bool = True) -> Iterator[bool]:
+        """Whether the place is ours within the block, and with length 0 all places from it on."""
         try:
             import fcntl
 
-            if self._descriptor is None:
-                # Kept open: closing any descriptor of the file gives up all of a process's places.
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        except (ImportError, OSError):
+            descriptor = self.open()
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, place)
+        except ImportError:
             yield True
             return
-        try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, place)
-        except OSError:
-            yield False
+        except OSError as error:
+            yield error.errno not in (errno.EAGAIN, errno.EACCES) or wait
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place)
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, length, place)
 
 
 def relabelled(record: dict[str, Any], labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:

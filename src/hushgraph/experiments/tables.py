@@ -256,6 +256,9 @@ def _notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) -> list[
     notes += list(dict.fromkeys(_reason(record) for record in records if record["mode"] == "as-published"))
     if records:
         notes.append(SEEDED)
+    commits = list(dict.fromkeys(str(record["commit"])[:7] for record in records if record.get("commit")))
+    if len(commits) > 1:
+        notes.append(f"Records of {len(commits)} commits: {', '.join(commits)}.")
     return notes
 
 
