@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from hushgraph import PrivacyPlan
 from hushgraph.cli import main
-from hushgraph.errors import BudgetExceededError
+from hushgraph.errors import BudgetExceededError, InputError
 from hushgraph.experiments import reproducing, spec
 from hushgraph.experiments.runner import Options, Reproduction
 
@@ -122,6 +123,27 @@ def test_processes_that_share_a_folder_share_the_runs(tmp_path: Path) -> None:
     assert len(trained) == len(set(trained)) == found[0]["planned"]
 
 
+def test_tables_show_earlier_records_too(tmp_path: Path) -> None:
+    options = Options(out=tmp_path, quick=True, device="cpu")
+    whole = reproducing.reproduce(["degree"], options, quiet=True)
+    part = replace(options, only=("DP-GCN",), modes=("sound",))
+    assert reproducing.reproduce(["degree"], part, quiet=True)["tables"] == whole["tables"]
+
+
+def test_a_quick_run_leaves_real_tables_alone(tmp_path: Path) -> None:
+    reproducing.reproduce(["class-wise"], Options(out=tmp_path, quick=True, device="cpu"), quiet=True)
+    path = tmp_path / "records.jsonl"
+    path.write_text(path.read_text().replace('"data": "generated"', '"data": "mine"'))
+    with pytest.raises(InputError, match="it has records of real data, whose tables --quick would replace"):
+        Reproduction(["class-wise"], Options(out=tmp_path, quick=True), say=silent)
+
+
+def test_a_quick_run_claims_what_its_steps_cost(everything: tuple[Path, dict[str, Any]]) -> None:
+    for record in records_of(everything[0]):
+        if record["mode"] == "as-published":
+            assert record["claimed_epsilon"] == PrivacyPlan.from_json(json.dumps(record["plan"])).epsilon
+
+
 def write_small(path: Path) -> None:
     rng = np.random.default_rng(0)
     order = rng.permutation(120)
@@ -186,6 +208,30 @@ def test_a_noise_that_pays_for_no_step_is_left_out(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_no_budget_pays_for_is_a_note(tmp_path: Path) -> None:
+    write_small(tmp_path / "small.npz")
+    out = tmp_path / "out"
+    where = ["--data-root", str(tmp_path), "--substitute", "ogbn-arxiv=small.npz", "--out", str(out)]
+    which = ["--only", "ogbn-arxiv/DP-GCN", "--mode", "as-published", "--device", "cpu"]
+    assert main(["reproduce", "curves", *which, *where]) == 0
+    note = "- Left out, its budget pays for no step: ogbn-arxiv, DP-GCN, epsilon=1, as-published, seed 0."
+    assert note in (out / "curves.md").read_text()
+
+
+def test_an_interruption_is_told_on_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(data: Any, **arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hushgraph.training.train", interrupt)
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "degree", "--quick", "--json"]) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("hushgraph: stopped; finished runs are in reproduction-quick, the same command")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -193,7 +239,10 @@ def test_a_noise_that_pays_for_no_step_is_left_out(
         (["reproduce", "transductiv"], "did you mean transductive"),
         (["reproduce", "degree", "--data-root", "."], "nothing is left to run: ogbn-arxiv: skipped"),
         (["reproduce", "nope", "--list"], "experiment 'nope' is not known"),
-        (["reproduce", "degree", "--quick", "--only", "nobody"], "no cell matches"),
+        (
+            ["reproduce", "degree", "--quick", "--only", "nobody"],
+            "no cell goes by this name; columns are",
+        ),
         (["reproduce", "degree", "--mode", "loud"], "expected 'both', 'sound' or 'as-published'"),
         (["reproduce", "degree", "--substitute", "x"], "expected NAME=FILE"),
     ],

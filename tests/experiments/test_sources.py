@@ -41,14 +41,21 @@ def test_a_substitute_serves_every_column_of_its_dataset_once(tmp_path: Path) ->
 
 
 def test_a_substitute_is_clustered_where_its_dataset_would_be(tmp_path: Path) -> None:
-    write_graph(tmp_path / "mine.npz")
+    write_graph(tmp_path / "mine.npz", nodes=48)
     sources = Sources(tmp_path, {"ogbn-arxiv": "mine.npz"})
     assert sources.source(CLUSTERED).reading != sources.source(DISJOINT).reading
     graph = sources.graph(CLUSTERED)
-    assert len(graph.train_idx) + len(graph.val_idx) + len(graph.test_idx) == 32
-    assert graph.num_edges < 64
+    assert [len(graph.train_idx), len(graph.val_idx), len(graph.test_idx)] == [32, 8, 8]
+    assert graph.num_edges < 96
     own = Sources(tmp_path, {"ogbn-arxiv": "none.npz", "ogbn-arxiv-clustered": "mine.npz"})
     assert own.graph(CLUSTERED).train_idx.tolist() == [0]
+
+
+def test_a_split_without_test_nodes_is_refused(tmp_path: Path) -> None:
+    # 32 nodes on a ring are too few communities for three parts.
+    write_graph(tmp_path / "mine.npz")
+    with pytest.raises(InputError, match="ogbn-arxiv-clustered: no test nodes in mine"):
+        Sources(tmp_path, {"ogbn-arxiv": "mine.npz"}).graph(CLUSTERED)
 
 
 def test_whole_groups_go_to_the_splits(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hushgraph.commands.data_root import DataRoot
+from hushgraph.commands.failure import fail
 from hushgraph.errors import InputError
 from hushgraph.help_sections import options
 
@@ -44,11 +45,12 @@ def reproduce(
         _reading("Read a dataset from a file of the data folder.", metavar="NAME=FILE"),
     ] = None,
     device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
-    out: Annotated[Path, _output("Folder of records, tables and figures. [reproduction]")] = Path(
-        "reproduction"
-    ),
+    out: Annotated[
+        Path | None,
+        _output("Folder of records, tables and figures. [reproduction; with --quick reproduction-quick]"),
+    ] = None,
     as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
-) -> None:
+) -> int:
     """Run the paper's tables and figures, as published and sound.
 
     Finished runs are kept in --out, so the same command goes on after an interruption.
@@ -61,9 +63,10 @@ def reproduce(
         wanted = spec.names() if name in (None, "all") else (name,)
         listed = reproducing.listed(wanted)
         typer.echo(json.dumps({"experiments": listed}) if as_json else reproducing.list_text(listed))
-        return
+        return 0
     if name is None:
         raise InputError(f"no NAME: give one of {', '.join(spec.names())}, or all")
+    out = out or Path("reproduction-quick" if quick else "reproduction")
     chosen = Options(
         out=out,
         substitutes=parse_substitutes(substitute or []),
@@ -74,6 +77,10 @@ def reproduce(
         device=device,
     )
     names = spec.names() if name == "all" else (name,)
-    found = reproducing.reproduce(names, chosen, quiet=as_json, dry_run=dry_run)
+    try:
+        found = reproducing.reproduce(names, chosen, quiet=as_json, dry_run=dry_run)
+    except KeyboardInterrupt:
+        return fail(f"stopped; finished runs are in {out}, the same command goes on from there", 130)
     if as_json:
         typer.echo(json.dumps(found, allow_nan=False))
+    return 0

@@ -66,12 +66,12 @@ def jobs(
         quick: the first column that is left and the ends of every axis, once.
     """
     count = 1 if quick else experiment.seeds if seeds is None else seeds
-    columns = [c for c in experiment.columns if any(wanted(c.name, r.row, only) for r in experiment.rows)]
+    columns = [c for c in experiment.columns if any(wanted(c.name, r, only) for r in experiment.rows)]
     found = []
     for column in columns[:1] if quick else columns:
         for row in experiment.rows:
             settings = cell(experiment, row, column.name)
-            if row.minus or settings is None or not wanted(column.name, row.row, only):
+            if row.minus or settings is None or not wanted(column.name, row, only):
                 continue
             for axes in _points(experiment, row, quick):
                 for mode in row.modes:
@@ -178,7 +178,7 @@ def _points(experiment: Experiment, row: Row, quick: bool) -> Iterator[Axes]:
         yield tuple(zip(axes, values, strict=True))
 
 
-def wanted(column: str, row: str, only: Sequence[str]) -> bool:
-    """Whether a cell matches any of the patterns, or there are none."""
-    names = [name.lower() for name in (column, row, f"{column}/{row}")]
-    return not only or any(fnmatch(name, pattern.lower()) for pattern in only for name in names)
+def wanted(column: str, row: Row, only: Sequence[str]) -> bool:
+    """Whether a cell matches any of the patterns, or there are none; a row goes by its printed name too."""
+    names = [column, *(name for one in (row.row, row.printed) for name in (one, f"{column}/{one}"))]
+    return not only or any(fnmatch(name.lower(), pattern.lower()) for pattern in only for name in names)

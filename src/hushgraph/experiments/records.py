@@ -108,7 +108,7 @@ class Records:
             if missing:
                 raise InputError(
                     f"{self.path}, line {number}: no {missing[0]}; expected a record; restore the file or "
-                    "choose another folder with --out"
+                    "delete the line, or choose another --out"
                 )
             found.append(record)
         self.all, self._size = found, len(content) - len(torn)

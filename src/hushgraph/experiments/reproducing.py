@@ -67,7 +67,9 @@ def reproduce(
 
     work = Reproduction(names, options, say=say)
     counts = {"planned": len(work.plan), "left": len(work.left), "to_train": work.trainings}
-    say(f"{counts['planned']} records, {counts['left']} to make, {counts['to_train']} runs to train.")
+    say(f"Records: {counts['planned']}; to make: {counts['left']}; runs to train: {counts['to_train']}.")
+    if options.quick and options.substitutes:
+        say("--quick generates its data: --substitute is not used.")
     if dry_run:
         return {"dry_run": True, **counts, "skipped": work.skipped}
     with (
@@ -98,12 +100,10 @@ def reproduce(
 
         try:
             work.run(begin, observe)
-        except KeyboardInterrupt:
-            say(f"stopped; finished runs are in {work.records.path}, the same command goes on from there")
-            raise
+        finally:
+            work.records.tidy()
     found = work.tables()
     if not found:
-        work.records.tidy()
         raise InputError(f"nothing was measured: {'; '.join(work.skipped) or 'no budget pays for a step'}")
     for table in found:
         say(f"\n{table.title}")
@@ -114,7 +114,7 @@ def reproduce(
     with work.records.results():
         for table in found:
             table.write(options.out)
-        figures = _drawn(work.current(), options.out, say)
+        figures = _drawn(work.recorded(), options.out, say)
     say(f"\nRecords, tables and figures are in {options.out}.")
     return {
         **counts,

@@ -8,7 +8,8 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hushgraph.errors import BudgetExceededError, InputError
 from hushgraph.experiments import grid, spec, tables
 from hushgraph.experiments.grid import Job
 from hushgraph.experiments.records import Records, relabelled
-from hushgraph.experiments.sources import MissingDataError, Source, Sources
+from hushgraph.experiments.sources import GENERATED, MissingDataError, Source, Sources
 from hushgraph.experiments.worth import worth
 
 if TYPE_CHECKING:
@@ -86,7 +87,14 @@ class Reproduction:
         self.experiments = [spec.load(name) for name in names]
         self.sources = Sources(options.data_root, options.substitutes, quick=options.quick)
         self.records = Records(options.out / "records.jsonl")
+        if options.quick and any(record.get("data") != GENERATED for record in self.records.all):
+            raise InputError(
+                f"out={options.out}: it has records of real data, whose tables --quick would replace; "
+                "choose another folder"
+            )
         self.skipped: list[str] = []
+        self.left_out: dict[str, list[str]] = {}
+        self._check_patterns()
         self.plan = [planned for experiment in self.experiments for planned in self._planned(experiment)]
         self.described = {
             experiment.name: self._columns(experiment)
@@ -153,12 +161,13 @@ class Reproduction:
             record = self._trained(planned, observe)
         except BudgetExceededError as error:
             self.say(f"{name}: left out, {error}")
+            self.left_out.setdefault(planned.job.experiment.name, []).append(planned.job.label)
             return
         self.records.append(record)
         self.say(f"{number} {name}: {100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s")
 
     def tables(self) -> list[tables.Table]:
-        """One table for each experiment that has records, or statistics."""
+        """One table for each experiment that has statistics or records, of this call or of earlier ones."""
         found = []
         for experiment in self.experiments:
             if experiment.kind == "statistics":
@@ -168,18 +177,39 @@ class Reproduction:
                 ]
                 found += [tables.of_statistics(experiment, facts)] if facts else []
                 continue
-            mine = [p for p in self.plan if p.job.experiment is experiment]
-            records = [(p, r) for p in mine if (r := self._record(p)) is not None]
+            records = [(p, r) for p in self._everything(experiment) if (r := self._record(p)) is not None]
             if records:
-                found.append(tables.of_records(experiment, [(p.job, p.source, r) for p, r in records]))
+                left_out = self.left_out.get(experiment.name, ())
+                made = [(p.job, p.source, r) for p, r in records]
+                found.append(tables.of_records(experiment, made, left_out=left_out))
         return found
 
-    def current(self) -> list[dict[str, Any]]:
-        """The records of this call's runs, old and new."""
-        return [record for planned in self.plan if (record := self._record(planned)) is not None]
+    def recorded(self) -> list[dict[str, Any]]:
+        """The records of these experiments, of this call and of earlier ones."""
+        planned = [p for experiment in self.experiments for p in self._everything(experiment)]
+        return [record for one in planned if (record := self._record(one)) is not None]
 
-    def _planned(self, experiment: spec.Experiment) -> list[Planned]:
-        options = self.options
+    def _everything(self, experiment: spec.Experiment) -> list[Planned]:
+        """All runs that may have a record, whatever this call was to make."""
+        known = [r["seed"] for r in self.records.all if r["experiment"] == experiment.name]
+        everything = replace(self.options, modes=DP_MODES, only=(), seeds=max(known, default=0) + 1)
+        return self._planned(experiment, everything)
+
+    def _check_patterns(self) -> None:
+        """Refuse a pattern that is for no cell of any experiment asked for."""
+        columns = dict.fromkeys(column.name for e in self.experiments for column in e.columns)
+        rows = {row.row: row for e in self.experiments for row in e.rows if not row.minus}
+        for pattern in self.options.only:
+            by_cell = (grid.wanted(column, row, (pattern,)) for column in columns for row in rows.values())
+            if not any(_matches(column, (pattern,)) for column in columns) and not any(by_cell):
+                choices = f"columns are {', '.join(columns)}"
+                choices += f"; rows are {', '.join(rows)}" if rows else ""
+                raise InputError(f"--only {pattern}: no cell goes by this name; {choices}")
+
+    def _planned(self, experiment: spec.Experiment, options: Options | None = None) -> list[Planned]:
+        """The runs of an experiment by these options, those of this call unless given."""
+        is_call = options is None
+        options = options or self.options
         found, missing = [], set()
         for job in grid.jobs(
             experiment, modes=options.modes, seeds=options.seeds, only=options.only, quick=options.quick
@@ -190,7 +220,8 @@ class Reproduction:
                 source = self.sources.source(job.column)
             except MissingDataError as error:
                 missing.add(job.column.name)
-                self._skip(job.column.name, error)
+                if is_call:
+                    self._skip(job.column.name, error)
                 continue
             asked = grid.asked(job, quick=options.quick)
             reading = {**source.reading, "per_class": experiment.kind == "classes"}
@@ -203,7 +234,6 @@ class Reproduction:
                 "mode": job.mode,
                 "axes": {n: v if n == "epsilon" else int(v) for n, v in job.axes},
                 "seed": job.seed,
-                "claimed_epsilon": job.epsilon,
             }
             is_done = self.records.find(run=run, **labels) is not None
             found.append(
@@ -214,7 +244,7 @@ class Reproduction:
     def _columns(self, experiment: spec.Experiment) -> list[tuple[spec.Column, Source]]:
         found = []
         for column in experiment.columns:
-            if self.options.only and not grid.wanted(column.name, "", self.options.only):
+            if self.options.only and not _matches(column.name, self.options.only):
                 continue
             try:
                 found.append((column, self.sources.source(column)))
@@ -242,7 +272,14 @@ class Reproduction:
             device=self.options.device,
             observer=lambda done, total, epsilon, accuracy: observe(done, total),
         )
-        return planned.labels | _record_of(run, planned, graph)
+        # A few steps are no budget: what the paper's accountant claims for them is their own.
+        few = self.options.quick and planned.job.mode == "as-published"
+        claimed = run.plan.epsilon if few else planned.job.epsilon
+        return planned.labels | {"claimed_epsilon": claimed} | _record_of(run, planned, graph)
+
+
+def _matches(column: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(column.lower(), pattern.lower()) for pattern in patterns)
 
 
 def _record_of(run: Run, planned: Planned, graph: Graph) -> dict[str, Any]:

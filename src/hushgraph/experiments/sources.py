@@ -76,7 +76,7 @@ class Sources:
         if file is not None:
             path = self.root / file
             if not path.is_file():
-                raise MissingDataError(f"{path} is not there; give --data-root")
+                raise MissingDataError(f"{path} is not there; give --data-root, or the file's whole path")
             return Source(name=path.stem, comparable=other is None, path=path, reading=reading)
         if column.dataset not in catalog.names() or catalog.on_disk(column.dataset, self.root) != "yes":
             # Never fetched here: an experiment must not begin with an hour of downloads nobody asked for.
@@ -91,7 +91,10 @@ class Sources:
         source = self.source(column)
         key = (source.name, source.path, *source.reading.values())
         if key not in self._graphs:
-            self._graphs[key] = self._read(source, column)
+            graph = self._read(source, column)
+            if not len(graph.test_idx):
+                raise InputError(f"{column.name}: no test nodes in {source.name}; expected a split with some")
+            self._graphs[key] = graph
         return self._graphs[key]
 
     def _read(self, source: Source, column: Column) -> Graph:

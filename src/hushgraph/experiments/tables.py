@@ -144,8 +144,16 @@ class Table:
         write_whole(out / f"{self.name}.json", json.dumps(self.as_json(), indent=1, allow_nan=False).encode())
 
 
-def of_records(experiment: spec.Experiment, found: Sequence[tuple[Job, Source, Mapping[str, Any]]]) -> Table:
-    """The table of an experiment from its records; a cell without all its seeds shows those it has."""
+def of_records(
+    experiment: spec.Experiment,
+    found: Sequence[tuple[Job, Source, Mapping[str, Any]]],
+    *,
+    left_out: Sequence[str] = (),
+) -> Table:
+    """The table of an experiment from its records; a cell without all its seeds shows those it has.
+
+    What was left out, because its budget pays for no step, is a note.
+    """
     groups: dict[tuple[Any, ...], list[tuple[Job, Source, Mapping[str, Any]]]] = {}
     for job, source, record in found:
         if record["test_accuracy"] is not None:
@@ -160,7 +168,10 @@ def of_records(experiment: spec.Experiment, found: Sequence[tuple[Job, Source, M
         title=experiment.title,
         source=experiment.source,
         lines=tuple(shown),
-        notes=tuple(_notes(shown, [record for _, _, record in found])),
+        notes=(
+            *_notes(shown, [record for _, _, record in found]),
+            *(f"Left out, its budget pays for no step: {label}." for label in left_out),
+        ),
     )
 
 
@@ -208,7 +219,7 @@ def _line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Map
         published=printed[0],
         published_spread=printed[1],
         comparable=source.comparable,
-        claimed=job.epsilon,
+        claimed=_largest(record["claimed_epsilon"] for record in records),
         holds=_largest(record["epsilon_holds"] for record in records),
         if_public=_largest(record["epsilon_if_thresholds_were_public"] for record in records),
         runs=tuple(record["run"] for record in records),
