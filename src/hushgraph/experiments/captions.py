@@ -74,21 +74,26 @@ def spoken(mode: str) -> str:
     return mode.replace("-", " ")
 
 
-def notes(found: Sequence[Cell]) -> list[str]:
-    """What a reader must know: substitute data, claims that are not guarantees, seeds."""
+def notes(found: Sequence[Cell], *, published: bool = False) -> list[str]:
+    """What a reader must know: substitute data, claims that are not guarantees, seeds.
+
+    Args:
+        found: what is drawn.
+        published: whether the figure has published numbers too.
+    """
     said = [
-        f"Measured on {data}; published numbers are for {column}."
+        f"Measured on {data}{'; published numbers are for' if published else ', not'} {column}."
         for column, data in dict.fromkeys((cell.column, cell.data) for cell in found)
         if not _is_own(found[0].experiment, column, data)
     ]
-    published = [cell for cell in found if cell.mode == "as-published"]
-    if published:
-        holds = _all_of([cell.holds for cell in published])
+    claimed = [cell for cell in found if cell.mode == "as-published"]
+    if claimed:
+        holds = _all_of([cell.holds for cell in claimed])
         said.append(
             "As published: ε is claimed by the paper; "
             + (f"what holds for these runs is {holds}." if holds else "no ε is known to hold for these runs.")
         )
-        worth = None if holds else _all_of([cell.if_public for cell in published])
+        worth = None if holds else _all_of([cell.if_public for cell in claimed])
         if worth:
             said[-1] += f" Were their clipping thresholds public, {worth} would hold."
     seeds = sorted({len(cell.accuracy) for cell in found})

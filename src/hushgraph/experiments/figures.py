@@ -82,7 +82,8 @@ def _curves(found: Sequence[Cell]) -> Figure:
     drawn = [c for c in found if name != "epsilon" or c.mode in spec.NON_PRIVATE or c.epsilon is not None]
     if not drawn:
         raise InputError(f"records of {found[0].experiment}: none has an epsilon; run the experiment again")
-    notes = captions.notes(drawn)
+    known = {column: _published(found[0].experiment, column) for column in {cell.column for cell in drawn}}
+    notes = captions.notes(drawn, published=any(_on_axis(numbers, name) for numbers in known.values()))
     if len(drawn) < len(found):
         notes.append(f"Left out for want of an ε: {len(found) - len(drawn)} of {len(found)} settings.")
     groups = _by_panel(drawn)
@@ -105,8 +106,7 @@ def _curves(found: Sequence[Cell]) -> Figure:
         if apart and axes is not places[0]:
             # Before anything is drawn: limits are then those of all panels.
             axes.sharey(places[0])
-        known = _published(found[0].experiment, group[0].column)
-        stars = {(row, dict(at)[name]): mean for (row, at), mean in known.items() if [*dict(at)] == [name]}
+        stars = _on_axis(known[group[0].column], name)
         panels.along_axis(axes, _lines(group, name, settings), name, published=stars)
         axes.set_title(title)
         axes.set_xlabel(captions.axis(name, group))
@@ -155,7 +155,8 @@ def _bars(found: Sequence[Cell]) -> Figure:
     legend = panels.mode_handles({mode: captions.MODE_WORDS[mode] for _, mode in keys})
     legend |= {captions.PUBLISHED: panels.published_handle()} if starred else {}
     title = captions.title(found[0].experiment)
-    canvas.finish(figure, title=title, notes=captions.notes(found), legend=legend)
+    notes = captions.notes(found, published=starred)
+    canvas.finish(figure, title=title, notes=notes, legend=legend)
     return figure
 
 
@@ -217,6 +218,11 @@ def _published(experiment: str, column: str) -> dict[tuple[str, spec.Axes], floa
         for (owner, printed, axes), (mean, _) in spec.published_numbers(experiment).items()
         if owner == column and printed in rows
     }
+
+
+def _on_axis(known: Mapping[tuple[str, spec.Axes], float], name: str) -> dict[tuple[str, Any], float]:
+    """Those published numbers that have a place on this axis alone, by row and place."""
+    return {(row, dict(at)[name]): mean for (row, at), mean in known.items() if [*dict(at)] == [name]}
 
 
 def _grid(count: int, a_row: int, panel: tuple[float, float]) -> tuple[Figure, list[Axes]]:
