@@ -227,14 +227,16 @@ def test_an_existing_run_is_not_overwritten(run: Run, data: Path) -> None:
     assert "it holds a run already" in err
 
 
-def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch, *, times: int = 1) -> None:
+def interrupt_at(
+    step: int, monkeypatch: pytest.MonkeyPatch, *, times: int = 1, by: signal.Signals = signal.SIGINT
+) -> None:
     """Ctrl-C, in the middle of a step."""
     real = loop.Trainer.step
 
     def interrupted(self: loop.Trainer, pieces: Any) -> None:
         if self.state.step == step:
             for _ in range(times):
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), by)
         real(self, pieces)
 
     monkeypatch.setattr(loop.Trainer, "step", interrupted)
@@ -264,6 +266,25 @@ def test_ctrl_c_loses_nothing_and_says_how_to_go_on(
     assert "Going on after step 4,990." in out
     assert "steps were paid for and lost" in " ".join(out.split())
     assert answer(run, "train", data, "--resume", "my run")["steps_lost"] == 4990 - int(found[1])
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_sigterm_is_as_good_as_ctrl_c(
+    run: Run, data: Path, monkeypatch: pytest.MonkeyPatch, is_ignored: bool
+) -> None:
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    interrupt_at(3, monkeypatch, by=signal.SIGTERM)
+    if is_ignored:
+        # As of a process that a shell started in the background.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code, _, err = run("train", data, "--noise-multiplier", "1", "--out", "here", *LONG)
+    finally:
+        signal.signal(signal.SIGINT, handlers[0])
+    assert code == 130
+    assert err.startswith("hushgraph: stopped after step ")
+    assert Path("here/checkpoint.safetensors").exists()
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
 
 
 def test_a_second_ctrl_c_does_not_wait(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

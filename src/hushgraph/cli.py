@@ -13,6 +13,7 @@ from hushgraph.commands import audit, compare, datasets, plan, predict, report, 
 from hushgraph.commands.failure import fail, usage_message
 from hushgraph.errors import HushgraphError
 from hushgraph.help_sections import SectionedCommand
+from hushgraph.interruption import terminated_as_interrupted
 
 app = typer.Typer(
     name="hushgraph",
@@ -51,10 +52,10 @@ app.command(cls=SectionedCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code: 0 done, 1 failed, 2 bad input, 3 over budget."""
+    given = None if arguments is None else list(arguments)
     try:
-        code = app(
-            args=None if arguments is None else list(arguments), prog_name="hushgraph", standalone_mode=False
-        )
+        with terminated_as_interrupted():
+            code = app(args=given, prog_name="hushgraph", standalone_mode=False)
     except HushgraphError as error:
         return fail(str(error), error.exit_code)
     except typer.TyperException as error:

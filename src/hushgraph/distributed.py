@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.interruption import as_ctrl_c
 
 TIMEOUT = "HUSHGRAPH_TIMEOUT"
 # A process that dies is noticed at once; this is for one that hangs. It has to cover the longest that the
@@ -194,7 +194,7 @@ class Group:
             yield dist
         except RuntimeError as error:
             # The launcher notices as well and says so by this signal; the line below says it better.
-            if signal.getsignal(signal.SIGTERM) is _as_ctrl_c:
+            if signal.getsignal(signal.SIGTERM) is as_ctrl_c:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             raise GroupError(
                 f"process {self.rank} of {self.size}: another process is gone or hangs ({_line(error)}); all "
@@ -261,15 +261,11 @@ def _timeout() -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
 def _leave_signals_to_the_leader(group: Group) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     if group.leads:
-        signal.signal(signal.SIGTERM, _as_ctrl_c)
+        signal.signal(signal.SIGTERM, as_ctrl_c)
     else:
         # torchrun kills what does not end of itself soon after.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

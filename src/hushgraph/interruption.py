@@ -1,11 +1,34 @@
-"""Ctrl-C that lets a step end."""
+"""Ctrl-C that lets a step end, and SIGTERM that does the same."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
+
+
+def as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    """A handler that treats its signal as Ctrl-C, also where that one is ignored."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(signal.SIGINT, frame)
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Within this context SIGTERM, which machines are stopped with, ends a command as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, as_ctrl_c)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Interruption:
