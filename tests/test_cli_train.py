@@ -266,6 +266,8 @@ def test_ctrl_c_loses_nothing_and_says_how_to_go_on(
     assert "Going on after step 4,990." in out
     assert "steps were paid for and lost" in " ".join(out.split())
     assert answer(run, "train", data, "--resume", "my run")["steps_lost"] == 4990 - int(found[1])
+    _, out, _ = run("train", data, "--resume", "my run")
+    assert out.startswith("my run was finished before; nothing was trained.\n")
 
 
 @pytest.mark.parametrize("is_ignored", [False, True])

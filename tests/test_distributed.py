@@ -389,7 +389,7 @@ def test_ctrl_c_ends_all_after_the_paid_steps(launcher: Launcher, data: Path, tm
     about = json.loads(
         json.loads(checkpoint[8 : 8 + int.from_bytes(checkpoint[:8], "little")])["__metadata__"]["about"]
     )
-    assert about == {"step": steps_paid(out), "steps_lost": 0, "numbers": about["numbers"]}
+    assert (about["step"], about["steps_lost"]) == (steps_paid(out), 0)
 
 
 def test_bad_input_is_said_once(launcher: Launcher, data: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,14 @@ def test_an_interruption_loses_nothing(interrupted: Path) -> None:
     assert (3 <= about["step"] < 5_000, about["steps_lost"]) == (True, 0)
 
 
+def slowly(observer: Callable[..., None]) -> Callable[..., None]:
+    def observed(*told: Any) -> None:
+        time.sleep(0.1)
+        observer(*told)
+
+    return observed
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "own"])
 def test_a_stopped_run_goes_on_where_it_was(
     graph: Graph, tmp_path: Path, optimizer: str, monkeypatch: pytest.MonkeyPatch
@@ -153,14 +162,17 @@ def test_a_stopped_run_goes_on_where_it_was(
     # Full batches, no edges, no noise: nothing is drawn, so nothing can differ but what was restored.
     settings |= {"private": False, "batch_size": None, "max_readers": 0, "steps": 9, "seed": 1}
     through = hg.train(graph, **settings)
+    begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        hg.train(graph, out=tmp_path / "run", observer=stop_at(2), **settings)
+        hg.train(graph, out=tmp_path / "run", observer=slowly(stop_at(2)), **settings)
     steps: list[int] = []
     resumed = hg.resume(tmp_path / "run", graph, optimizer=own, observer=lambda *told: steps.append(told[0]))
     assert steps == list(range(3, 10))
     for name, value in through.model.state_dict().items():
         assert torch.allclose(resumed.model.state_dict()[name], value, atol=1e-6)
     assert (resumed.result["resumed"], resumed.result["steps_lost"]) == (True, 0)
+    # Both parts of the run count.
+    assert 0.2 < resumed.result["seconds"] < time.monotonic() - begin
 
 
 def test_steps_that_a_kill_took_are_told(graph: Graph, tmp_path: Path, interrupted: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +18,20 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, Overf
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
+class Reached(NamedTuple):
+    """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
+
+    step: int = 0
+    steps_lost: int = 0
+    seconds: float = 0.0
+
+
 def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    *,
-    step: int,
-    steps_lost: int,
+    reached: Reached,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
@@ -36,14 +42,14 @@ def write_checkpoint(
                 tensors[f"optimizer.{place}.{key}"] = value
             elif isinstance(value, (bool, int, float)):
                 numbers[f"{place}.{key}"] = value
-    about = {"step": step, "steps_lost": steps_lost, "numbers": numbers}
+    about = {**reached._asdict(), "numbers": numbers}
     write_tensors(path, tensors, {"about": json.dumps(about)})
 
 
 def read_checkpoint(
     path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
-) -> tuple[int, int]:
-    """Fill model, average and optimiser from the checkpoint; its step, and the steps lost by then."""
+) -> Reached:
+    """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
     state: dict[int, dict[str, Any]] = {}
@@ -60,7 +66,7 @@ def read_checkpoint(
             value.copy_(parts["average"][name])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         _check_state(optimizer)
-        return int(about["step"]), int(about["steps_lost"])
+        return Reached(int(about["step"]), int(about["steps_lost"]), float(about["seconds"]))
     except RunError:
         raise
     except _DAMAGED as error:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.accounting.ledger import Ledger
-from hushgraph.checkpoint import fill, read_checkpoint, step_of, write_checkpoint
+from hushgraph.checkpoint import Reached, fill, read_checkpoint, step_of, write_checkpoint
 from hushgraph.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.columns import Columns
@@ -222,19 +222,17 @@ class RunFolder:
         model: nn.Module,
         average: Mapping[str, Tensor],
         optimizer: torch.optim.Optimizer,
-        *,
-        step: int,
-        steps_lost: int,
+        reached: Reached,
     ) -> None:
         """Everything a resumed run goes on from."""
-        write_checkpoint(self._checkpoint, model, average, optimizer, step=step, steps_lost=steps_lost)
+        write_checkpoint(self._checkpoint, model, average, optimizer, reached)
 
     def load_checkpoint(
         self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> tuple[int, int]:
-        """Fill model, average and optimiser from the checkpoint; its step, and the steps lost by then."""
+    ) -> Reached:
+        """Fill model, average and optimiser from the checkpoint, and tell how far it is."""
         if not self._checkpoint.exists():
-            return 0, 0
+            return Reached()
         return read_checkpoint(self._checkpoint, model, average, optimizer)
 
     def save_weights(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:

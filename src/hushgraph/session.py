@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from hushgraph.accounting.ledger import Ledger
+from hushgraph.checkpoint import Reached
 from hushgraph.config import TrainingConfig
 from hushgraph.distributed import Group, of_leader
 from hushgraph.errors import InputError, PlanError, RunError
@@ -83,7 +84,7 @@ class Session:
         """
         begin = time.monotonic()
         folder, graph, plan, model, group = self.folder, self.graph, self.folder.plan, self.model, self.group
-        step, lost, batch_seed = group.decided(lambda: self._begun(of_leader(ledger)))
+        step, lost, before, batch_seed = group.decided(lambda: self._begun(of_leader(ledger)))
         group.follow([p.detach() for p in model.parameters()])
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
@@ -104,7 +105,7 @@ class Session:
         watch = None
         if ledger is not None:
             whole = WholeGraph(graph, trainer.features)
-            watch = _Watch(trainer, ledger, folder, whole, observer, lost, begin)
+            watch = _Watch(trainer, ledger, folder, whole, observer, lost, begin - before)
         try:
             if plan.clipping == "percentile":
                 found = of_leader(percentile_clipping(trainer).thresholds)
@@ -123,13 +124,14 @@ class Session:
         model.eval()
         return result
 
-    def _begun(self, ledger: Ledger) -> tuple[int, int, int]:
-        """Go on from the checkpoint: steps paid for, how many of them are lost, the seed of the batches."""
-        saved, lost = 0, 0
+    def _begun(self, ledger: Ledger) -> tuple[int, int, float, int]:
+        """Go on from the checkpoint: steps paid for, those of them lost, seconds, seed of the batches."""
+        saved = Reached()
         if self.resumed:
-            saved, lost = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
+            saved = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
         paid = ledger.steps_charged
-        return paid, lost + paid - saved, secrets.randbits(KEY_BITS) if self.secure else int(self._batch_seed)
+        seed = secrets.randbits(KEY_BITS) if self.secure else int(self._batch_seed)
+        return paid, saved.steps_lost + paid - saved.step, saved.seconds, seed
 
     def _noise(self) -> NoiseSource:
         plan = self.folder.plan
@@ -217,9 +219,8 @@ class _Watch:
 
     def checkpoint(self) -> None:
         state = self.trainer.state
-        self.folder.save_checkpoint(
-            state.model, state.average, state.optimizer, step=state.step, steps_lost=self.steps_lost
-        )
+        reached = Reached(state.step, self.steps_lost, round(time.monotonic() - self.begin, 3))
+        self.folder.save_checkpoint(state.model, state.average, state.optimizer, reached)
         self.saved_at = time.monotonic()
 
     def record(self, step: int, epsilon: float, accuracy: float | None) -> None:

@@ -161,6 +161,8 @@ def train(
             watching: dict[str, Any] = {"device": device, "observer": observe, "on_start": announce}
             if resume is not None:
                 run = training.resume(resume, given, **watching)
+                if not (begun or as_json or quiet) and group.leads:
+                    typer.echo(f"{resume} was finished before; nothing was trained.")
             else:
                 run = training.train(given, out=path, **settings, **watching)
     except distributed.ToldError as error:
