@@ -43,7 +43,7 @@ ALLOWED = {
         *("step", "count", "draw", "kind", "rate", "changed_trees", "sigma_over_clip"),
     },
 }
-CHECKPOINT = {"step", "steps_lost", "numbers"}
+CHECKPOINT = {"step", "steps_lost", "numbers", "seconds"}
 PRIVATE_WORDS = re.compile(
     r"loss|norm(?!alised)|train.?acc|gradient|class_counts|histogram|edges", re.IGNORECASE
 )
