@@ -219,7 +219,8 @@ def _line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Map
         published=printed[0],
         published_spread=printed[1],
         comparable=source.comparable,
-        claimed=_largest(record["claimed_epsilon"] for record in records),
+        # The paper claims nothing for what is not its own way of doing it.
+        claimed=None if job.mode == "sound" else _largest(record["claimed_epsilon"] for record in records),
         holds=_largest(record["epsilon_holds"] for record in records),
         if_public=_largest(record["epsilon_if_thresholds_were_public"] for record in records),
         runs=tuple(record["run"] for record in records),
