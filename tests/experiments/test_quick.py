@@ -80,6 +80,17 @@ def test_classes_are_counted_where_asked_for(everything: tuple[Path, dict[str, A
         assert ("per_class" in record) == (record["experiment"] == "class-wise")
         if "per_class" in record:
             assert len(record["per_class"]["count"]) == len(record["per_class"]["accuracy"]) == 4
+    out, found = everything
+    table = next(table for table in found["tables"] if table["name"] == "class-wise")
+    sizes = [one["test_nodes"] for one in table["classes"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 4
+    for line in table["lines"]:
+        shares = [one["accuracy"][f"{line['row']}, {line['mode']}"] for one in table["classes"]]
+        weighted = sum(size * share for size, share in zip(sizes, shares, strict=True)) / sum(sizes)
+        assert weighted == pytest.approx(line["ours"])
+    assert "| data | class | test nodes | GCN, non-private |" in (out / "class-wise.md").read_text()
+    assert not any(table["classes"] for table in found["tables"] if table["name"] != "class-wise")
 
 
 def test_a_second_call_trains_nothing_and_gives_the_same_tables(

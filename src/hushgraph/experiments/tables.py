@@ -13,7 +13,7 @@ from hushgraph.experiments import spec
 from hushgraph.experiments.grid import Job
 from hushgraph.experiments.sources import Source
 from hushgraph.experiments.worth import SEEDED
-from hushgraph.statement import rounded_up
+from hushgraph.statement import digits_up, rounded_up
 from hushgraph.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -81,9 +81,14 @@ class Line:
             self._figure(self.ours, self.spread, 2),
             "" if self.published is None else self._figure(self.published, self.published_spread, 3) + mark,
             difference,
-            "" if self.claimed is None else f"{self.claimed:g}",
+            "" if self.claimed is None else digits_up(self.claimed),
             self._holds(),
         )
+
+    @property
+    def name(self) -> str:
+        """The line without its figures."""
+        return ", ".join(text for text in self.texts()[1:3] if text)
 
     def _figure(self, value: float, spread: float | None, digits: int) -> str:
         if not self.mode:
@@ -101,14 +106,25 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Class:
+    """One class of a column: its test nodes, and the accuracy on them in percent by the name of a line."""
+
+    column: str
+    number: int
+    test_nodes: int
+    accuracy: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table with its notes."""
+    """A table with its notes, and where it was asked for the classes one by one, most frequent first."""
 
     name: str
     title: str
     source: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
+    classes: tuple[Class, ...] = ()
 
     def rich(self) -> list[RichTable]:
         """One table for each dataset, titled with it."""
@@ -126,11 +142,18 @@ class Table:
         return list(found.values())
 
     def markdown(self) -> str:
-        rows = [HEADINGS, tuple("---" for _ in HEADINGS), *(line.texts() for line in self.lines)]
-        body = "\n".join("| " + " | ".join(cell.replace("*", "\\*") for cell in row) + " |" for row in rows)
         about = f"{self.source}.\n\n" if self.source else ""
+        body = _markdown(HEADINGS, [line.texts() for line in self.lines])
         notes = "\n".join(f"- {note.replace('*', chr(92) + '*')}" for note in self.notes)
-        return f"# {self.title}\n\n{about}{body}\n\n{notes}\n"
+        return f"# {self.title}\n\n{about}{body}\n{self._by_class()}{notes}\n"
+
+    def _by_class(self) -> str:
+        names = tuple(dict.fromkeys(name for one in self.classes for name in one.accuracy))
+        rows = []
+        for one in self.classes:
+            shares = (f"{one.accuracy[name]:.2f}" if name in one.accuracy else "" for name in names)
+            rows.append((one.column, str(one.number), f"{one.test_nodes:,}", *shares))
+        return _markdown(("data", "class", "test nodes", *names), rows) + "\n" if rows else ""
 
     def as_json(self) -> dict[str, Any]:
         """The table, every line with the digests of its records."""
@@ -142,6 +165,11 @@ class Table:
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / f"{self.name}.md", self.markdown().encode())
         write_whole(out / f"{self.name}.json", json.dumps(self.as_json(), indent=1, allow_nan=False).encode())
+
+
+def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    found = [headings, ["---"] * len(headings), *rows]
+    return "".join("| " + " | ".join(cell.replace("*", "\\*") for cell in row) + " |\n" for row in found)
 
 
 def of_records(
@@ -172,7 +200,30 @@ def of_records(
             *_notes(shown, [record for _, _, record in found]),
             *(f"Left out, its budget pays for no step: {label}." for label in left_out),
         ),
+        classes=tuple(_classes(groups, lines)),
     )
+
+
+def _classes(
+    groups: Mapping[tuple[Any, ...], Sequence[tuple[Job, Source, Mapping[str, Any]]]],
+    lines: Mapping[tuple[Any, ...], Line],
+) -> list[Class]:
+    """The classes of every column, where records have them: means over seeds."""
+    counts: dict[tuple[str, int], int] = {}
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for key, group in groups.items():
+        kept = [record["per_class"] for _, _, record in group if record.get("per_class")]
+        for number, count in enumerate(kept[0]["count"] if kept else ()):
+            if count:
+                counts[key[0], number] = count
+                accuracies = [100 * one["accuracy"][number] for one in kept]
+                found.setdefault((key[0], number), {})[lines[key].name] = fmean(accuracies)
+    columns = list(dict.fromkeys(column for column, _ in counts))
+    order = sorted(counts, key=lambda at: (columns.index(at[0]), -counts[at], at[1]))
+    return [
+        Class(column=column, number=number, test_nodes=counts[column, number], accuracy=found[column, number])
+        for column, number in order
+    ]
 
 
 def of_statistics(
