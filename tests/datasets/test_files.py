@@ -68,6 +68,23 @@ def test_options(tmp_path: Path) -> None:
     assert load_npz(str(path), directed=False).is_directed is False
 
 
+def test_masks_are_a_split_too(tmp_path: Path) -> None:
+    path = save(
+        tmp_path,
+        DENSE,
+        **dict.fromkeys(("train_idx", "val_idx", "test_idx")),
+        train_mask=np.array([[True], [False], [False]]),
+        test_mask=np.array([False, True, True]),
+    )
+    graph = load_npz(path)
+    assert (graph.train_idx.tolist(), graph.val_idx.tolist(), graph.test_idx.tolist()) == ([0], [], [1, 2])
+    # Node numbers go before.
+    assert (
+        load_npz(save(tmp_path, DENSE, train_mask=np.zeros(9))).train_idx.tolist()
+        == DENSE["train_idx"].tolist()
+    )
+
+
 def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
     big = synthetic(num_nodes=200, num_classes=2, num_features=2)
     sources, targets = next(big.edge_chunks())
@@ -90,7 +107,17 @@ def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
         (DENSE, {"y": None, "edge_index": None}, "missing edge_index, y; expected the keys edge_index, y, x"),
         (DENSE, {"x": None}, "missing x; expected the keys"),
         (SPARSE, {"x_shape": None}, "missing x_shape; expected the keys edge_index, y, x_indptr, x_indices"),
-        (DENSE, {"train_idx": None}, "missing train_idx: no training split; give split='0.6/0.2/0.2'"),
+        (
+            DENSE,
+            {"train_idx": None, "train_mask": np.ones(3)},
+            r"train_mask has dtype float64 and shape \[3\]; expected bool \[3\]",
+        ),
+        (
+            DENSE,
+            {"train_idx": None, "train_mask": np.ones((3, 2), bool)},
+            "train_mask has 2 columns; expected one split; pick a column of each mask",
+        ),
+        (DENSE, {"train_idx": None}, "missing train_idx, or train_mask: no training split; give split="),
         (SPARSE, {"x": X}, "both x and sparse features"),
         (DENSE, {"y": np.array([0, None, 1])}, "y is an object array, which is never unpickled"),
         (DENSE, {"edge_index": DENSE["edge_index"].astype(float)}, "edge_index has dtype float64"),

@@ -112,8 +112,8 @@ def load_npz(
 
     Keys: `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`, `x_data`
     (length 1 means that every value is that one) and `x_shape`; `y` int [N], -1 for no label; `train_idx`,
-    `val_idx`, `test_idx`, unless `split` is given. Other keys are not read. The arguments are those of
-    `load_graph`; with `labels=False` neither `y` nor a split is read.
+    `val_idx`, `test_idx`, or else masks `train_mask` and so on, unless `split` is given. Other keys are not
+    read. The arguments are those of `load_graph`; with `labels=False` neither `y` nor a split is read.
 
     Guarantees:
         Whatever the file holds, the outcome is a checked graph or a `GraphError` that names the file; nothing

@@ -55,14 +55,39 @@ def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]
     missing = [key for key in wanted if key not in keys]
     if missing:
         raise GraphError(f"missing {', '.join(missing)}; expected the keys {', '.join(wanted)}")
-    if splits and labels:
-        if "train_idx" not in keys:
-            raise MissingSplitError(f"missing train_idx: {NO_SPLIT}")
-        wanted += [name for name in SPLITS if name in keys]
     arrays = {key: _read_member(archive, key) for key in wanted}
+    if splits and labels:
+        if not keys & {"train_idx", "train_mask"}:
+            raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")
+        for name in SPLITS:
+            # With node numbers there, masks are keys like any other that is not read.
+            key = name if "train_idx" in keys else mask_of(name)
+            if key in keys:
+                array = _read_member(archive, key)
+                arrays[name] = array if key == name else nodes_of_mask(key, array, arrays["y"].shape[:1])
     if sparse_keys:
         arrays["x"] = _sparse_rows(*(arrays.pop(key) for key in _SPARSE))
     return arrays
+
+
+def mask_of(name: str) -> str:
+    """What the mask of a split is called."""
+    return name.replace("_idx", "_mask")
+
+
+def nodes_of_mask(name: str, mask: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """The nodes where a mask of this shape is true."""
+    if mask.ndim == 2 and mask.shape[1] == 1:
+        mask = mask[:, 0]
+    if mask.ndim == 2:
+        raise GraphError(
+            f"{name} has {mask.shape[1]} columns; expected one split; pick a column of each mask"
+        )
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        raise GraphError(
+            f"{name} has dtype {mask.dtype} and shape {list(mask.shape)}; expected bool {list(shape)}"
+        )
+    return np.flatnonzero(mask)
 
 
 def _read_member(archive: Any, key: str) -> npt.NDArray[Any]:

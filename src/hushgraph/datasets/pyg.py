@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from hushgraph.datasets.npz import NO_SPLIT, SPLITS
+from hushgraph.datasets.npz import NO_SPLIT, SPLITS, mask_of, nodes_of_mask
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
 
@@ -105,21 +105,10 @@ def _class_numbers(labels: Any) -> Any:
 
 def _split_from_pyg(data: Any, name: str, shape: tuple[int, ...]) -> Any:
     """The ids of one split, from its mask of this shape or its index tensor; None if there is neither."""
-    mask_name = name.replace("_idx", "_mask")
+    mask_name = mask_of(name)
     given, mask = getattr(data, name, None), getattr(data, mask_name, None)
     if given is not None and mask is not None:
         raise GraphError(f"both {mask_name} and {name}; expected one of them; delete the other")
-    if mask is None:
-        return None if given is None else _numpy(name, given)
-    mask = _numpy(mask_name, mask)
-    if mask.ndim == 2 and mask.shape[1] == 1:
-        mask = mask[:, 0]
-    if mask.ndim == 2:
-        raise GraphError(
-            f"{mask_name} has {mask.shape[1]} columns; expected one split; pick a column of each mask"
-        )
-    if mask.dtype != np.bool_ or mask.shape != shape:
-        raise GraphError(
-            f"{mask_name} has dtype {mask.dtype} and shape {list(mask.shape)}; expected bool {list(shape)}"
-        )
-    return np.flatnonzero(mask)
+    if mask is not None:
+        return nodes_of_mask(mask_name, _numpy(mask_name, mask), shape)
+    return None if given is None else _numpy(name, given)
