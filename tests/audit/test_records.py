@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import benchmark_scripts
 from hushgraph.audit.faults import FAULTS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,14 +18,7 @@ RECORDS = ROOT / "benchmarks" / "records" / "audit.jsonl"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("audit_table", ROOT / "benchmarks" / "audit_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    sys.modules["audit_table"] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_scripts.script("audit_table")
 
 
 @pytest.fixture(scope="module")

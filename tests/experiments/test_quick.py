@@ -141,6 +141,14 @@ def test_tables_show_earlier_records_too(tmp_path: Path) -> None:
     assert reproducing.reproduce(["degree"], part, quiet=True)["tables"] == whole["tables"]
 
 
+def test_a_row_goes_by_its_printed_name_too(tmp_path: Path) -> None:
+    options = Options(out=tmp_path, quick=True, only=("DP-GCN (Adam)",))
+    found = Reproduction(spec.names(), options, say=silent).plan
+    assert {(planned.job.experiment.name, planned.job.row.row) for planned in found} == {
+        ("transductive", "DP-GCN")
+    }
+
+
 def test_a_quick_run_leaves_real_tables_alone(tmp_path: Path) -> None:
     reproducing.reproduce(["class-wise"], Options(out=tmp_path, quick=True, device="cpu"), quiet=True)
     path = tmp_path / "records.jsonl"

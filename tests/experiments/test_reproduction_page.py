@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import benchmark_scripts
 from hushgraph.experiments import grid, spec
 from hushgraph.experiments.measured import cells, read_records
 from hushgraph.experiments.runner import DP_MODES
@@ -25,13 +25,7 @@ NO_STEP = {("curves", (("epsilon", 1),)), ("curves-batch-size", (("batch_size", 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = ROOT / "benchmarks" / "reproduction_page.py"
-    found = importlib.util.spec_from_file_location("reproduction_page", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return benchmark_scripts.script("reproduction_page")
 
 
 @pytest.fixture(scope="module")

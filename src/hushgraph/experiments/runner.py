@@ -198,12 +198,12 @@ class Reproduction:
     def _check_patterns(self) -> None:
         """Refuse a pattern that is for no cell of any experiment asked for."""
         columns = dict.fromkeys(column.name for e in self.experiments for column in e.columns)
-        rows = {row.row: row for e in self.experiments for row in e.rows if not row.minus}
+        rows = [row for experiment in self.experiments for row in experiment.rows if not row.minus]
         for pattern in self.options.only:
-            by_cell = (grid.wanted(column, row, (pattern,)) for column in columns for row in rows.values())
+            by_cell = (grid.wanted(column, row, (pattern,)) for column in columns for row in rows)
             if not any(_matches(column, (pattern,)) for column in columns) and not any(by_cell):
                 choices = f"columns are {', '.join(columns)}"
-                choices += f"; rows are {', '.join(rows)}" if rows else ""
+                choices += f"; rows are {', '.join(dict.fromkeys(row.row for row in rows))}" if rows else ""
                 raise InputError(f"--only {pattern}: no cell goes by this name; {choices}")
 
     def _planned(self, experiment: spec.Experiment, options: Options | None = None) -> list[Planned]:
