@@ -53,7 +53,7 @@ def filled(page: str, found: Sequence[Cell]) -> str:
 def _models(found: Sequence[Cell]) -> list[list[str]]:
     """A line for each model and mode."""
     lines = [["model", "mode", "test accuracy", "published", "claimed epsilon", "epsilon that holds"]]
-    known = _published(found)
+    known = spec.published_by_row(found[0].experiment, found[0].column)
     rows = list(dict.fromkeys(cell.row for cell in found))
     for cell in sorted(found, key=lambda cell: (rows.index(cell.row), [*_MODES].index(cell.mode))):
         is_ours = cell.mode in ("sound", "non-private-ours")
@@ -78,10 +78,10 @@ def _ablation(found: Sequence[Cell]) -> list[list[str]]:
     places = sorted({cell.axis(first) for cell in found} - {None})
     rows = list(dict.fromkeys(cell.row for cell in found))
     columns = sorted(
-        {(cell.row, cell.mode, _others(cell, first)) for cell in found},
+        {(cell.row, cell.mode, cell.beside(first)) for cell in found},
         key=lambda column: (rows.index(column[0]), [*_MODES].index(column[1]), column[2]),
     )
-    known = _published(found)
+    known = spec.published_by_row(found[0].experiment, found[0].column)
     printed = [row for row in rows if any(owner == row for owner, _ in known)]
     heads = [
         ", ".join([row, _MODES[mode], *(f"{_SYMBOLS[name]} = {value:,g}" for name, value in others)])
@@ -94,7 +94,7 @@ def _ablation(found: Sequence[Cell]) -> list[list[str]]:
             here = [
                 cell
                 for cell in found
-                if (cell.row, cell.mode, _others(cell, first)) == (row, mode, others)
+                if (cell.row, cell.mode, cell.beside(first)) == (row, mode, others)
                 # A model without privacy is the same at every epsilon.
                 and cell.axis(first) in (place, None)
             ]
@@ -102,10 +102,6 @@ def _ablation(found: Sequence[Cell]) -> list[list[str]]:
         published = [known.get((row, ((first, place),))) for row in printed]
         lines.append(line + ["" if value is None else f"{value:.3f}" for value in published])
     return lines
-
-
-def _others(cell: Cell, name: str) -> spec.Axes:
-    return tuple(pair for pair in cell.axes if pair[0] != name)
 
 
 def _accuracy(cell: Cell) -> str:
@@ -118,18 +114,6 @@ def _holds(cell: Cell) -> str:
     if cell.holds is not None:
         return rounded_up(cell.holds)
     return "none" if cell.if_public is None else f"none ({rounded_up(cell.if_public)})"
-
-
-def _published(found: Sequence[Cell]) -> dict[tuple[str, spec.Axes], float]:
-    """What the paper printed, by row and axes."""
-    name, column = found[0].experiment, found[0].column
-    rows = {row.printed: row.row for row in spec.load(name).rows if not row.minus}
-    numbers = spec.published_numbers(name)
-    return {
-        (rows[printed], axes): mean
-        for (owner, printed, axes), (mean, _) in numbers.items()
-        if owner == column and printed in rows
-    }
 
 
 def _markdown(lines: Iterable[Sequence[Any]]) -> str:

@@ -28,7 +28,9 @@ def terminated_as_interrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        # Who has decided otherwise meanwhile, as a process of a group that fails, still has a line to say.
+        if signal.getsignal(signal.SIGTERM) is as_ctrl_c:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Interruption:

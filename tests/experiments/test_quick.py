@@ -260,7 +260,7 @@ def test_an_interruption_is_told_on_standard_error(
         (["reproduce", "nope", "--list"], "experiment 'nope' is not known"),
         (
             ["reproduce", "degree", "--quick", "--only", "nobody"],
-            "no cell goes by this name; columns are",
+            "no cell goes by this name; datasets are",
         ),
         (["reproduce", "degree", "--mode", "loud"], "expected 'both', 'sound' or 'as-published'"),
         (["reproduce", "degree", "--substitute", "x"], "expected NAME=FILE"),

@@ -132,6 +132,8 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_training(tmp_path: Pa
 def test_what_another_process_holds_is_not_tidied_away(tmp_path: Path) -> None:
     path = tmp_path / "out" / "records.jsonl"
     records = Records(path)
+    with records.claimed("1123456789abcdef"):
+        pass
     hold = (
         "import sys; from pathlib import Path; from hushgraph.experiments.records import Records\n"
         "with Records(Path(sys.argv[1])).claimed('0123456789abcdef'): print('held', flush=True); input()"
@@ -145,3 +147,13 @@ def test_what_another_process_holds_is_not_tidied_away(tmp_path: Path) -> None:
         other.communicate("\n")
     records.tidy()
     assert not path.parent.exists()
+
+
+def test_a_folder_of_one_s_own_goes_and_another_s_stays(tmp_path: Path) -> None:
+    for folder, stays in ((tmp_path / "mine", False), (tmp_path, True)):
+        records = Records(folder / "records.jsonl")
+        with records.claimed("0123456789abcdef"):
+            pass
+        records.tidy()
+        assert folder.exists() == stays
+        assert not (folder / "records.jsonl.lock").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 
 import pytest
 import torch
@@ -11,20 +10,13 @@ from torch import Tensor
 
 from hushgraph.gradients import pairs, pairs_gpu
 from hushgraph.gradients.clip import ROUNDING_MARGIN
-from hushgraph.models import rowsums_gpu
 from hushgraph.models.reads import RowGradient
+from triton_kernels import DEVICE, NEEDS_TRITON
 
 # 300 rows of 6 and 4 columns are beyond where forming the gradient is cheaper; 1 to 3 rows are not.
 COUNTS = [1, 3, 300, 2, 1, 17]
 BIAS = pytest.mark.parametrize("bias", [True, False])
-TRITON = pytest.param(
-    "triton",
-    marks=pytest.mark.skipif(
-        not rowsums_gpu.AVAILABLE or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET")),
-        reason="needs Triton and a GPU, or TRITON_INTERPRET=1",
-    ),
-)
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TRITON = pytest.param("triton", marks=NEEDS_TRITON)
 
 
 def norms_by(path: str, a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:

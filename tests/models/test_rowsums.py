@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 from torch import Tensor
 
 from hushgraph.models import rowsums, rowsums_gpu
+from triton_kernels import DEVICE, NEEDS_TRITON
 
 # Row 0 has entries 0 and 1, row 1 has entry 2, row 2 has entries 3, 4 and 5.
 INDPTR = torch.tensor([0, 2, 3, 6])
@@ -82,13 +81,9 @@ def test_what_is_not_finite_stays_in_its_rows(value: float) -> None:
     assert found[1:].isfinite().all()
 
 
-@pytest.mark.skipif(
-    not rowsums_gpu.AVAILABLE or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET")),
-    reason="needs Triton and a GPU, or TRITON_INTERPRET=1",
-)
+@NEEDS_TRITON
 @pytest.mark.parametrize("width", [1, 5, 300])
 def test_the_kernel_for_gpus_agrees_for_rows_of_every_length(width: int) -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator().manual_seed(0)
     counts = torch.tensor([0, 1, 7, 8, 9, 0, 100])
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
@@ -104,7 +99,7 @@ def test_the_kernel_for_gpus_agrees_for_rows_of_every_length(width: int) -> None
         return torch.zeros(len(counts), width, dtype=torch.float64).index_add(0, rows, listed)
 
     def found(source: Tensor, index: Tensor | None, entries: Tensor | None) -> Tensor:
-        given = [t if t is None else t.to(device) for t in (source, index, coefficients, indptr, entries)]
+        given = [t if t is None else t.to(DEVICE) for t in (source, index, coefficients, indptr, entries)]
         return rowsums_gpu.entry_sums(*given).cpu().double()
 
     torch.testing.assert_close(found(h, index, None), sums(values), rtol=1e-5, atol=1e-6)

@@ -35,7 +35,7 @@ def reproduce(
     seeds: Annotated[int | None, _what("Runs of each cell. [tables 3, the rest 1]", min=1)] = None,
     only: Annotated[
         list[str] | None,
-        _what("A column, a row or column/row; * is anything. [all]", metavar="PATTERN"),
+        _what("A dataset, a model or dataset/model; * is anything. [all]", metavar="PATTERN"),
     ] = None,
     quick: Annotated[bool, _what("Generated data, a few steps: does it run?", "--quick")] = False,
     dry_run: Annotated[bool, _what("Count the runs and stop.", "--dry-run")] = False,
@@ -53,7 +53,8 @@ def reproduce(
 ) -> int:
     """Run the paper's tables and figures, as published and sound.
 
-    Finished runs are kept in --out, so the same command goes on after an interruption.
+    Finished runs are kept in --out, so the same command goes on after an interruption. Started several times
+    at once, it shares the runs out.
     """
     from hushgraph.experiments import reproducing, spec
     from hushgraph.experiments.runner import Options

@@ -97,9 +97,7 @@ def _curves(found: Sequence[Cell]) -> Figure:
             if (part := [cell for cell in group if (cell.row, cell.mode) == (row, mode)])
         }
     # Of all panels: a place has one colour, also where another panel has no record of it.
-    settings = sorted(
-        {_others(cell, name) for cell in drawn}, key=lambda pairs: [_order(v) for _, v in pairs]
-    )
+    settings = sorted({cell.beside(name) for cell in drawn}, key=lambda pairs: [_order(v) for _, v in pairs])
     width = 6.2 if len(groups) == 1 else 4.6
     figure, places = _grid(len(groups), _CURVES_A_ROW, (width, 3.4))
     for axes, ((title, _), group) in zip(places, groups.items(), strict=True):
@@ -171,16 +169,11 @@ def _main_axis(found: Sequence[Cell]) -> str:
     return max(values, key=lambda name: len(values[name]))
 
 
-def _others(cell: Cell, name: str) -> spec.Axes:
-    """The place of a cell on the axes that are not drawn."""
-    return tuple(pair for pair in cell.axes if pair[0] != name)
-
-
 def _lines(found: Sequence[Cell], name: str, settings: Sequence[spec.Axes]) -> list[panels.Line]:
     """Cells by line: one for each model and mode, and for each of the settings that are not on the axis."""
     groups: dict[tuple[str, str, spec.Axes], list[Cell]] = {}
-    for cell in sorted(found, key=lambda cell: settings.index(_others(cell, name))):
-        groups.setdefault((cell.row, cell.mode, _others(cell, name)), []).append(cell)
+    for cell in sorted(found, key=lambda cell: settings.index(cell.beside(name))):
+        groups.setdefault((cell.row, cell.mode, cell.beside(name)), []).append(cell)
     tints = panels.colours([row for row, *_ in groups])
     made = []
     for (row, mode, others), group in groups.items():
@@ -209,15 +202,8 @@ def _by_panel(found: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
 
 
 def _published(experiment: str, column: str) -> dict[tuple[str, spec.Axes], float]:
-    """What the paper printed for a column, in percent, by row of the records and axes."""
-    if experiment not in spec.names():
-        return {}
-    rows = {row.printed: row.row for row in spec.load(experiment).rows if not row.minus}
-    return {
-        (rows[printed], axes): mean
-        for (owner, printed, axes), (mean, _) in spec.published_numbers(experiment).items()
-        if owner == column and printed in rows
-    }
+    """What the paper printed for a column; nothing for an experiment that is not its own."""
+    return spec.published_by_row(experiment, column) if experiment in spec.names() else {}
 
 
 def _on_axis(known: Mapping[tuple[str, spec.Axes], float], name: str) -> dict[tuple[str, Any], float]:

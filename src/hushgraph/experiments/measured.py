@@ -58,6 +58,10 @@ class Cell:
     def axis(self, name: str) -> Any:
         return dict(self.axes).get(name)
 
+    def beside(self, name: str) -> tuple[tuple[str, Any], ...]:
+        """Its places on the other axes."""
+        return tuple(pair for pair in self.axes if pair[0] != name)
+
 
 def read_records(records: Path | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Checked records from a file of JSON lines or from memory; those without an accuracy are left out."""

@@ -29,6 +29,7 @@ class Records:
         self.all: list[dict[str, Any]] = []
         self._locks = _Locks(path.with_name(path.name + ".lock"))
         self._size = 0
+        self._made_folder = False
         self.refresh()
 
     def of_run(self, run: str) -> dict[str, Any] | None:
@@ -68,7 +69,9 @@ class Records:
     def claimed(self, run: str) -> Iterator[bool]:
         """Whether this process may train the run: no other one does so while the block lasts."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.exists():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._made_folder = True
             self._locks.open()
         except OSError as error:
             # Before hours of training, not after them.
@@ -85,11 +88,13 @@ class Records:
             yield
 
     def tidy(self) -> None:
-        """Leave nothing behind where there is no record."""
+        """Leave nothing of ours behind where there is no record."""
         if not self.path.exists():
             self._locks.remove()
-            with contextlib.suppress(OSError):
-                self.path.parent.rmdir()
+            if self._made_folder:
+                # It may hold something by now.
+                with contextlib.suppress(OSError):
+                    self.path.parent.rmdir()
 
     def _read(self, *, repair: bool) -> None:
         """Read all records; a last line that was cut short is left out, and removed where asked."""
@@ -135,6 +140,8 @@ class _Locks:
 
     def remove(self) -> None:
         """Remove the file, unless another process holds a place."""
+        if self._descriptor is None:
+            return
         with self.held(0, length=0, wait=False) as is_alone:
             if is_alone:
                 self._path.unlink(missing_ok=True)

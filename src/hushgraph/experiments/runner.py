@@ -202,8 +202,8 @@ class Reproduction:
         for pattern in self.options.only:
             by_cell = (grid.wanted(column, row, (pattern,)) for column in columns for row in rows)
             if not any(_matches(column, (pattern,)) for column in columns) and not any(by_cell):
-                choices = f"columns are {', '.join(columns)}"
-                choices += f"; rows are {', '.join(dict.fromkeys(row.row for row in rows))}" if rows else ""
+                choices = f"datasets are {', '.join(columns)}"
+                choices += f"; models are {', '.join(dict.fromkeys(row.row for row in rows))}" if rows else ""
                 raise InputError(f"--only {pattern}: no cell goes by this name; {choices}")
 
     def _planned(self, experiment: spec.Experiment, options: Options | None = None) -> list[Planned]:

@@ -232,6 +232,16 @@ def published_numbers(experiment_name: str) -> dict[tuple[str, str, Axes], Publi
     return found
 
 
+def published_by_row(experiment_name: str, column: str) -> dict[tuple[str, Axes], float]:
+    """The means that the paper printed for a column, by row of the records and axes."""
+    rows = {row.printed: row.row for row in load(experiment_name).rows if not row.minus}
+    return {
+        (rows[printed], axes): mean
+        for (owner, printed, axes), (mean, _) in published_numbers(experiment_name).items()
+        if owner == column and printed in rows
+    }
+
+
 def hyperparameters() -> dict[tuple[str, str, str, str], Any]:
     """What the paper's four tables of settings print: (table, column, row as printed, name) -> value.
 
