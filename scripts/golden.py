@@ -1,0 +1,122 @@
+"""Write or compare a golden record: the epsilon of 20 plans and the weights of a seeded run of every model.
+
+    python scripts/golden.py write      keep what this version gives
+    python scripts/golden.py check      compare bit for bit with what was kept
+
+Epsilons are the same everywhere. Weights are compared on the kind of machine that the record names: another
+processor may round differently in the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import hushgraph as hg
+
+RECORD = Path(__file__).parent.parent / "tests" / "data" / "golden.json"
+_N = 90_941
+
+
+def measure_plans() -> list[dict[str, Any]]:
+    """Twenty plans of all kinds, each with its epsilons and noise as hexadecimal floats."""
+    settings: list[dict[str, Any]] = []
+    for owner in ("sender", "reader"):
+        for layers, readers, size in ((1, 7, 10_000), (1, 10, 10_000), (2, 3, 20_000), (1, 0, _N)):
+            settings.append(
+                {"edge_owner": owner, "num_layers": layers, "max_readers": readers, "batch_size": size}
+            )
+    plans = [
+        hg.PrivacyPlan(num_train_nodes=_N, max_reads=8, steps=300, **one).calibrated(epsilon=epsilon)
+        for one in settings
+        for epsilon in (1.0, 8.0)
+    ]
+    for size, layers in ((10_000, 1), (20_000, 2)):
+        for readers in (3, 7):
+            plans.append(
+                hg.PrivacyPlan(
+                    num_train_nodes=_N,
+                    num_layers=layers,
+                    max_readers=readers,
+                    batch_size=size,
+                    steps=400,
+                    noise_multiplier=2.0,
+                    sampler="paper",
+                    accountant="paper",
+                )
+            )
+    return [
+        {
+            "plan": json.loads(plan.to_json()),
+            "epsilon": plan.epsilon.hex(),
+            "epsilon_group_of_two": plan.epsilon_group_of_two.hex(),
+            "sigma_over_clip": plan.sigma_over_clip.hex(),
+            "guarantee": plan.guarantee,
+        }
+        for plan in plans
+    ]
+
+
+def measure_weights() -> dict[str, str]:
+    """A digest of the weights of one short seeded run per model and way of training."""
+    torch.set_num_threads(1)
+    data = hg.datasets.synthetic(num_nodes=400, num_classes=3, num_features=16, seed=1)
+    runs: dict[str, dict[str, Any]] = {
+        model: {"model": model, "max_readers": 2, "epsilon": 4.0} for model in ("gcn", "gin", "gat", "mlp")
+    }
+    runs["gcn-two-layers"] = {"model": "gcn", "num_layers": 2, "max_readers": 2, "epsilon": 4.0}
+    runs["gcn-no-edges"] = {"model": "gcn", "max_readers": 0, "epsilon": 4.0}
+    runs["gcn-batches"] = {"model": "gcn", "max_readers": 2, "epsilon": 4.0, "batch_size": 50}
+    runs["gcn-not-private"] = {"model": "gcn", "private": False}
+    runs["gcn-as-published"] = {
+        "model": "gcn",
+        "max_readers": 2,
+        "noise_multiplier": 2.0,
+        "sampler": "paper",
+        "accountant": "paper",
+        "clipping": "percentile",
+        "noise": "per-layer",
+        "batch_size": 50,
+    }
+    digests = {}
+    for name, settings in runs.items():
+        run = hg.train(data, steps=12, hidden=8, seed=7, device="cpu", **settings)
+        digest = hashlib.sha256()
+        for key, value in sorted(run.model.state_dict().items()):
+            digest.update(key.encode() + value.numpy().tobytes())
+        digests[name] = digest.hexdigest()
+    return digests
+
+
+def measure() -> dict[str, Any]:
+    """Everything that the record holds."""
+    return {
+        "processor": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "plans": measure_plans(),
+        "weights": measure_weights(),
+    }
+
+
+def main() -> int:
+    """Write the record or compare with it; 1 where something differs."""
+    if sys.argv[1:] == ["write"]:
+        RECORD.write_text(json.dumps(measure(), indent=1, sort_keys=True) + "\n")
+        return 0
+    kept, now = json.loads(RECORD.read_text()), json.loads(json.dumps(measure()))
+    differing = [f"plan {place}" for place, plan in enumerate(kept["plans"]) if plan != now["plans"][place]]
+    differing += [
+        f"weights of {name}" for name in kept["weights"] if kept["weights"][name] != now["weights"][name]
+    ]
+    differing += [name for name in ("processor", "torch") if kept[name] != now[name]]
+    print("differs: " + ", ".join(differing) if differing else "the same, bit for bit")
+    return bool(differing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
