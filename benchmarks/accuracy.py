@@ -17,7 +17,7 @@ import numpy as np
 
 import hushgraph as hg
 from hushgraph.datasets import load_graph
-from hushgraph.runs import versions
+from hushgraph.runs.folder import versions
 
 GRAPHS = ("ogbn_arxiv_hints", "facebook_32_schools")
 BUDGETS = (None, 12.0, 4.0, 1.0)

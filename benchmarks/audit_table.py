@@ -136,7 +136,7 @@ def audited(cell: Cell) -> dict[str, Any]:
     from hushgraph.audit.attack import audit_plan, planted
     from hushgraph.audit.end_to_end import audit_training
     from hushgraph.audit.one_run import audit_one_run
-    from hushgraph.runs import versions
+    from hushgraph.runs.folder import versions
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 0, "max_readers": 0, "steps": 2}
     plan = PrivacyPlan(**{**usual, "delta": DELTA, **cell.plan})

@@ -42,15 +42,15 @@ def work(workload: str, steps: int) -> None:
     import torch
 
     from bench_step import CLASSES, FEATURES, TRAINING, WORKLOADS, arxiv_shaped
-    from hushgraph.accounting.ledger import Ledger
-    from hushgraph.config import TrainingConfig
-    from hushgraph.distributed import joined
     from hushgraph.gradients.batch import Features
     from hushgraph.gradients.clip import Clipping
-    from hushgraph.loop import State, Trainer, new_noise
-    from hushgraph.memory import freed_memory_kept
+    from hushgraph.models.device import freed_memory_kept
     from hushgraph.models.gnn import GNN
-    from hushgraph.plan import PrivacyPlan
+    from hushgraph.privacy.ledger import Ledger
+    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.runs.config import TrainingConfig
+    from hushgraph.training.distributed import joined
+    from hushgraph.training.trainer import State, Trainer, new_noise
 
     given = WORKLOADS[workload]
     hidden, num_features = (128, 160) if workload == "full" else (256, FEATURES)

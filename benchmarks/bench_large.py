@@ -60,7 +60,7 @@ def pairs(num_nodes: int, num_reads: int) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def write_features(path: Path, num_nodes: int) -> None:
-    from hushgraph.mapped import ArrayFile
+    from hushgraph.graph.mapped import ArrayFile
 
     rng = np.random.default_rng(2)
     centres = rng.normal(0, 0.3, (CLASSES, FEATURES)).astype(np.float32)
@@ -79,7 +79,7 @@ def generate(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
 
 def store(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
     from hushgraph.datasets import store_arrays
-    from hushgraph.mapped import open_mapped
+    from hushgraph.graph.mapped import open_mapped
 
     held_out = np.random.default_rng(3).choice(num_nodes, min(HELD_OUT, num_nodes // 10), replace=False)
     training = np.ones(num_nodes, np.bool_)
@@ -159,7 +159,7 @@ def predict(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
     """Scores of every node from full neighbourhoods."""
     import hushgraph as hg
     from hushgraph.datasets.stored import open_stored
-    from hushgraph.inference import scores
+    from hushgraph.inference.in_memory import scores
 
     graph = open_stored(folder / "graph")
     model = hg.Run.load(folder / "run", device="cpu").model

@@ -23,17 +23,18 @@ import numpy as np
 import torch
 
 from bench_step import CLASSES, FEATURES, arxiv_shaped
-from hushgraph.gradients import exact_normal, ghost
+from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.noise import NoiseSource, noise_generator, noisy
-from hushgraph.gradients.secure_noise import SecureNoise
-from hushgraph.graph import Graph
-from hushgraph.loop import SECURE_ROOTS
+from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
+from hushgraph.noise import exact_normal
+from hushgraph.noise.gaussian import NoiseSource, noise_generator, noisy
+from hushgraph.noise.secure_noise import SecureNoise
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow
+from hushgraph.training.trainer import SECURE_ROOTS
 
 BYTES = 1 << 24
 

@@ -22,11 +22,12 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from hushgraph.gradients import ghost, plain
+from hushgraph.gradients import ghost
+from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.graph import Graph
-from hushgraph.memory import freed_memory_kept
+from hushgraph.graph.graph import Graph
+from hushgraph.models.device import freed_memory_kept
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.lists import BoundedLists

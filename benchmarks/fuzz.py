@@ -72,7 +72,7 @@ def at_most(seconds: int) -> Iterator[None]:
 
 def call(arguments: list[str]) -> tuple[int | None, str, str]:
     """Exit code (None for none), standard error, and what is wrong with that, or nothing."""
-    from hushgraph.cli import main
+    from hushgraph.cli.app import main
 
     out, err = io.StringIO(), io.StringIO()
     try:

@@ -50,7 +50,7 @@ class Place:
     @classmethod
     def make(cls, root: Path) -> Place:
         import hushgraph as hg
-        from hushgraph.cli import app
+        from hushgraph.cli.app import app
 
         root.mkdir(parents=True, exist_ok=True)
         arrays = good_arrays()
@@ -88,7 +88,7 @@ class Place:
 
 def _nearly_end(folder: Path) -> None:
     """Pay for all but two steps of the run, so that resuming it is short."""
-    from hushgraph.accounting.ledger import Ledger
+    from hushgraph.privacy.ledger import Ledger
 
     with Ledger.open(folder / "ledger.jsonl") as ledger:
         ledger.charge(ledger.planned_event, count=ledger.planned_steps - ledger.steps_charged - 2)

@@ -78,7 +78,7 @@ def run_folder(rng: random.Random, place: Place, box: Path) -> list[str]:
 
 def _resummed(about: dict[str, Any]) -> dict[str, Any]:
     """With the checksum of what is there now: somebody who edits it with care."""
-    from hushgraph.runs import _checksum
+    from hushgraph.runs.folder import _checksum
 
     rest = {key: value for key, value in about.items() if key != "sum"}
     return {**rest, "sum": _checksum(rest)}
@@ -86,7 +86,7 @@ def _resummed(about: dict[str, Any]) -> dict[str, Any]:
 
 def _other_lines(rng: random.Random, content: bytes) -> bytes:
     """A ledger with other lines, all of them with the right checksums."""
-    from hushgraph.accounting import ledger_file
+    from hushgraph.privacy import ledger_file
 
     entries = [json.loads(line) for line in content.splitlines()]
     at = rng.randrange(len(entries))
@@ -109,7 +109,7 @@ def _other_tensors(rng: random.Random, file: Path) -> None:
     """Other tensors, or other texts beside them, with the right checksum."""
     import torch
 
-    from hushgraph.tensor_file import read_tensors, write_tensors
+    from hushgraph._tensor_file import read_tensors, write_tensors
 
     tensors, about = read_tensors(file)
     name = rng.choice(sorted(tensors))

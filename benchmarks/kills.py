@@ -28,9 +28,11 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "NUMBA_THREADIN
 import torch
 
 import hushgraph as hg
-from hushgraph import loop, runs, session
-from hushgraph.accounting.ledger import Ledger
-from hushgraph.runs import RunFolder
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs import folder as runs
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training import session
+from hushgraph.training import trainer as loop
 
 STEPS = 120
 SETTINGS: dict[str, Any] = {

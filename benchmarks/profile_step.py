@@ -15,9 +15,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from bench_step import Work
-from hushgraph.gradients import ghost, plain
+from hushgraph.gradients import ghost
+from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.memory import freed_memory_kept
+from hushgraph.models.device import freed_memory_kept
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hushgraph.experiments import spec
-from hushgraph.experiments.figures import draw
-from hushgraph.experiments.measured import Cell, cells, read_records
-from hushgraph.statement import rounded_up
+from hushgraph.privacy.guarantee import rounded_up
+from hushgraph.reproduction import spec
+from hushgraph.reproduction.figures import draw
+from hushgraph.reproduction.measured import Cell, cells, read_records
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records" / "reproduction" / "records.jsonl"

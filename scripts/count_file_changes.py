@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def count_file_changes(action: Callable[[], Any]) -> tuple[int, int]:
         sys.setprofile(None)
         threading.setprofile(None)
     files = list(seen.values())
-    changes = sum(before != after for before, after in zip(files, files[1:], strict=False))
+    changes = sum(before != after for before, after in itertools.pairwise(files))
     return len(set(files)), changes
 
 
@@ -59,7 +60,7 @@ def train_by_command() -> None:
     """The command, on the demo graph."""
 
     def run_command() -> None:
-        from hushgraph.cli import main
+        from hushgraph.cli.app import main
 
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit):
             sys.argv = [

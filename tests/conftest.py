@@ -10,7 +10,7 @@ import numba
 import pytest
 import torch
 
-from hushgraph.cli import main
+from hushgraph.cli.app import main
 
 # On small inputs the thread pools of torch and numba only wait for each other.
 torch.set_num_threads(1)

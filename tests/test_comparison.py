@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph import loop
 from hushgraph.comparison import NAMES, Comparison, Row, compare
 from hushgraph.errors import InputError, PlanError, RunError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.training import trainer as loop
 
 QUICK: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "max_readers": 2, "device": "cpu"}
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import hushgraph
-from hushgraph import defaults
-from hushgraph.cli import main
+from hushgraph.cli.app import main
+from hushgraph.privacy import defaults
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import hushgraph as hg
-from hushgraph.config import TrainingConfig
 from hushgraph.errors import GraphError, InputError, PlanError
 from hushgraph.estimator import NodeClassifier, NotFittedError
-from hushgraph.graph import Graph
-from hushgraph.models.reads import Reads
+from hushgraph.graph.graph import Graph
+from hushgraph.models.blocks import Reads
+from hushgraph.runs.config import TrainingConfig
 
 QUICK: dict[str, Any] = {"steps": 4, "hidden": 8, "batch_size": 40, "max_readers": 1, "device": "cpu"}
 

@@ -62,7 +62,7 @@ import hushgraph
 taken = time.perf_counter() - start
 print(taken, [name for name in {heavy!r} if name in sys.modules])
 hushgraph.PrivacyPlan(num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=1)
-import hushgraph.cli
+import hushgraph.cli.app
 print([name for name in {libraries!r} if name in sys.modules])
 """
 

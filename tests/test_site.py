@@ -113,7 +113,7 @@ def test_every_public_name_is_described(pages: dict[Path, Page]) -> None:
 
 
 def test_the_help_is_that_of_the_commands(site: Path) -> None:
-    from hushgraph.cli import app
+    from hushgraph.cli.app import app
 
     text = (site / "command-line.html").read_text(encoding="utf-8")
     commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]

@@ -17,14 +17,14 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _sections() -> str:
-    from hushgraph.cli import app
+    from hushgraph.cli.app import app
 
     names = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
     return "\n\n".join(f"## hushgraph {name}\n\n```text\n{_help(name)}\n```" for name in names)
 
 
 def _help(name: str) -> str:
-    from hushgraph.cli import main
+    from hushgraph.cli.app import main
 
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = _COLUMNS

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from hushgraph import datasets as datasets
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
-    from hushgraph.datasets.columns import Columns as Columns
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
     from hushgraph.errors import GraphError as GraphError
     from hushgraph.errors import HushgraphError as HushgraphError
@@ -18,11 +17,12 @@ if TYPE_CHECKING:
     from hushgraph.errors import PlanError as PlanError
     from hushgraph.errors import RunError as RunError
     from hushgraph.estimator import NodeClassifier as NodeClassifier
-    from hushgraph.finished_run import Run as Run
-    from hushgraph.graph import Graph as Graph
-    from hushgraph.plan import PrivacyPlan as PrivacyPlan
-    from hushgraph.training import resume as resume
-    from hushgraph.training import train as train
+    from hushgraph.graph.columns import Columns as Columns
+    from hushgraph.graph.graph import Graph as Graph
+    from hushgraph.privacy.plan import PrivacyPlan as PrivacyPlan
+    from hushgraph.training.run import Run as Run
+    from hushgraph.training.train import resume as resume
+    from hushgraph.training.train import train as train
 
 __all__ = [
     "BudgetExceededError",
@@ -46,21 +46,21 @@ __all__ = [
 
 _HOMES = {
     "BudgetExceededError": "errors",
-    "Columns": "datasets.columns",
+    "Columns": "graph.columns",
     "Comparison": "comparison",
-    "Graph": "graph",
+    "Graph": "graph.graph",
     "GraphError": "errors",
     "HushgraphError": "errors",
     "InputError": "errors",
     "ModelError": "errors",
     "NodeClassifier": "estimator",
     "PlanError": "errors",
-    "PrivacyPlan": "plan",
-    "Run": "finished_run",
+    "PrivacyPlan": "privacy.plan",
+    "Run": "training.run",
     "RunError": "errors",
     "compare": "comparison",
-    "resume": "training",
-    "train": "training",
+    "resume": "training.train",
+    "train": "training.train",
 }
 _SUBPACKAGES = ("datasets",)
 

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushgraph._files import write_whole
 from hushgraph.errors import InputError, RunError
-from hushgraph.statement import digits_up, rounded_up
-from hushgraph.whole_file import write_whole
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 
 if TYPE_CHECKING:
-    from hushgraph.finished_run import Run
-    from hushgraph.graph import Graph
-    from hushgraph.runs import RunFolder
-    from hushgraph.session import Observer
+    from hushgraph.graph.graph import Graph
+    from hushgraph.runs.folder import RunFolder
+    from hushgraph.training.run import Run
+    from hushgraph.training.session import Observer
 
 FORMAT = 1
 SETTINGS = "settings.json"
@@ -195,8 +195,8 @@ def compare(
     for ours in _OURS:
         if ours in train_arguments:
             raise InputError(f"{ours}: compare trains with and without privacy by itself; leave it out")
-    from hushgraph.datasets.files import load_for_training
-    from hushgraph.training import resume, train
+    from hushgraph.datasets.loading import load_for_training
+    from hushgraph.training.train import resume, train
 
     where = None if out is None else Path(out)
     asked = {"data": data, "epsilon": epsilon, "model": model, "num_layers": num_layers, "seed": seed}

@@ -14,8 +14,8 @@ from torch import nn
 
 from hushgraph.datasets import load_graph
 from hushgraph.errors import InputError
-from hushgraph.evaluation import evaluate
-from hushgraph.training import train
+from hushgraph.inference.evaluation import evaluate
+from hushgraph.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Self
 
-    from hushgraph.datasets.columns import Columns
-    from hushgraph.finished_run import Run
-    from hushgraph.plan import PrivacyPlan
-    from hushgraph.session import OptimizerFactory
+    from hushgraph.graph.columns import Columns
+    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.training.run import Run
+    from hushgraph.training.session import OptimizerFactory
 
 _SPLITS = ("train", "val", "test", "all")
 

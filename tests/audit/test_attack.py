@@ -14,7 +14,7 @@ from hushgraph.audit.end_to_end import audit_training
 from hushgraph.audit.faults import FAULTS, HalfTheNoise
 from hushgraph.audit.one_run import audit_one_run
 from hushgraph.errors import InputError, PlanError
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy.plan import PrivacyPlan
 
 
 def plan(**changes: Any) -> PrivacyPlan:
@@ -89,8 +89,9 @@ def test_the_same_plans_without_the_fault_are_not() -> None:
 
 
 def test_faults_leave_the_loop_as_it_was() -> None:
-    from hushgraph import loop
-    from hushgraph.gradients import ghost, noise
+    from hushgraph.gradients import ghost
+    from hushgraph.noise import gaussian as noise
+    from hushgraph.training import trainer as loop
 
     before = loop.noisy, ghost.clipped_sum
     audit_plan(planted(plan(), "reused-noise").calibrated(epsilon=4.0), fault="reused-noise", trials=20)

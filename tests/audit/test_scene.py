@@ -12,7 +12,7 @@ from hushgraph.audit.attack import Stage
 from hushgraph.audit.scene import scene_for
 from hushgraph.audit.trials import World
 from hushgraph.errors import InputError
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy.plan import PrivacyPlan
 
 
 def plan(**changes: Any) -> PrivacyPlan:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import hushgraph as hg
-from hushgraph import planner
 from hushgraph.comparison import compare
-from hushgraph.plan_grid import PlanGrid
+from hushgraph.privacy import solve as planner
+from hushgraph.privacy.grid import PlanGrid
+from hushgraph.privacy.guarantee import sentence
 from hushgraph.report import write_planner_page, write_report
-from hushgraph.statement import sentence
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import hushgraph as hg
-from hushgraph import loop
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.training import trainer as loop
 from run_folders import SETTINGS, STEPS
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgraph.cli import main
+from hushgraph.cli.app import main
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 NODES, FEATURES, EDGES = 40, 6, 120
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from hushgraph.gradients import ghost, reference
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow

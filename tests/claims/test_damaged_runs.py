@@ -15,11 +15,12 @@ import safetensors.torch
 import torch
 
 import hushgraph as hg
-from hushgraph import loop, session
+from hushgraph._tensor_file import read_tensors, write_tensors
 from hushgraph.errors import DivergedError, RunError
-from hushgraph.graph import Graph
-from hushgraph.runs import _checksum
-from hushgraph.tensor_file import read_tensors, write_tensors
+from hushgraph.graph.graph import Graph
+from hushgraph.runs.folder import _checksum
+from hushgraph.training import session
+from hushgraph.training import trainer as loop
 from run_folders import SETTINGS, charged, contents, finished, refused, stopped
 
 

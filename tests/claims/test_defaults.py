@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph import bounds, defaults
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy import bounds, defaults
 
 PUBLIC = {"num_train_nodes", "epsilon", "delta", "num_layers", "num_classes", "edge_owner"}
 

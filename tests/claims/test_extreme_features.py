@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
 from hushgraph.models.parts import Scale
-from hushgraph.models.reads import Reads
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

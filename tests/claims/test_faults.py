@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph import loop, session
-from hushgraph.accounting import ledger_file
-from hushgraph.accounting.ledger import Ledger
 from hushgraph.errors import WriteError
-from hushgraph.graph import Graph
-from hushgraph.runs import RunFolder
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy import ledger_file
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training import session
+from hushgraph.training import trainer as loop
 from run_folders import SETTINGS, STEPS, charged, contents, finished, refused, stopped
 
 
@@ -73,7 +74,7 @@ def test_a_disk_that_fills_while_paying(
 
 LIMITED = """
 import resource, sys
-from hushgraph.cli import main
+from hushgraph.cli.app import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 import signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.cli import main
+from hushgraph.cli.app import main
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 INPUTS = int(os.environ.get("HUSHGRAPH_FUZZ", "180"))
@@ -52,7 +52,7 @@ def test_a_fault_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for number, (wrong, words) in enumerate(
         ((failing, "KeyError"), (writing, "elsewhere"), (silent, "other than one line"))
     ):
-        monkeypatch.setattr("hushgraph.cli.main", wrong)
+        monkeypatch.setattr("hushgraph.cli.app.main", wrong)
         found = fuzz.fuzz(1, seed=7, root=tmp_path / str(number))
         faults = [fault for about in found.values() for fault in about.faults]
         assert len(faults) == 1

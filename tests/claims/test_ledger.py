@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hushgraph.accounting.ledger import Ledger
 from hushgraph.errors import BudgetExceededError, RunError
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
 
 PLAN = PrivacyPlan(
     num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=40, noise_multiplier=1.0
@@ -127,7 +127,7 @@ def test_damage_before_the_last_line_is_an_error(tmp_path: Path) -> None:
 
 CHARGE_FOREVER = """
 import sys
-from hushgraph.accounting.ledger import Ledger
+from hushgraph.privacy.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 while True:
     ledger.charge(ledger.planned_event)

@@ -8,14 +8,14 @@ import torch
 from scipy import stats
 
 import hushgraph as hg
-from hushgraph.accounting.ledger import Ledger
-from hushgraph.config import TrainingConfig
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.noise import noise_generator, noisy
-from hushgraph.loop import State, Trainer, new_noise
 from hushgraph.models.gnn import GNN
-from hushgraph.plan import PrivacyPlan
+from hushgraph.noise.gaussian import noise_generator, noisy
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.training.trainer import State, Trainer, new_noise
 
 
 def trainer(tmp_path, *, clipping: Clipping, noise: str = "common", seed: int = 0) -> Trainer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushgraph.bounds import changed_trees, trees_of_a_record
+from hushgraph.privacy.bounds import changed_trees, trees_of_a_record
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
 

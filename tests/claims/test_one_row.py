@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.bounds import changed_trees
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
+from hushgraph.privacy.bounds import changed_trees
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow
 

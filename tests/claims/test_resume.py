@@ -17,10 +17,11 @@ import pytest
 import torch
 
 import hushgraph as hg
-from hushgraph import loop, session
-from hushgraph.accounting.ledger import Ledger
-from hushgraph.graph import Graph
-from hushgraph.runs import RunFolder
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training import session
+from hushgraph.training import trainer as loop
 
 KILLS, STEPS = 20, 90
 SETTINGS: dict[str, Any] = {"hidden": 8, "max_readers": 2, "batch_size": 40, "device": "cpu"}
@@ -39,7 +40,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import hushgraph as hg
-from hushgraph import loop, session
+from hushgraph.training import trainer as loop
+from hushgraph.training import session
 
 root, kills, steps, settings = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
 graph = hg.datasets.synthetic(num_nodes=150, num_classes=3, num_features=8, average_degree=5)
@@ -76,7 +78,7 @@ def begun(path):
 
 
 def charged(path):
-    from hushgraph.accounting.ledger import Ledger
+    from hushgraph.privacy.ledger import Ledger
 
     return Ledger.open(path / "ledger.jsonl", read_only=True).steps_charged
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hushgraph.bounds import changed_trees
+from hushgraph.privacy.bounds import changed_trees
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists

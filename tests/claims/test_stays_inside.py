@@ -16,11 +16,11 @@ import safetensors
 import torch
 
 import hushgraph as hg
-from hushgraph import cli
-from hushgraph.config import TrainingConfig
+from hushgraph.cli import app as cli
 from hushgraph.gradients import ghost
-from hushgraph.graph import Graph
-from hushgraph.plan import PrivacyPlan
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),

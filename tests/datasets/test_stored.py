@@ -10,12 +10,12 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from hushgraph.stored_graph import StoredGraph
 from scipy import sparse
 
 from hushgraph.datasets import edge_table, load_graph, node_table, store, store_arrays
 from hushgraph.errors import GraphError
 from hushgraph.graph import Graph
-from hushgraph.stored_graph import StoredGraph
 
 ARRAYS = ("indptr", "indices", "x", "y", "train_idx", "val_idx", "test_idx")
 # 1 reads 0 (given twice), 2 reads 1, 0 reads 2, 3 reads itself.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

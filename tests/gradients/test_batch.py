@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 
 from hushgraph.gradients.batch import Features, tree_batch
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from hushgraph.gradients import ghost, reference
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
+from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
-from hushgraph.models.reads import Reads
 
 
 def model_of(name: str = "gcn", depth: int = 2, **options: Any) -> GNN:

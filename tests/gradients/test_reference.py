@@ -10,7 +10,7 @@ import torch
 
 from hushgraph.gradients import reference
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.plain import gradient_sum
+from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.gnn import GNN
 
 

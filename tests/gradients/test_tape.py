@@ -13,8 +13,8 @@ from hushgraph.errors import ModelError
 from hushgraph.gradients import ghost, reference
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.tape import TAPED, Tape, taped
+from hushgraph.models.blocks import Reads
 from hushgraph.models.parts import Scale
-from hushgraph.models.reads import Reads
 
 
 class Model(nn.Module):

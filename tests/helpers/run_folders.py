@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hushgraph.accounting.ledger import Ledger
 from hushgraph.errors import HushgraphError, RunError
+from hushgraph.privacy.ledger import Ledger
 
 SETTINGS: dict[str, Any] = {"hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
 SETTINGS |= {"noise_multiplier": 1.0}

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from hushgraph.models import rowsums_gpu
+from hushgraph.models import row_sums_gpu as rowsums_gpu
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NEEDS_TRITON = pytest.mark.skipif(

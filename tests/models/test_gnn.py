@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
 from hushgraph.gradients.batch import Features, tree_batch
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.models.blocks import whole_graph
 from hushgraph.models.gat import GATLayer
 from hushgraph.models.gcn import GCNLayer
 from hushgraph.models.gin import GINLayer
 from hushgraph.models.gnn import GNN
 from hushgraph.models.parts import Scale, mlp
-from hushgraph.models.reads import whole_graph
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from hushgraph import planner
-from hushgraph.cli import main
+from hushgraph.cli.app import main
 from hushgraph.errors import InputError, PlanError
-from hushgraph.plan import PrivacyPlan
-from hushgraph.plan_grid import AXES, PlanGrid
-from hushgraph.planner import Solved
+from hushgraph.privacy import solve as planner
+from hushgraph.privacy.grid import AXES, PlanGrid
+from hushgraph.privacy.guarantee import sentence
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.solve import Solved
 from hushgraph.report import planner_page, write_planner_page
 from hushgraph.report.planner_page import facts, render
-from hushgraph.statement import sentence
 
 FIELDS: dict[str, Any] = {
     "num_train_nodes": 200,

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.accounting.ledger import Ledger
+from hushgraph.cli.presentation import promise
 from hushgraph.comparison import compare
 from hushgraph.errors import InputError, RunError
-from hushgraph.graph import Graph
-from hushgraph.plan import PrivacyPlan
-from hushgraph.presentation import promise
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.guarantee import sentence, statement
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.report import write_report
 from hushgraph.report.facts import best_guess, facts
 from hushgraph.report.report import render
-from hushgraph.statement import sentence, statement
 
 QUICK: dict[str, Any] = {"steps": 6, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
 PAPER: dict[str, Any] = {"sampler": "paper", "accountant": "paper", "edge_owner": "reader"}

@@ -16,7 +16,7 @@ from hushgraph.audit.statistics import Floats, LowerBound, check_confidence, eps
 from hushgraph.audit.trials import Attacked, Observer, World
 from hushgraph.audit.weights import new_model, pointed, spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy.plan import PrivacyPlan
 
 # Group thresholds below every group's gradient, so that each group is clipped. Epsilon does not depend on C.
 _SMALL_CLIP = 1e-3

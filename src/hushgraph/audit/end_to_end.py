@@ -11,8 +11,8 @@ from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, World
 from hushgraph.audit.weights import Weights, new_model, use
 from hushgraph.errors import PlanError
-from hushgraph.plan import PrivacyPlan
-from hushgraph.training import train
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.training.train import train
 
 
 def audit_training(

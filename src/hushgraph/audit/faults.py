@@ -12,13 +12,14 @@ from typing import Any
 
 from torch import Tensor
 
-from hushgraph import bounds, loop
 from hushgraph.audit.trials import Attacked
 from hushgraph.audit.witness import replaced
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy import bounds
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.training import trainer as loop
 
 # The name by which the loop calls `gradients.noise.noisy`.
 _NOISY = "noisy"

@@ -10,8 +10,8 @@ import numpy as np
 from hushgraph.audit.attack import Audit
 from hushgraph.audit.words import rounded_down
 from hushgraph.errors import InputError
-from hushgraph.experiments import canvas
-from hushgraph.statement import digits_up, rounded_up
+from hushgraph.plots import canvas
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

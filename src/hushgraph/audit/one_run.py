@@ -14,9 +14,9 @@ from torch import Tensor
 from hushgraph.audit.one_run_bound import best_number_of_guesses, one_run_lower_bound
 from hushgraph.audit.trials import Attacked, World
 from hushgraph.errors import InputError, PlanError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy.plan import PrivacyPlan
 
 _HIDDEN = 4
 # Large enough that nearly all of a canary's gradient is in its own column of the first layer.

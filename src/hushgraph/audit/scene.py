@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hushgraph.errors import InputError
-from hushgraph.graph import Graph
-from hushgraph.plan import PrivacyPlan
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 
 CANARIES = ("strongest", "read", "hub")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hushgraph.plan import PrivacyPlan
-from hushgraph.runs import RunFolder
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
             classes there are and, unless given, whether edges have their reverse, which are public.
         arguments: of `train`.
     """
-    from hushgraph.training import train
+    from hushgraph.training.train import train
 
     def stop(folder: RunFolder) -> None:
         raise _SetUpError(folder)

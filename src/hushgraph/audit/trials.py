@@ -20,18 +20,18 @@ from torch import nn
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import Weights, new_model, use
 from hushgraph.audit.witness import Witness, replaced, stacked
-from hushgraph.config import TrainingConfig
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.secure_noise import SecureNoise
-from hushgraph.graph import Graph
-from hushgraph.loop import State, Trainer, new_noise
-from hushgraph.memory import freed_memory_kept
+from hushgraph.graph.graph import Graph
+from hushgraph.models.device import freed_memory_kept
 from hushgraph.models.gnn import GNN
-from hushgraph.plan import PrivacyPlan
-from hushgraph.sampling.keyed import KEY_BITS, KeyedGenerator
+from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
+from hushgraph.training.trainer import State, Trainer, new_noise
 
 # Trials that share a step where every batch is whole.
 _STACK = 250

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.models.gnn import GNN
-from hushgraph.plan import PrivacyPlan
+from hushgraph.privacy.plan import PrivacyPlan
 
 HIDDEN = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hushgraph.audit.attack import Audit
 from hushgraph.audit.faults import FAULTS
-from hushgraph.statement import digits_up, rounded_up
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 
 CANARY_WORDS = {
     "strongest": "a row that changes as many trees as the plan allows, its own among them",

@@ -84,8 +84,8 @@ def given_split(
     path = next((p for p in (stem.with_name(stem.name + end) for end in endings) if p.is_file()), None)
     if path is None:
         return None
-    from hushgraph.datasets.numbers import read_array
-    from hushgraph.datasets.ogb import read_table
+    from hushgraph.datasets.catalog.numbers import read_array
+    from hushgraph.datasets.catalog.ogb import read_table
 
     part = (read_array(path) if path.suffix == ".npy" else read_table(path, np.int64)).ravel()
     if len(part) != num_nodes or part.dtype.kind not in "iu" or part.min() < 0 or part.max() > 2:

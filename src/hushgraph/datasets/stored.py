@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.datasets.columns import Columns
 from hushgraph.datasets.paths import is_there, shown
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph import SPLITS
-from hushgraph.graph_checks import Array, check_range, id_type
-from hushgraph.mapped import INDICES, INDPTR, open_mapped, release
-from hushgraph.stored_graph import StoredGraph
+from hushgraph.graph.checks import Array, check_range, id_type
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import SPLITS
+from hushgraph.graph.mapped import INDICES, INDPTR, open_mapped, release
+from hushgraph.graph.stored import StoredGraph
 
 ABOUT = "graph.json"
 VERSION = 1

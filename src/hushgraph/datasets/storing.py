@@ -14,23 +14,23 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from hushgraph.datasets.columns import Columns
 from hushgraph.datasets.paths import is_there, shown
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.datasets.stored import ABOUT, VERSION, is_stored, open_stored
-from hushgraph.datasets.table_files import is_tables
+from hushgraph.datasets.tables.files import is_tables
 from hushgraph.errors import GraphError
-from hushgraph.graph import SPLITS
-from hushgraph.graph_checks import (
+from hushgraph.graph.checks import (
     check_integers,
     check_number_of_classes,
     check_range,
     check_shape,
     disjoint_splits,
 )
-from hushgraph.mapped import ArrayFile, release, write_array
-from hushgraph.sampling.chunks import Edges
-from hushgraph.stored_graph import StoredGraph
+from hushgraph.graph.chunks import Edges
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import SPLITS
+from hushgraph.graph.mapped import ArrayFile, release, write_array
+from hushgraph.graph.stored import StoredGraph
 
 _BLOCK_VALUES = 1 << 24
 
@@ -72,8 +72,8 @@ def store(
         >>> stored.num_edges == graph.num_edges, hg.datasets.load_graph("a-graph").num_nodes
         (True, 300)
     """
-    from hushgraph.datasets.catalog import names
-    from hushgraph.datasets.files import load_graph
+    from hushgraph.datasets.catalog.registry import names
+    from hushgraph.datasets.loading import load_graph
 
     is_name = isinstance(data, str) and data in names()
     if is_tables(data) and not is_stored(data) and not is_name:
@@ -165,7 +165,7 @@ def _stored(
     removed: tuple[int, int] = (0, 0),
 ) -> StoredGraph:
     """`store_arrays`, after so many repeats and self-loops were dropped elsewhere."""
-    from hushgraph.sorted_reads import write_reads
+    from hushgraph.graph.external_sort import write_reads
 
     if symmetrize and directed:
         raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
@@ -236,7 +236,7 @@ def _store_tables(
     directed: bool | None,
     symmetrize: bool,
 ) -> StoredGraph:
-    from hushgraph.datasets.tables import arrays_from_tables
+    from hushgraph.datasets.tables.reading import arrays_from_tables
 
     if directed is None and not symmetrize:
         raise GraphError("directed is not given; expected True or False for tables, or symmetrize=True")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hushgraph.datasets.splits import random_split
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 
 def synthetic(

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.graph import Graph
-from hushgraph.models.reads import Reads
+from hushgraph.graph.graph import Graph
+from hushgraph.graph.stored import StoredGraph
+from hushgraph.models.blocks import Reads
 from hushgraph.sampling.trees import Trees
-from hushgraph.stored_graph import StoredGraph
 
 # Features of a stored graph that may be loaded whole, as bytes.
 _LOADED_BYTES = 1 << 30

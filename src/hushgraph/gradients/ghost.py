@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hushgraph.gradients import layers
+from hushgraph.gradients import layer_rules as layers
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.gradients.shared import SharedEncoder, is_shareable, total_gradient
 from hushgraph.gradients.tape import Tape, taped
+from hushgraph.models.blocks import Frontier, RowGradient
 from hushgraph.models.gnn import GNN
-from hushgraph.models.reads import Frontier, RowGradient
 
 
 def clipped_sum(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[str, Tensor]:

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.graph import Graph
-from hushgraph.models.reads import Reads
+from hushgraph.graph.graph import Graph
+from hushgraph.models.blocks import Reads
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

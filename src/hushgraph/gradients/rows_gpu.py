@@ -6,7 +6,7 @@ from that of the row that reads it. Otherwise inputs and gradients are given row
 
 from __future__ import annotations
 
-from hushgraph.models.rowsums_gpu import AVAILABLE
+from hushgraph.models.row_sums_gpu import AVAILABLE
 
 if AVAILABLE:
     import triton

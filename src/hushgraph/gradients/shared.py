@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from hushgraph.gradients import pairs
-from hushgraph.models import rowsums
-from hushgraph.models.reads import Reads, RowGradient
+from hushgraph.gradients import norms as pairs
+from hushgraph.models import row_sums as rowsums
+from hushgraph.models.blocks import Reads, RowGradient
 
 
 def is_shareable(encoder: nn.Module) -> bool:

@@ -7,8 +7,8 @@ import math
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
+from hushgraph.models.blocks import Reads
 from hushgraph.models.parts import ACTIVATIONS, Activation
-from hushgraph.models.reads import Reads
 
 
 class GATLayer(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from hushgraph.models.blocks import Reads
 from hushgraph.models.parts import ACTIVATIONS, Activation
-from hushgraph.models.reads import Reads
 
 
 class GCNLayer(nn.Module):

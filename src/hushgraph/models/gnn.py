@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
-from hushgraph.memory import physical_memory
+from hushgraph.models.blocks import Reads
+from hushgraph.models.device import physical_memory
 from hushgraph.models.gat import GATLayer
 from hushgraph.models.gcn import GCNLayer
 from hushgraph.models.gin import GINLayer
 from hushgraph.models.parts import ACTIVATIONS, Activation, mlp
-from hushgraph.models.reads import Reads
-from hushgraph.plan_fields import MOST_LAYERS
+from hushgraph.privacy.plan_fields import MOST_LAYERS
 
 ModelName = Literal["gcn", "gin", "gat", "mlp"]
 

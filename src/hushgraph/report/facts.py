@@ -9,15 +9,15 @@ import os
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.accounting.ledger import Ledger
 from hushgraph.errors import RunError
-from hushgraph.finished_run import Run
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.report import words
-from hushgraph.runs import RunFolder
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training.run import Run
 
 if TYPE_CHECKING:
     from hushgraph.comparison import Comparison
-    from hushgraph.plan import PrivacyPlan
+    from hushgraph.privacy.plan import PrivacyPlan
 
 FORMAT = 1
 

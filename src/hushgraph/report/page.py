@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from hushgraph._files import write_whole
 from hushgraph.errors import InputError
-from hushgraph.whole_file import write_whole
 
 # What a page of ours has near its beginning, and other files hardly.
 _MARK = b'content="hushgraph"'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 from hushgraph.report.markup import number
 from hushgraph.report.profile import LogAxis, across, log_axis
-from hushgraph.statement import digits_up, rounded_up
 
 # What each choice is called, and in a few words more.
 NAMES = {

@@ -11,16 +11,16 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import PlanError
-from hushgraph.plan_grid import AXES, PlanGrid, noise_on_mean, solve_grid
+from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 from hushgraph.report import planner_sections as sections
 from hushgraph.report import words
 from hushgraph.report.page import check_place, page, resource, write_both
 from hushgraph.report.planner_figures import FIGURES, for_script, short
-from hushgraph.statement import digits_up, rounded_up
 
 if TYPE_CHECKING:
-    from hushgraph.plan import PrivacyPlan
-    from hushgraph.planner import Solved
+    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.solve import Solved
 
 FORMAT = 1
 _SECTIONS = (

@@ -6,6 +6,7 @@ from html import escape
 from itertools import product
 from typing import Any
 
+from hushgraph.privacy.guarantee import digits_up
 from hushgraph.report.markup import glossary_of, table, topic
 from hushgraph.report.planner_figures import (
     FIGURES,
@@ -22,7 +23,6 @@ from hushgraph.report.planner_figures import (
 )
 from hushgraph.report.profile import LogAxis, profile_chart
 from hushgraph.report.sections import GLOSSARY
-from hushgraph.statement import digits_up
 
 _ON_MEAN = (
     "noise on the mean gradient",

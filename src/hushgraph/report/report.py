@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 from hushgraph.report import sections
 from hushgraph.report.facts import facts, finished
 from hushgraph.report.markup import percent
 from hushgraph.report.page import check_place, page, write_both
-from hushgraph.statement import digits_up, rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.comparison import Comparison
-    from hushgraph.finished_run import Run
+    from hushgraph.training.run import Run
 
 _SECTIONS = (
     ("guarantee", "The guarantee in full", sections.guarantee),

@@ -6,9 +6,9 @@ import math
 from html import escape
 from typing import Any
 
+from hushgraph.privacy.guarantee import digits_up, rounded_up
 from hushgraph.report.charts import Axis, Bar, bar_chart, line_chart, ticks
 from hushgraph.report.markup import bullets, figure, glossary_of, number, percent, table, topic, value_text
-from hushgraph.statement import digits_up, rounded_up
 
 GLOSSARY = (
     ("row", "What belongs to one node: its features, its label and the edge records it owns."),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.statement import digits_up, sentence, statement
+from hushgraph.privacy.guarantee import digits_up, sentence, statement
 
 if TYPE_CHECKING:
-    from hushgraph.plan import PrivacyPlan
-    from hushgraph.runs import RunFolder
+    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.runs.folder import RunFolder
 
 LABELS = {
     "holds": "The guarantee holds",

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.sampling.chunks import Edges, pieces
+from hushgraph.graph.chunks import Edges, pieces
 from hushgraph.sampling.keys import pair_key
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.rows import transposed

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError, PlanError
-from hushgraph.sampling.chunks import PIECE, Edges, pieces
+from hushgraph.graph.chunks import PIECE, Edges, pieces
 from hushgraph.sampling.lists import BoundedLists, Int32Array
 from hushgraph.sampling.rows import capped, loose, transposed
 from hushgraph.sampling.slots import SmallestKeys

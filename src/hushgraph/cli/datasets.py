@@ -1,0 +1,84 @@
+"""`hushgraph datasets`: the catalog, and what of it is on disk."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from hushgraph.cli.data_root import DataRoot
+from hushgraph.cli.help_sections import options
+from hushgraph.errors import InputError
+
+EXAMPLES = """\
+hushgraph datasets
+hushgraph datasets ogbn-arxiv --download --data-root data"""
+
+_what = options("Data")
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them. [all]")] = None,
+    download: Annotated[bool, _what("Fetch the files of NAME; what is there stays.", "--download")] = False,
+    data_root: DataRoot = None,
+    as_json: Annotated[bool, _what("One JSON object as the last line of output.", "--json")] = False,
+) -> None:
+    """List the datasets that have a name and what is on disk.
+
+    Training on a name fetches what is missing; --download does so ahead of time.
+    """
+    from hushgraph.datasets.catalog import registry as catalog
+    from hushgraph.datasets.catalog.data_root import data_root as default_root
+
+    if download and name is None:
+        raise InputError("--download: which dataset? give its NAME")
+    if download and name is not None:
+        catalog.fetch_files(name)
+    facts = [_facts(each) for each in ([name] if name else catalog.names())]
+    if as_json:
+        typer.echo(json.dumps({"data_root": str(default_root()), "datasets": facts}))
+    else:
+        _show(facts, f"Files are in {default_root()}; `generated-N` is a name for every number of nodes N.")
+
+
+def _facts(name: str) -> dict[str, Any]:
+    from hushgraph.datasets.catalog import registry as catalog
+
+    known, source = catalog.statistics(name), catalog.source(name)
+    return {
+        "name": name,
+        "description": catalog.describe(name),
+        "nodes": known.nodes if known else None,
+        "edges": known.reads if known else None,
+        "features": known.features if known else None,
+        "classes": known.classes if known else None,
+        "split": known.split if known else None,
+        "licence": source.licence if source else None,
+        "download_bytes_about": source.about if source else 0,
+        "on_disk": catalog.on_disk(name),
+    }
+
+
+def _show(facts: list[dict[str, Any]], footer: str) -> None:
+    rows = [("name", "nodes", "edges", "features", "classes", "licence", "download", "on disk")]
+    for each in facts:
+        counts = ["" if each[key] is None else f"{each[key]:,}" for key in rows[0][1:5]]
+        rows.append((each["name"], *counts, each["licence"] or "", _size(each), each["on_disk"]))
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    texts = {0, 5, 7}
+    # Longer than 80 columns, and still whole: a terminal wraps it, a pipe gets it as it is.
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        line = (c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(cells))
+        typer.echo("  ".join(line).rstrip())
+    if len(facts) == 1:
+        typer.echo(f"\n{facts[0]['description']}.")
+    typer.echo(f"\nEdges count both directions. {footer}")
+
+
+def _size(facts: dict[str, Any]) -> str:
+    about = facts["download_bytes_about"]
+    if about == 0:
+        return ""
+    return f"{about / 1e9:.1f} GB" if about >= 1e9 else f"{about / 1e6:.0f} MB"

@@ -1,0 +1,98 @@
+"""The edge table: ids joined to node numbers by DuckDB, and taken out chunk by chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.datasets.tables.table import Table
+from hushgraph.errors import GraphError
+from hushgraph.graph.checks import id_type
+from hushgraph.graph.columns import Columns
+
+CHUNK = 1 << 22
+# Edges above this many, two gigabytes of them, wait in a file until the graph is built.
+IN_MEMORY = 1 << 28
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeTable:
+    """Reads one edge table.
+
+    Attributes:
+        connection: DuckDB's, to a database that holds the table `nodes` (row_no, id).
+        table: the file.
+        nodes: the node table, for messages.
+        columns: which of its columns are the two ends.
+        whole_ids: whether ids are compared as integers; as text otherwise.
+        folder: for edges that are too many for memory.
+    """
+
+    connection: Any
+    table: Table
+    nodes: Table
+    columns: Columns
+    whole_ids: bool
+    folder: Path
+
+    def array(self, num_nodes: int) -> npt.NDArray[Any]:
+        """Node numbers [2, E]: sources, then targets, as `Graph.from_arrays` takes them."""
+        import duckdb
+
+        try:
+            self.connection.execute(self._create(num_nodes), [self.table.pattern])
+        except duckdb.Error as error:
+            return replace(self, table=self.table.reread(self.connection, error)).array(num_nodes)
+        count, sources, targets = self.connection.execute(
+            "SELECT count(*), count(source), count(target) FROM edges"
+        ).fetchone()
+        # No rows are no edges: refusing them would tell a graph from its neighbour with the last row emptied.
+        if min(sources, targets) < count:
+            self._refuse_id()
+        edges = self._room(int(count), id_type(num_nodes))
+        for begin in range(0, count, CHUNK):
+            # rowid is where DuckDB keeps a row, so that a range of it is one stretch of the table.
+            found = self.connection.execute(
+                "SELECT source, target FROM edges WHERE rowid >= ? AND rowid < ?", [begin, begin + CHUNK]
+            ).fetchnumpy()
+            edges[0, begin : begin + CHUNK] = found["source"]
+            edges[1, begin : begin + CHUNK] = found["target"]
+        return edges
+
+    def _create(self, num_nodes: int) -> str:
+        kind = "BIGINT" if self.whole_ids else "VARCHAR"
+        number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
+        ends = [
+            f"CAST({self.table.sql_name(name)} AS {kind}) AS {end}"
+            for end, name in (("u", self.columns.source), ("w", self.columns.target))
+        ]
+        return (
+            f"CREATE TABLE edges AS SELECT e.row_no, CAST(s.row_no AS {number}) AS source, "
+            f"CAST(t.row_no AS {number}) AS target FROM (SELECT row_no, {', '.join(ends)} FROM "
+            f"{self.table.rows}) AS e LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
+        )
+
+    def _room(self, count: int, kind: Any) -> npt.NDArray[Any]:
+        if count <= IN_MEMORY:
+            return np.empty((2, count), kind)
+        return np.memmap(self.folder / "edges", kind, "w+", shape=(2, count))
+
+    def _refuse_id(self) -> NoReturn:
+        """Name the first edge with an end that is no node."""
+        row, source = self.connection.execute(
+            "SELECT row_no, source FROM edges WHERE source IS NULL OR target IS NULL ORDER BY row_no LIMIT 1"
+        ).fetchone()
+        name = self.columns.source if source is None else self.columns.target
+        text = self.table.cell(self.connection, row, name)
+        where = self.table.place(row, name)
+        if text is None:
+            raise GraphError(f"{where}: empty; expected the id of a node")
+        kinds = self.nodes.type_of(self.columns.id), self.table.type_of(name)
+        advice = f"ids are {kinds[0]} there and {kinds[1]} here" if kinds[0] != kinds[1] else "add the node"
+        raise GraphError(
+            f"{where}: {text[:40]!r} is no id in {self.nodes.path.name}, column {self.columns.id!r}; {advice}"
+        )

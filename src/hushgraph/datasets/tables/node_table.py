@@ -1,0 +1,296 @@
+"""The node table: ids, features, labels and splits as arrays, every cell checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from hushgraph.datasets.tables.table import Table
+from hushgraph.errors import GraphError
+from hushgraph.graph.columns import Columns, hint
+
+SPLITS = ("train", "val", "test")
+# Cells fetched at a time: 128 MiB of float32.
+CELLS = 1 << 25
+# Dense features of more cells than this, a gigabyte of them, are filled in a file.
+IN_MEMORY = 1 << 28
+# Above this width one-hot features are kept sparse, where that is what they are.
+_DENSE_WIDTH = 1024
+_LARGEST_LABEL = 2**31
+_LABEL = f"""CASE WHEN {{0}} IS NULL OR isnan(TRY_CAST({{0}} AS DOUBLE)) THEN -1
+    WHEN TRY_CAST({{0}} AS DOUBLE) >= 0 AND TRY_CAST({{0}} AS DOUBLE) < {_LARGEST_LABEL}
+    AND TRY_CAST({{0}} AS DOUBLE) = floor(TRY_CAST({{0}} AS DOUBLE))
+    THEN CAST(TRY_CAST({{0}} AS DOUBLE) AS BIGINT) END"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTable:
+    """Reads one node table.
+
+    Attributes:
+        connection: DuckDB's, to a database that may be written.
+        table: the file.
+        columns: with features and split by name.
+        labels: whether labels are read; where not, every label is -1.
+        splits: whether the split column is read.
+        whole_ids: whether ids are compared as integers; as text otherwise.
+        num_classes: labels must be below it, where it is known.
+        folder: for features that are too many for memory.
+    """
+
+    connection: Any
+    table: Table
+    columns: Columns
+    labels: bool
+    splits: bool
+    whole_ids: bool
+    num_classes: int | None
+    folder: Path
+
+    def arrays(self) -> dict[str, Any]:
+        """`x`, `y`, `node_names` and the splits. Leaves the table `nodes` (row_no, id) in the database."""
+        import duckdb
+
+        self._check_columns()
+        try:
+            self.connection.execute(self._create(), [self.table.pattern])
+        except duckdb.Error as error:
+            return replace(self, table=self.table.reread(self.connection, error)).arrays()
+        (count,) = self.connection.execute("SELECT count(*) FROM nodes").fetchone()
+        if count == 0:
+            raise GraphError(f"{self.table.place(None, self.columns.id)}: no rows; expected one node a row")
+        self._check_ids()
+        return self._filled(int(count))
+
+    def _check_columns(self) -> None:
+        table, columns = self.table, self.columns
+        table.check_there(columns.id, "id")
+        table.check_scalar(columns.id, "id")
+        if self.labels:
+            table.check_there(columns.label, "label")
+            table.check_scalar(columns.label, "label")
+        # Checked where it is not read too: a name that no column has is a slip.
+        if (self.splits or self.labels) and columns.split is not None:
+            table.check_there(columns.split, "split")
+        for name in columns.features or ():
+            table.check_there(name, "feature")
+            table.check_number(name)
+        for purpose, names in (("categorical", columns.categorical), ("hashed", columns.hashed)):
+            for name in names:
+                table.check_there(name, purpose)
+                table.check_scalar(name, purpose)
+        # Another graph to predict on may lack what training ignored.
+        for name in columns.ignore if self.labels else ():
+            table.check_there(name, "ignore")
+        if columns.num_features == 0:
+            raise GraphError(
+                f"{table.place(None, columns.id)}: no column is a feature; expected numbers, or columns "
+                "given as categorical or hashed"
+            )
+
+    def _create(self) -> str:
+        """SQL that makes the table `nodes`; a cell that is not what it should be becomes NULL there."""
+        sql, columns = self.table.sql_name, self.columns
+        kind = "BIGINT" if self.whole_ids else "VARCHAR"
+        cells = ["row_no", f"CAST({sql(columns.id)} AS {kind}) AS id"]
+        if self.labels:
+            code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
+            cells.append(f"{code.format(sql(columns.label))} AS label")
+        if self._split is not None:
+            cells.append(f"{self._enum('split', SPLITS).format(sql(self._split))} AS split")
+        for number, name in enumerate(columns.features or ()):
+            cells.append(f"TRY_CAST(TRY_CAST({sql(name)} AS DOUBLE) AS FLOAT) AS f{number}")
+        for number, (name, values) in enumerate(columns.categorical.items()):
+            cells.append(f"{self._enum(f'categorical{number}', values).format(sql(name))} AS v{number}")
+        for number, (name, buckets) in enumerate(columns.hashed.items()):
+            digits = f"'0x' || substr(md5(CAST({sql(name)} AS VARCHAR)), 1, 15)"
+            place = f"CAST({digits} AS BIGINT) % {buckets}"
+            cells.append(f"CASE WHEN {sql(name)} IS NULL THEN -1 ELSE {place} END AS h{number}")
+        return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {self.table.rows}"
+
+    def _enum(self, name: str, values: Any) -> str:
+        """SQL from a cell to the place of its text among values, -1 for an empty cell."""
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+        self.connection.execute(f"DROP TYPE IF EXISTS {name}_values")
+        self.connection.execute(f"CREATE TYPE {name}_values AS ENUM ({listed})")
+        code = f"enum_code(TRY_CAST(CAST({{0}} AS VARCHAR) AS {name}_values))"
+        return f"CASE WHEN {{0}} IS NULL THEN -1 ELSE CAST({code} AS INTEGER) END"
+
+    @property
+    def _split(self) -> str | None:
+        return self.columns.split if self.splits else None
+
+    def _check_ids(self) -> None:
+        ask, name = self.connection.execute, self.columns.id
+        (empty,) = ask("SELECT min(row_no) FROM nodes WHERE id IS NULL").fetchone()
+        if empty is not None:
+            raise GraphError(f"{self.table.place(empty, name)}: empty; expected the id of a node")
+        count, different = ask("SELECT count(*), count(DISTINCT id) FROM nodes").fetchone()
+        if different < count:
+            row, first = ask(
+                "SELECT row_no, first FROM nodes JOIN (SELECT id, min(row_no) AS first FROM nodes "
+                "GROUP BY id HAVING count(*) > 1) USING (id) WHERE row_no > first ORDER BY row_no LIMIT 1"
+            ).fetchone()
+            raise GraphError(
+                f"{self.table.place(row, name)}: {self._shown(row, name)} is the id of "
+                f"{self.table.row_name(first)} too; expected each id once"
+            )
+
+    def _filled(self, count: int) -> dict[str, Any]:
+        columns = self.columns
+        features = _Features(columns, count, self.folder)
+        names: npt.NDArray[Any] = np.empty(count, np.int64 if self.whole_ids else object)
+        y = np.full(count, -1, np.int64)
+        split = np.full(count, -1, np.int64)
+        step = max(2048, CELLS // (columns.num_features + 4))
+        for begin in range(0, count, step):
+            found = self.connection.execute(
+                "SELECT * FROM nodes WHERE row_no >= ? AND row_no < ?", [begin, begin + step]
+            ).fetchnumpy()
+            rows = found["row_no"]
+            names[rows] = found["id"]
+            if "label" in found:
+                y[rows] = self._codes(found, "label", columns.label)
+            if "split" in found:
+                split[rows] = self._codes(found, "split", str(self._split))
+            for number, name in enumerate(columns.features or ()):
+                features.put(rows, number, self._numbers(found, f"f{number}", name))
+            at = len(columns.features or ())
+            for number, (name, values) in enumerate(columns.categorical.items()):
+                features.put_one_hot(rows, at, self._codes(found, f"v{number}", name))
+                at += len(values)
+            for number, (name, buckets) in enumerate(columns.hashed.items()):
+                features.put_one_hot(rows, at, self._codes(found, f"h{number}", name))
+                at += buckets
+        self._check_labels(y, split)
+        arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
+        if self._split is not None:
+            arrays |= {f"{name}_idx": np.flatnonzero(split == code) for code, name in enumerate(SPLITS)}
+        return arrays
+
+    def _numbers(self, found: dict[str, Any], key: str, name: str) -> npt.NDArray[np.float32]:
+        values: npt.NDArray[np.float32] = np.ma.filled(found[key], np.nan)
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            self._refuse_number(int(found["row_no"][wrong].min()), name)
+        return values
+
+    def _codes(self, found: dict[str, Any], key: str, name: str) -> npt.NDArray[np.int64]:
+        values = found[key]
+        wrong = np.ma.getmaskarray(values)
+        if wrong.any():
+            self._refuse_value(int(found["row_no"][wrong].min()), key, name)
+        codes: npt.NDArray[np.int64] = np.ma.getdata(values).astype(np.int64)
+        return codes
+
+    def _check_labels(self, y: npt.NDArray[np.int64], split: npt.NDArray[np.int64]) -> None:
+        label = self.columns.label
+        most = _LARGEST_LABEL if self.num_classes is None else self.num_classes
+        if int(y.max()) >= most:
+            row = int((y >= most).argmax())
+            raise GraphError(
+                f"{self.table.place(row, label)}: {y[row]}; expected 0..{most - 1}, or an empty cell for no "
+                "label; raise num_classes"
+            )
+        if self._split is not None and not (split == 0).any():
+            raise GraphError(
+                f"{self.table.place(None, self._split)}: no row says train; expected training nodes"
+            )
+
+    def _refuse_number(self, row: int, name: str) -> NoReturn:
+        text = self.table.cell(self.connection, row, name)
+        where = self.table.place(row, name)
+        if text is None:
+            advice = self.table.advice("fill it, or leave the column out (--ignore)", "fill it")
+            raise GraphError(f"{where}: empty; expected a number; {advice}")
+        try:
+            # NaN is not below anything.
+            is_number = not abs(float(text)) <= float(np.finfo(np.float32).max)
+        except ValueError:
+            is_number = False
+        if is_number:
+            raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for instance by 0")
+        advice = self.table.advice(
+            "correct it, or list the column's values (--categorical), hash it (--hash) or leave it out "
+            "(--ignore)",
+            "correct it",
+        )
+        raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
+
+    def _refuse_value(self, row: int, key: str, name: str) -> NoReturn:
+        """Say why a label, a split or a categorical cell was refused."""
+        where, text = self.table.place(row, name), self._shown(row, name)
+        if key == "split":
+            raise GraphError(f"{where}: {text}; expected {', '.join(SPLITS)} or an empty cell")
+        if key != "label":
+            values = list(self.columns.categorical[name])
+            listed = f"among its {len(values)} values" if len(values) > 1 else f"its one value, {values[0]!r}"
+            advice = self.table.advice(
+                "list it (--categorical), hash the column (--hash) or empty the cell",
+                "correct it or empty the cell",
+            )
+            raise GraphError(f"{where}: {text} is not {listed}; {advice}{hint(text[1:-1], values)}")
+        if self.columns.classes is not None:
+            names = list(self.columns.classes)
+            listed = f"among the {len(names)} classes" if len(names) > 1 else f"the one class, {names[0]!r}"
+            advice = self.table.advice(
+                "name all classes in order (--classes a,b,c) or empty the cell",
+                "correct it or empty the cell",
+            )
+            raise GraphError(f"{where}: {text} is not {listed}; {advice}{hint(text[1:-1], names)}")
+        try:
+            negative = float(text[1:-1]) < 0
+        except ValueError:
+            negative = False
+        if negative:
+            raise GraphError(f"{where}: {text}; expected 0 or more; leave the cell empty for no label")
+        raise GraphError(f"{where}: {text} is no class number; name the classes in order (--classes a,b,c)")
+
+    def _shown(self, row: int, name: str) -> str:
+        return repr((self.table.cell(self.connection, row, name) or "")[:40])
+
+
+class _Features:
+    """`x` while it is filled: dense, or sparse where almost all of it is zeros by its making."""
+
+    def __init__(self, columns: Columns, count: int, folder: Path) -> None:
+        self.shape = (count, columns.num_features)
+        a_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
+        # Decided by the columns alone: what is in them is private.
+        self.is_sparse = columns.num_features > _DENSE_WIDTH and a_row * 4 < columns.num_features
+        shape = (0, 0) if self.is_sparse else self.shape
+        self.dense: npt.NDArray[np.float32] = (
+            np.zeros(shape, np.float32)
+            if shape[0] * shape[1] <= IN_MEMORY
+            else np.memmap(folder / "features", np.float32, "w+", shape=shape)
+        )
+        self.parts: list[tuple[npt.NDArray[Any], ...]] = []
+
+    def put(self, rows: npt.NDArray[Any], column: int, values: npt.NDArray[np.float32]) -> None:
+        if not self.is_sparse:
+            self.dense[rows, column] = values
+            return
+        there = np.flatnonzero(values)
+        self._add(rows[there], np.full(len(there), column), values[there])
+
+    def put_one_hot(self, rows: npt.NDArray[Any], first: int, codes: npt.NDArray[np.int64]) -> None:
+        there = codes >= 0
+        rows, places = rows[there], first + codes[there]
+        if self.is_sparse:
+            self._add(rows, places, np.ones(len(rows), np.float32))
+        else:
+            self.dense[rows, places] = 1.0
+
+    def _add(self, rows: npt.NDArray[Any], columns: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+        self.parts.append((rows.astype(np.int32), columns.astype(np.int32), values))
+
+    def table(self) -> Any:
+        if not self.is_sparse:
+            return self.dense
+        rows, columns, values = (np.concatenate(part) for part in zip(*self.parts, strict=True))
+        return sparse.coo_array((values, (rows, columns)), shape=self.shape).tocsr()

@@ -1,0 +1,168 @@
+"""Squared norms of per-root gradients on a GPU: one Triton kernel, one program a root that has few rows.
+
+The same sums as `pairs_cpu`; see there for the formula and for what covers rounding. Without Triton the
+padded form of `pairs` serves.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hushgraph.gradients.large_norms_gpu import norms_of_large
+from hushgraph.models.row_sums_gpu import AVAILABLE
+
+if AVAILABLE:
+    import triton
+    import triton.language as tl
+
+    from hushgraph.gradients.rows_gpu import entries, gradient_rows, input_rows
+
+# Small tiles win: most roots have few rows, and a tile is computed whole.
+_TILE = 4
+_COLUMNS = 128
+_WARPS = 1
+# One warp walks over all pairs of a root; with more rows than this, many programs form its gradient instead.
+_MOST_PAIRED = 64
+
+if AVAILABLE:
+
+    @triton.jit
+    def _products(left, right):
+        # Full float32: the clip must not rest on rounded products.
+        return tl.sum(left[:, None, :] * right[None, :, :], 2)
+
+    @triton.jit
+    def _pair_kernel(
+        a,
+        outputs,
+        index,
+        upper,
+        parents,
+        coefficients,
+        pointers,
+        norms,
+        diagonals,
+        size_in,
+        size_out,
+        bias,
+        SHARED: tl.constexpr,
+        RELU: tl.constexpr,
+        SMALLEST: tl.constexpr,
+        MOST_PAIRED: tl.constexpr,
+        TILE: tl.constexpr,
+        COLUMNS: tl.constexpr,
+    ):
+        root = tl.program_id(0)
+        begin = tl.load(pointers + root)
+        end = tl.load(pointers + root + 1)
+        # Roots with too many rows are left to others.
+        end = tl.where(end - begin > MOST_PAIRED, begin, end)
+        lane = tl.arange(0, TILE)
+        same = lane[:, None] == lane[None, :]
+        total = tl.zeros((), dtype=tl.float64)
+        diagonal = tl.zeros((), dtype=tl.float64)
+        underflow = tl.zeros((), dtype=tl.float64)
+        for i0 in range(begin, end, TILE):
+            ri = i0 + lane
+            in_i = ri < end
+            node_i, parent_i, factor_i = entries(index, parents, coefficients, ri, in_i, SHARED)
+            # A tile with itself: rows are loaded once. Most roots have no other.
+            of_inputs = tl.zeros((TILE, TILE), dtype=tl.float32)
+            for k in range(0, size_in, COLUMNS):
+                left = input_rows(a, node_i, in_i, k + tl.arange(0, COLUMNS), size_in)
+                of_inputs += _products(left, left)
+            of_gradients = tl.zeros((TILE, TILE), dtype=tl.float32)
+            for k in range(0, size_out, COLUMNS):
+                columns = k + tl.arange(0, COLUMNS)
+                left = gradient_rows(
+                    upper, outputs, node_i, parent_i, factor_i, in_i, columns, size_out, SHARED, RELU
+                )
+                of_gradients += _products(left, left)
+            squares_in, squares_out = (of_inputs + bias).to(tl.float64), of_gradients.to(tl.float64)
+            products = squares_in * squares_out
+            total += tl.sum(tl.sum(products, 1), 0)
+            diagonal += tl.sum(tl.sum(tl.where(same, products, 0.0), 1), 0)
+            lost = tl.where(same & in_i[:, None], size_out * squares_in + size_in * squares_out, 0.0)
+            underflow += tl.sum(tl.sum(lost, 1), 0)
+            for j0 in range(begin, i0, TILE):
+                rj = j0 + lane
+                in_j = rj < end
+                node_j, parent_j, factor_j = entries(index, parents, coefficients, rj, in_j, SHARED)
+                of_inputs = tl.zeros((TILE, TILE), dtype=tl.float32)
+                for k in range(0, size_in, COLUMNS):
+                    columns = k + tl.arange(0, COLUMNS)
+                    left = input_rows(a, node_i, in_i, columns, size_in)
+                    right = input_rows(a, node_j, in_j, columns, size_in)
+                    of_inputs += _products(left, right)
+                of_gradients = tl.zeros((TILE, TILE), dtype=tl.float32)
+                for k in range(0, size_out, COLUMNS):
+                    columns = k + tl.arange(0, COLUMNS)
+                    left = gradient_rows(
+                        upper, outputs, node_i, parent_i, factor_i, in_i, columns, size_out, SHARED, RELU
+                    )
+                    right = gradient_rows(
+                        upper, outputs, node_j, parent_j, factor_j, in_j, columns, size_out, SHARED, RELU
+                    )
+                    of_gradients += _products(left, right)
+                products = (of_inputs + bias).to(tl.float64) * of_gradients.to(tl.float64)
+                total += 2.0 * tl.sum(tl.sum(products, 1), 0)
+        count = (end - begin).to(tl.float64)
+        total += SMALLEST * count * underflow
+        size = diagonal * tl.maximum(count / 10.0, 1.0) * (1.0 + (size_in + size_out) / 2048.0)
+        tl.store(norms + root, total.to(tl.float32))
+        tl.store(diagonals + root, size.to(tl.float32))
+
+
+def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool, most_rows: int) -> tuple[Tensor, Tensor]:
+    """As `pairs.linear_norms`."""
+    # The tensors of the shared form are not read here; any will do in their place.
+    return _norms((a, d, pointers, d, pointers, d, pointers), bias, most_rows, shared=False, relu=False)
+
+
+def shared_linear_norms(
+    a: Tensor,
+    outputs: Tensor,
+    relu: bool,
+    index: Tensor,
+    upper: Tensor,
+    parents: Tensor,
+    coefficients: Tensor,
+    pointers: Tensor,
+    most_rows: int,
+) -> tuple[Tensor, Tensor]:
+    """As `pairs.shared_linear_norms`."""
+    tensors = (a, outputs, index, upper, parents, coefficients, pointers)
+    return _norms(tensors, True, most_rows, shared=True, relu=relu)
+
+
+def _norms(
+    tensors: tuple[Tensor, ...], bias: bool, most_rows: int, *, shared: bool, relu: bool
+) -> tuple[Tensor, Tensor]:
+    a, upper, pointers = tensors[0], tensors[3], tensors[-1]
+    roots = pointers.numel() - 1
+    norms = torch.empty(roots, device=a.device)
+    diagonals = torch.empty(roots, device=a.device)
+    _pair_kernel[(roots,)](
+        *tensors,
+        norms,
+        diagonals,
+        a.shape[1],
+        upper.shape[1],
+        float(bias),
+        SHARED=shared,
+        RELU=relu,
+        SMALLEST=torch.finfo(torch.float32).tiny,
+        MOST_PAIRED=_MOST_PAIRED,
+        TILE=_TILE,
+        COLUMNS=_COLUMNS,
+        num_warps=_WARPS,
+    )
+    # Looking for large roots waits for the device, so it is done only where there can be one.
+    if most_rows > _MOST_PAIRED:
+        large = torch.nonzero(torch.diff(pointers) > _MOST_PAIRED).flatten()
+        if large.numel():
+            norms[large], diagonals[large] = norms_of_large(
+                tensors, large, most_rows, bias, shared=shared, relu=relu
+            )
+    return norms, diagonals

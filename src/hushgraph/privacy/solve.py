@@ -1,0 +1,172 @@
+"""What `hushgraph plan` does: solve a plan for the figure left out, and show it beside its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hushgraph.errors import PlanError
+from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence, statement
+from hushgraph.privacy.plan import PrivacyPlan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solved:
+    """A finished plan, which figure was solved for, what was assumed on the way, the epsilon asked for."""
+
+    plan: PrivacyPlan
+    solved_for: str
+    notes: tuple[str, ...]
+    target: float | None = None
+
+
+def solve(
+    *,
+    steps: int | None,
+    noise_multiplier: float | None,
+    epsilon: float | None,
+    max_reads: int | None,
+    batch_size: int | None,
+    **fields: Any,
+) -> Solved:
+    """Two of steps, noise multiplier and epsilon give the third; epsilon alone has the default steps.
+
+    Args:
+        steps: how many steps, or None.
+        noise_multiplier: the noise, or None.
+        epsilon: the target, or None.
+        max_reads: D; None is unlimited, or K where reader-owned edges need a bound.
+        batch_size: None takes what a default run takes.
+        **fields: the other fields of PrivacyPlan.
+
+    Guarantees:
+        Where epsilon was given, the epsilon of the plan is at most that.
+    """
+    notes = []
+    if epsilon is not None and steps is None and noise_multiplier is None:
+        steps = STEPS
+        notes.append(f"--steps was not given; a run takes {STEPS} by default.")
+    if batch_size is None:
+        batch_size = min(fields["num_train_nodes"], LARGEST_BATCH)
+        notes.append(f"--batch-size was not given; a run takes {batch_size:,} by default.")
+    given = {"steps": steps, "noise-multiplier": noise_multiplier, "epsilon": epsilon}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        found = ", ".join(f"--{name}" for name, value in given.items() if value is not None) or "none"
+        raise PlanError(
+            f"found {found}: expected two of --steps, --noise-multiplier, --epsilon; the third is solved for"
+        )
+    needs_bound = (
+        fields["sampler"] == "stable" and fields["edge_owner"] == "reader" and fields["num_layers"] > 0
+    )
+    if needs_bound and max_reads is None and fields["max_readers"] > 0:
+        max_reads = fields["max_readers"]
+        notes.append(f"--max-reads was not given; reader-owned edges need one, so D = K = {max_reads}.")
+    plan = PrivacyPlan(
+        steps=1 if steps is None else steps,
+        noise_multiplier=noise_multiplier,
+        max_reads=max_reads,
+        batch_size=batch_size,
+        **fields,
+    )
+    if epsilon is not None:
+        plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)
+    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes), target=epsilon)
+
+
+def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
+    """Plans that differ in one choice and add the same noise (sigma / C), each with what differs."""
+    K, D, batch, steps = plan.max_readers, plan.max_reads, plan.batch_size, plan.steps
+    changes: list[tuple[str, dict[str, Any]]] = []
+    if plan.num_layers > 0:
+        for readers in sorted({0, K // 2, max(1, 2 * K)} - {K}):
+            changes.append((f"K = {readers}", {"max_readers": readers}))
+        if D is not None and plan.edge_owner == "reader":
+            for reads in sorted({max(1, D // 2), max(1, 2 * D)} - {D}):
+                changes.append((f"D = {reads}", {"max_reads": reads}))
+    for size in sorted({max(1, batch // 2), min(2 * batch, plan.num_train_nodes)} - {batch}):
+        changes.append((f"batch = {size}", {"batch_size": size}))
+    for count in sorted({max(1, steps // 2), max(1, 2 * steps)} - {steps}):
+        changes.append((f"steps = {count}", {"steps": count}))
+    found = []
+    for words, change in changes:
+        other = replace(plan, **change)
+        found.append(
+            (words, replace(other, noise_multiplier=plan.sigma_over_clip / (2 * other.changed_trees)))
+        )
+    return found
+
+
+def as_json(solved: Solved) -> dict[str, Any]:
+    """The keys every command shares, then what only this one knows."""
+    plan = solved.plan
+    return {
+        **plan.summary(),
+        "train_nodes": plan.num_train_nodes,
+        "layers": plan.num_layers,
+        "batch_size": plan.batch_size,
+        "clip": plan.clip,
+        "solved_for": solved.solved_for,
+        "notes": list(solved.notes),
+        "statement": statement(plan),
+    }
+
+
+def show(solved: Solved, console: Console, *, explain: bool = False) -> None:
+    """Print the plan as a table, the sentence (or the whole statement), and the neighbouring plans."""
+    from rich.table import Table
+
+    plan = solved.plan
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in _rows(plan):
+        mark = "  <- solved for" if name == solved.solved_for.replace("-", " ") else ""
+        table.add_row(name, value + mark)
+    console.print(table)
+    for note in solved.notes:
+        console.print(f"\n{note}", highlight=False)
+    console.print(f"\n{statement(plan) if explain else sentence(plan)}", highlight=False)
+    others = neighbours(plan) if plan.is_private and plan.steps > 0 else []
+    if not others:
+        return
+    console.print("\nWhat would change, with the same noise (sigma / C):")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("if", "changed trees", "epsilon", "guarantee"):
+        table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
+    for words, other in [("as planned", plan), *others]:
+        try:
+            row = (rounded_up(other.epsilon), other.guarantee)
+        except PlanError:
+            row = ("not priced", "none")
+        table.add_row(words, str(other.changed_trees), *row)
+    console.print(table)
+    if plan.reads_edges and plan.edge_owner == "sender" and plan.sampler == "stable":
+        console.print("D may be anything: with sender-owned edges it costs no privacy.")
+
+
+def _rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+    """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
+    noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
+    reads = "unlimited" if plan.max_reads is None else str(plan.max_reads)
+    return [
+        ("epsilon", rounded_up(plan.epsilon)),
+        ("delta", digits_up(plan.delta)),
+        ("guarantee", plan.guarantee),
+        ("epsilon, group of two", rounded_up(plan.epsilon_group_of_two)),
+        ("noise multiplier", noise),
+        ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
+        ("steps", str(plan.steps)),
+        (
+            "batch",
+            f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
+        ),
+        ("changed trees (n)", str(plan.changed_trees)),
+        ("layers (r)", str(plan.num_layers)),
+        ("max readers (K)", str(plan.max_readers)),
+        ("max reads (D)", reads),
+        ("edge owner", plan.edge_owner),
+        ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
+    ]

@@ -1,0 +1,122 @@
+"""TrainingConfig: everything about a run that is not its privacy."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from hushgraph.errors import InputError, RunError
+from hushgraph.privacy.plan_fields import plain, shown
+
+_CHOICES = {
+    "model": ("gcn", "gin", "gat", "mlp"),
+    "optimizer": ("adam", "sgd"),
+    "schedule": ("cosine", "constant"),
+    "activation": ("tanh", "relu"),
+    "setting": ("transductive", "inductive"),
+}
+# How a run remembers that the caller brought one: nothing to choose by name.
+_OWN = {"model": ("own",), "optimizer": ("own",)}
+_LEAST = {"hidden": 1, "encoder_layers": 1, "decoder_layers": 1, "resample_every": 1, "evaluate_every": 1}
+# Above this, torch's generators take no seed.
+_LARGEST_SEED = 2**63 - 1
+# Far above any use, and far below what overflows in the optimisers.
+_LARGEST_RATE = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Model, optimiser and bookkeeping of a run.
+
+    Attributes:
+        model: "gcn", "gin", "gat", "mlp", or "own" for a module of the caller's.
+        hidden, encoder_layers, decoder_layers, activation: of the built-in models.
+        optimizer: "adam", "sgd" (with `momentum`), or "own" for a function of the caller's.
+        learning_rate: at the start, of "adam" and "sgd".
+        momentum: of "sgd"; the first beta of "adam".
+        feature_norm: every row of features is scaled to this norm, from that row alone; 0 leaves them.
+        schedule: "cosine" takes the learning rate to zero at the last step; "constant" leaves it.
+        average: decay of the moving average of weights that the run ends with; 0 keeps the last weights.
+        stability: of normalised clipping.
+        resample_every: steps between fresh lists. The bound holds for every choice of keys, so it is free.
+        evaluate_every: steps between looks at the validation split.
+        setting: "transductive", or "inductive", which drops edges between splits.
+        symmetrize, split, split_seed: how the data was read.
+        train_accuracy: whether a private run's result has the accuracy on training nodes, a private figure.
+        seed: None draws from the operating system; a fixed seed makes a run reproducible, not private.
+        secure_noise: noise and batches from a cryptographic generator, noise in exact steps of a grid.
+    """
+
+    model: str = "gcn"
+    hidden: int = 128
+    encoder_layers: int = 1
+    decoder_layers: int = 1
+    activation: str = "tanh"
+    optimizer: str = "adam"
+    learning_rate: float = 0.01
+    momentum: float = 0.8
+    feature_norm: float = 0.0
+    schedule: str = "cosine"
+    average: float = 0.98
+    stability: float = 0.1
+    resample_every: int = 50
+    evaluate_every: int = 50
+    setting: str = "transductive"
+    symmetrize: bool = False
+    split: str | None = None
+    split_seed: int = 0
+    train_accuracy: bool = False
+    seed: int | None = None
+    secure_noise: bool = False
+
+    def __post_init__(self) -> None:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in plain(given, {field.name: field.type for field in fields(self)}).items():
+            object.__setattr__(self, name, value)
+        wrong = [
+            f"{name}={shown(getattr(self, name))} (one of {', '.join(allowed)})"
+            for name, allowed in _CHOICES.items()
+            if getattr(self, name) not in (*allowed, *_OWN.get(name, ()))
+        ]
+        wrong += [
+            f"{name}={getattr(self, name)} (at least {least})"
+            for name, least in _LEAST.items()
+            if getattr(self, name) < least
+        ]
+        if not 0 < self.learning_rate <= _LARGEST_RATE:
+            wrong.append(f"learning_rate={self.learning_rate} (above 0, at most {_LARGEST_RATE:g})")
+        if not 0 <= self.momentum < 1:
+            wrong.append(f"momentum={self.momentum} (from 0 to below 1)")
+        if not 0 <= self.feature_norm < float("inf"):
+            wrong.append(f"feature_norm={self.feature_norm} (a finite number, at least 0)")
+        if not 0 <= self.average < 1:
+            wrong.append(f"average={self.average} (from 0 to below 1)")
+        if self.seed is not None and not 0 <= self.seed <= _LARGEST_SEED:
+            wrong.append(f"seed={self.seed} (from 0 to 2**63 - 1)")
+        if wrong:
+            raise InputError(f"out of range: {', '.join(wrong)}")
+        if self.secure_noise and self.seed is not None:
+            raise InputError(
+                f"secure_noise and seed={self.seed}: noise that can be drawn again is not secure; "
+                "leave one of them out"
+            )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainingConfig:
+        """The configuration `to_json` wrote; an unknown key is refused with the nearest known one."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise RunError(f"configuration is not JSON ({error}); restore the file") from None
+        known = [field.name for field in fields(cls)]
+        for key in values:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise RunError(f"configuration has an unknown key {key!r}{hint}")
+        return cls(**values)

@@ -1,0 +1,341 @@
+"""The run folder: what a run is, has paid for, has learnt. JSON and safetensors, never pickle.
+
+run.json                what the run is: plan, configuration, shapes, versions
+ledger.jsonl            what it has paid for
+metrics.jsonl           validation accuracy and epsilon over time
+checkpoint.safetensors  where to go on after an interruption; gone once the run is done
+weights.safetensors     the result
+result.json             the summary of a finished run
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.checkpoint import Reached, fill, read_checkpoint, step_of, write_checkpoint
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.datasets import load_graph
+from hushgraph.graph.columns import Columns
+from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
+from hushgraph.graph.graph import Graph
+from hushgraph.models.gnn import GNN
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.result_file import read_result
+from hushgraph._tensor_file import read_tensors, write_tensors
+from hushgraph._files import write_whole
+
+FORMAT = 1
+_FILES = (
+    "run.json",
+    "ledger.jsonl",
+    "metrics.jsonl",
+    "checkpoint.safetensors",
+    "weights.safetensors",
+    "result.json",
+)
+_VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFolder:
+    """A run on disk. Every file but the two append-only ones is replaced as a whole or not at all.
+
+    Attributes:
+        path: the folder.
+        plan, config: of the run.
+        num_features, num_classes: of its data.
+        split_id: which nodes are in the training split, as `split_id` gives it.
+        data: what the data was called.
+        columns: what the columns of its tables mean, where it was tables.
+    """
+
+    path: Path
+    plan: PrivacyPlan
+    config: TrainingConfig
+    num_features: int
+    num_classes: int
+    split_id: str
+    data: str
+    columns: Columns | None = None
+
+    def write(self) -> None:
+        """Make the folder of a new run; RunError, and nothing left behind, where that cannot be done."""
+        about = {
+            "format": FORMAT,
+            "plan": json.loads(self.plan.to_json()),
+            "config": json.loads(self.config.to_json()),
+            "num_features": self.num_features,
+            "num_classes": self.num_classes,
+            "split_id": self.split_id,
+            "data": self.data,
+            "columns": None if self.columns is None else json.loads(self.columns.to_json()),
+            "versions": versions(),
+        }
+        about["sum"] = _checksum(about)
+        is_new = self._make()
+        ledger: Ledger | None = None
+        try:
+            # The ledger comes first, so that a run without one is a damaged run and never a new one.
+            ledger = Ledger.create(self.ledger_path, self.plan)
+            write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
+            ledger.close()
+        except BaseException:
+            # Only what was made here: another process may be making its run in the same folder.
+            with contextlib.suppress(OSError):
+                if ledger is not None:
+                    ledger.discard()
+                if is_new:
+                    self.path.rmdir()
+            raise
+
+    def _make(self) -> bool:
+        """Make the folder; whether it is a new one."""
+        try:
+            if any((self.path / name).exists() for name in _FILES):
+                raise RunError(
+                    f"out={self.path}: it holds a run already; resume it, or choose another folder"
+                )
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.path.mkdir()
+            except FileExistsError:
+                if not self.path.is_dir():
+                    raise
+                return False
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise RunError(f"out={self.path}: cannot be created ({reason}); choose another folder") from None
+        return True
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """The folder `write` made; RunError where it is missing or damaged."""
+        file = Path(path) / "run.json"
+        try:
+            about = json.loads(file.read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            advice = (
+                "its ledger is there; restore run.json, or, if the run never began, remove the folder"
+                if (Path(path) / "ledger.jsonl").exists()
+                else "expected the folder of a run"
+            )
+            raise RunError(f"run={path}: no run.json in it; {advice}") from None
+        except OSError as error:
+            raise RunError(f"run={path}: run.json cannot be read ({error.strerror}); allow it") from None
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
+        try:
+            if about["format"] != FORMAT:
+                raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
+            found = cls(
+                path=Path(path),
+                plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
+                config=TrainingConfig.from_json(json.dumps(about["config"])),
+                num_features=int(about["num_features"]),
+                num_classes=int(about["num_classes"]),
+                split_id=str(about["split_id"]),
+                data=str(about["data"]),
+                columns=Columns.of(about["columns"]) if about["columns"] else None,
+            )
+            if about.pop("sum") != _checksum(about):
+                raise RunError("it was edited, so that it tells of another plan or another configuration")
+            return found
+        except RunError as error:
+            raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
+            reason = " ".join(repr(error).split())[:300]
+            raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.path / "ledger.jsonl"
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes in order, where its tables had names."""
+        return None if self.columns is None or self.columns.classes is None else tuple(self.columns.classes)
+
+    @property
+    def is_done(self) -> bool:
+        return (self.path / "weights.safetensors").exists()
+
+    def read_graph(self, data: Any) -> Graph:
+        """The data of the run, read as it was read for training; RunError where it is other data."""
+        config = self.config
+        graph = load_graph(
+            data,
+            symmetrize=config.symmetrize,
+            split=config.split,
+            split_seed=config.split_seed,
+            num_classes=self.num_classes,
+            columns=self.columns,
+        )
+        if config.setting == "inductive":
+            graph = graph.disjoint()
+        if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
+            raise RunError(
+                f"run={self.path}: the data has {len(graph.train_idx)} training nodes and "
+                f"{graph.num_features} features, the run has {self.plan.num_train_nodes} and "
+                f"{self.num_features}, or its training nodes are others; give the data it began with"
+            )
+        return graph
+
+    def new_model(self) -> GNN:
+        """The built-in model of this run, freshly initialised."""
+        if self.config.model == "own":
+            raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
+        return GNN(
+            self.num_features,
+            self.num_classes,
+            model=self.config.model,  # type: ignore[arg-type]
+            num_layers=self.plan.num_layers,
+            hidden=self.config.hidden,
+            encoder_layers=self.config.encoder_layers,
+            decoder_layers=self.config.decoder_layers,
+            activation=self.config.activation,  # type: ignore[arg-type]
+            feature_norm=self.config.feature_norm,
+            attends=self.plan.reads_edges,
+        )
+
+    def save_checkpoint(
+        self,
+        model: nn.Module,
+        average: Mapping[str, Tensor],
+        optimizer: torch.optim.Optimizer,
+        reached: Reached,
+    ) -> None:
+        """Everything a resumed run goes on from."""
+        write_checkpoint(self._checkpoint, model, average, optimizer, reached)
+
+    def load_checkpoint(
+        self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
+    ) -> Reached:
+        """Fill model, average and optimiser from the checkpoint, and tell how far it is."""
+        if not self._checkpoint.exists():
+            return Reached()
+        return read_checkpoint(self._checkpoint, model, average, optimizer)
+
+    def save_weights(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+        """The result; after this the run is done."""
+        if not all(bool(value.isfinite().all()) for value in weights.values()):
+            raise DivergedError(
+                f"run={self.path}: the weights are no finite numbers any more, and the budget is spent; "
+                "train again with a lower learning rate"
+            )
+        write_whole(self.path / "result.json", json.dumps(result, indent=2, allow_nan=False).encode())
+        write_tensors(self.path / "weights.safetensors", weights, {})
+        self._checkpoint.unlink(missing_ok=True)
+
+    def load_weights(self, model: nn.Module) -> None:
+        self.check_done()
+        file = self.path / "weights.safetensors"
+        fill(model, read_tensors(file)[0], file)
+
+    def check_done(self) -> None:
+        """Refuse a run that is not finished."""
+        if not self.is_done:
+            raise RunError(
+                f"run={self.path}: it is not finished; resume it with hushgraph train DATA "
+                f"--resume {shlex.quote(str(self.path))}"
+            )
+
+    def check_finished(self) -> None:
+        """Refuse a finished run whose ledger, plan and result do not tell the same story."""
+        ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
+        self.check_paid(ledger)
+        result = self.result()
+        # Another version of the accountant may have rounded the last digits otherwise.
+        if not math.isclose(float(result["epsilon"]), ledger.budget, rel_tol=1e-6):
+            raise RunError(
+                f"run={self.path}: result.json says epsilon={result['epsilon']}, the ledger "
+                f"{ledger.budget:.6g}; restore result.json"
+            )
+        holds = self.plan.is_private and not self.plan.unproven and self.config.seed is None
+        if result.get("guarantee") == "holds" and not holds:
+            raise RunError(
+                f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "
+                "restore result.json"
+            )
+
+    def check_paid(self, ledger: Ledger) -> None:
+        """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
+        taken = {"weights.safetensors": self.plan.steps} if self.is_done else {}
+        steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
+        taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
+        taken["checkpoint.safetensors"] = step_of(self._checkpoint)
+        for name, step in taken.items():
+            if step > ledger.steps_charged:
+                raise RunError(
+                    f"ledger={ledger.path}: it shows {ledger.steps_charged} steps as paid, but {name} is "
+                    f"of step {step}, so what was spent is unknown; restore the whole folder, or start anew"
+                )
+
+    def append_metrics(self, values: Mapping[str, Any]) -> None:
+        line = json.dumps(values, allow_nan=False).encode() + b"\n"
+        try:
+            with (self.path / "metrics.jsonl").open("ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    # A kill may have cut the last line short; it must not take this one with it.
+                    line = line if file.read(1) == b"\n" else b"\n" + line
+                file.write(line)
+        except OSError as error:
+            raise WriteError(
+                f"{self.path / 'metrics.jsonl'}: cannot be written ({error.strerror}); free space or restore "
+                "the folder, then resume the run"
+            ) from None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All metrics so far; a line that a crash cut short is left out."""
+        file = self.path / "metrics.jsonl"
+        found = []
+        for line in file.read_bytes().splitlines() if file.exists() else []:
+            with contextlib.suppress(ValueError, RecursionError):
+                found.append(json.loads(line))
+        return found
+
+    def result(self) -> dict[str, Any]:
+        """The summary of a finished run; RunError where it is not what a run writes."""
+        return read_result(self.path / "result.json")
+
+
+def split_id(graph: Graph) -> str:
+    """A digest of what is public about the nodes: how many there are, and which are in the training split."""
+    public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
+    return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+
+
+def versions() -> dict[str, str]:
+    """What the run was made with."""
+    found = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def _checksum(about: Mapping[str, Any]) -> str:
+    """By which an edited run.json is known: the ledger guards the plan alone."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,89 @@
+"""`hushgraph audit`: a plan of its own, a run, data; figures, records and exit codes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import hushgraph as hg
+from hushgraph.audit import attack
+from hushgraph.cli.app import main
+
+
+def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "audit.json"
+    assert main(["audit", "--epsilon", "4", "--trials", "400", "--seed", "1", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "lower bound (95% confidence)" in said
+    assert "claimed epsilon" in said
+    assert "no contradiction" in " ".join(said.split())
+    record = json.loads(out.read_text())
+    assert record["lower_bound"] < record["claimed_epsilon"] <= 4
+    assert record["seed"] == 1
+
+
+def test_a_figure_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    figure = tmp_path / "audit.svg"
+    assert main(["audit", "--epsilon", "4", "--trials", "100", "--figure", str(figure)]) == 0
+    assert "with the row emptied" in figure.read_text()
+    assert main(["audit", "--epsilon", "4", "--figure", str(tmp_path / "audit.bmp")]) == 2
+    assert ".svg or .png" in capsys.readouterr().err
+
+
+def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["audit", "--epsilon", "4", "--fault", "reused-noise", "--trials", "1000", "--seed", "1"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "broken on purpose" in said
+    assert "The fault was caught" in said
+
+
+def test_a_run_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1)
+    run = hg.train(data, epsilon=4.0, steps=3, hidden=4, max_readers=1, device="cpu", out=tmp_path / "run")
+    assert main(["audit", str(tmp_path / "run"), "--trials", "100", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (record["steps"], record["max_readers"], record["delta"]) == (3, 1, run.delta)
+    assert record["sigma_over_clip"] == pytest.approx(run.plan.sigma_over_clip)
+    assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
+    assert main(["audit", str(tmp_path / "run"), "--epsilon", "4"]) == 2
+    assert "has its own" in capsys.readouterr().err
+    assert main(["audit", "demo", "--epsilon", "4", "--steps", "2", "--trials", "50", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (record["source"], record["steps"]) == ("demo", 2)
+    assert record["claimed_epsilon"] <= 4
+
+
+def test_a_refuted_claim_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = attack.Stage.audit
+    monkeypatch.setattr(
+        attack.Stage, "audit", lambda *args, **more: replace(real(*args, **more), claimed=0.0)
+    )
+    assert main(["audit", "--epsilon", "4", "--trials", "2000", "--seed", "1"]) == 1
+    assert "The claim is false" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no --epsilon"),
+        (["--epsilon", "4", "--canary", "hub", "--max-readers", "0"], "reads no edge"),
+        (["--epsilon", "-1"], "epsilon=-1"),
+        (["--epsilon", "4", "--trials", "3"], "trials=3"),
+        (["demo", "--epsilon", "4", "--fault", "half-noise"], "leave DATA out"),
+        (["nowhere.npz", "--epsilon", "4"], "nowhere.npz"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1

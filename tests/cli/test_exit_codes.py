@@ -1,0 +1,110 @@
+"""Exit codes: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted; and --json of every command."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hushgraph as hg
+from hushgraph.graph.graph import Graph
+from hushgraph.inference import predictions
+from hushgraph.privacy import solve as planner
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+Run = Callable[..., tuple[int, str, str]]
+PLAN = ["plan", "--train-nodes", "1000", "--max-readers", "3", "--batch-size", "100"]
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """What `demo` means in these tests."""
+    small = hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=6, average_degree=4)
+    monkeypatch.setattr("hushgraph.datasets.loading.load", lambda name, root=None: small)
+    return small
+
+
+@pytest.fixture
+def folder(graph: Graph, tmp_path: Path) -> Path:
+    hg.train("demo", epsilon=5.0, steps=2, hidden=4, device="cpu", out=tmp_path / "run")
+    return tmp_path / "run"
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "classes.csv")
+
+
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_0_done(run: Run) -> None:
+    assert run(*PLAN, "--steps", "5", "--noise-multiplier", "1")[0] == 0
+
+
+def test_1_failed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictions, "save", full)
+    code, out, err = run("predict", folder, "demo", "--out", "classes.csv", "--device", "cpu")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "No space left on device: 'classes.csv'" in err
+
+
+def test_1_where_nobody_reads_the_output() -> None:
+    command = [sys.executable, "-m", "hushgraph", *PLAN, "--steps", "5", "--noise-multiplier", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(timeout=120) == 1
+        assert process.stderr.read() == ""
+
+
+def test_2_bad_input(run: Run) -> None:
+    code, out, err = run(*PLAN, "--steps", "5")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_3_over_budget(run: Run) -> None:
+    code, out, err = run(*PLAN, "--noise-multiplier", "0.01", "--epsilon", "0.01")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+
+
+def test_130_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "solve", interrupted)
+    code, out, err = run(*PLAN, "--steps", "5", "--epsilon", "1")
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+
+
+def last_line(run: Run, *arguments: Any) -> dict[str, Any]:
+    code, out, err = run(*arguments, "--json")
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def test_predict_says_in_json_what_it_wrote(run: Run, folder: Path, graph: Graph) -> None:
+    found = last_line(run, "predict", folder, "demo", "--out", "classes.csv", "--device", "cpu")
+    assert Path(found["out"]).read_text().count("\n") == found["nodes"] + 1
+    assert found == {
+        "out": "classes.csv",
+        "run": str(folder),
+        "nodes": graph.num_nodes,
+        "classes": 3,
+        "probabilities": False,
+        "covered": False,
+    }
+    assert last_line(run, "predict", folder, "demo", "--out", "more.npz", "--probabilities", "--quiet")
+
+
+def test_report_says_in_json_what_it_wrote(run: Run, folder: Path) -> None:
+    found = last_line(run, "report", folder)
+    assert set(found) == {"out", "facts", "run"}
+    assert Path(found["out"]).read_text().startswith("<!")
+    assert json.loads(Path(found["facts"]).read_text())["plan"]

@@ -1,0 +1,215 @@
+"""`hushgraph compare`, `report` and `demo`: what they print and write, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hushgraph as hg
+from hushgraph.cli import comparing
+from hushgraph.graph.graph import Graph
+from hushgraph.training import trainer as loop
+from hushgraph.training.interruption import Interruption
+
+Run = Callable[..., tuple[int, str, str]]
+SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
+FOLDERS = ["dp-gnn", "dp-mlp", "gnn", "mlp"]
+PAGES = ["report.html", "report.json", "settings.json"]
+FILES = [".hushgraph-demo", "compare.svg", "comparison.json", *FOLDERS, *PAGES]
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=240, num_classes=3, num_features=12, average_degree=6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def file(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    targets = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    splits = {name: getattr(graph, name) for name in ("train_idx", "val_idx", "test_idx")}
+    np.savez(path, edge_index=np.stack([graph.indices, targets]), x=graph.x, y=graph.y, **splits)
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_compare_prints_a_table_and_the_cost(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run("compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines if line.startswith(("GNN", "DP-GNN", "MLP", "DP-MLP"))]
+    assert [row[0] for row in rows[:4]] == ["GNN", "DP-GNN", "MLP", "DP-MLP"]
+    assert [row[-1] for row in rows[:4]] == ["none", "holds", "none", "holds"]
+    words = " ".join(out.split())
+    assert "publishing both costs up to (12.00," in words
+    assert "must not be released" in words
+    assert "DP-GNN: Training is (6.00," in words
+    assert "Training GNN without privacy: " in words
+
+
+def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path) -> None:
+    flags = ["--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "four", "--json"]
+    narrow = ["--hidden", "8", "--max-readers", "1", "--delta", "1e-4"]
+    code, out, err = run("compare", file, "--model", "gin", "--layers", "2", *narrow, *flags)
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 1
+    found = json.loads(out)
+    assert [row["name"] for row in found["rows"]] == ["GNN", "DP-GNN", "MLP", "DP-MLP"]
+    assert [row["model"] for row in found["rows"]] == ["gin", "gin", "mlp", "mlp"]
+    assert found.pop("out") == str(tmp_path / "four")
+    assert json.loads((tmp_path / "four" / "comparison.json").read_text()) == found
+    assert names(tmp_path / "four") == FILES[1:]
+    report = json.loads((tmp_path / "four" / "report.json").read_text())
+    assert report["comparison"] == found
+    assert (report["plan"]["num_layers"], report["plan"]["max_readers"]) == (2, 1)
+    assert (report["plan"]["delta"], report["config"]["hidden"]) == (1e-4, 8)
+    assert report["test"]["classes"]
+    again = run("compare", file, "--model", "gin", *flags)
+    assert again[0] == 2
+    assert again[2].count("\n") == 1
+    assert "comparison.json in it already" in again[2]
+
+
+def test_compare_goes_on_after_ctrl_c(
+    run: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ["compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "four"]
+    checks = iter([None] * 4)
+
+    def check(self: Interruption) -> None:
+        try:
+            next(checks)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Interruption, "check", check)
+        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        code, _, err = run(*flags)
+        assert (code, err) == (130, "hushgraph: stopped; the same command goes on from there\n")
+        code, _, err = run(*flags[:-2])
+        assert (code, err) == (
+            130,
+            "hushgraph: interrupted, and nothing is kept; with --out it could go on\n",
+        )
+    assert names(tmp_path / "four") == ["dp-gnn", "dp-mlp", "settings.json"]
+    code, out, err = run(*flags)
+    assert (code, err) == (0, "")
+    assert "Training DP-GNN" not in out
+    assert "Training DP-MLP" in out
+    assert names(tmp_path / "four") == FILES[1:]
+
+
+def test_compare_with_a_seed(run: Run, file: Path) -> None:
+    _, out, _ = run(
+        "compare", file, "--epsilon", "6", "--steps", "2", "--seed", "1", "--split", "0.5/0.2/0.3"
+    )
+    assert "reproducible, not private" in " ".join(out.split())
+    assert "holds" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps", "3"], "Missing option '--epsilon'"),
+        (["--epsilon", "0"], "epsilon=0.0: expected a finite number above 0"),
+        (["--epsilon", "4", "--model", "mlp"], "model='mlp': expected 'gcn', 'gin' or 'gat'"),
+    ],
+)
+def test_compare_refuses(run: Run, file: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    code, out, err = run("compare", file, *arguments, "--out", tmp_path / "four")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "four").exists()
+
+
+def test_report_of_a_folder(run: Run, graph: Graph, file: Path, tmp_path: Path) -> None:
+    hg.train(graph, epsilon=6.0, out=tmp_path / "run", **SMALL)
+    code, out, err = run("report", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert str(tmp_path / "run" / "report.html") in out
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["test"] is None
+    code, _, err = run("report", tmp_path / "run", file, "--out", tmp_path / "page.html")
+    assert (code, err) == (0, "")
+    twin = json.loads((tmp_path / "page.json").read_text())
+    assert sum(entry["nodes"] for entry in twin["test"]["classes"]) == len(graph.test_idx)
+    assert twin["comparison"] is None
+
+
+def test_report_finds_the_comparison_it_belongs_to(run: Run, graph: Graph, tmp_path: Path) -> None:
+    comparing.compare_into(tmp_path / "four", graph, console=None, epsilon=6.0, **SMALL)
+    assert run("report", tmp_path / "four" / "dp-mlp")[0] == 0
+    twin = json.loads((tmp_path / "four" / "dp-mlp" / "report.json").read_text())
+    assert twin["comparison"] == json.loads((tmp_path / "four" / "comparison.json").read_text())
+    (tmp_path / "four" / "comparison.json").write_text("{")
+    code, _, err = run("report", tmp_path / "four" / "dp-mlp")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the comparison is damaged" in err
+
+
+def test_report_refuses(run: Run, graph: Graph, tmp_path: Path) -> None:
+    code, out, err = run("report", tmp_path / "nowhere")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "no run.json in it" in err
+    hg.train(graph, epsilon=6.0, out=tmp_path / "run", **SMALL)
+    assert run("report", tmp_path / "run", "demo")[0] == 2
+    assert run("report", tmp_path / "run", "--out", tmp_path / "page.pdf")[0] == 2
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b'"count"', b'"coont"'))
+    (tmp_path / "run" / "ledger.jsonl").write_bytes(b"{}\n" + ledger.read_bytes())
+    code, _, err = run("report", tmp_path / "run")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "ledger=" in err
+
+
+@pytest.fixture
+def _small_demo(graph: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(comparing, "DEMO", comparing.DEMO | SMALL)
+    monkeypatch.setattr(hg.datasets, "load", lambda name: graph)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_small_demo")
+def test_demo_prints_and_writes_and_starts_anew(run: Run, tmp_path: Path) -> None:
+    first = run("demo")
+    assert (first[0], first[2]) == (0, "")
+    words = " ".join(first[1].split())
+    assert "DP-GNN: Training is (4.00," in words
+    assert "publishing both costs up to (8.00," in words
+    assert "demo/report.html" in words
+    assert names(tmp_path / "demo") == FILES
+    assert "Privacy report: DP-GCN on demo" in (tmp_path / "demo" / "report.html").read_text()
+    second = run("demo", "--json")
+    assert second[0] == 0
+    assert json.loads(second[1])["out"] == "demo"
+    assert json.loads(second[1])["seeded"] is False
+    assert names(tmp_path / "demo") == FILES
+
+
+@pytest.mark.usefixtures("_small_demo")
+@pytest.mark.parametrize("name", ["mine.txt", "report.html"])
+def test_demo_leaves_other_people_s_folders_alone(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / name).write_text("mine")
+    code, out, err = run("demo")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"it holds {name}" in err
+    assert names(tmp_path / "demo") == [name]
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "demo"])
+def test_help_fits_a_terminal(run: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80

@@ -1,0 +1,74 @@
+"""Whole-graph scores: full neighbourhoods, in one block or many, on this graph or another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import hushgraph as hg
+from hushgraph.errors import InputError
+from hushgraph.gradients.batch import Features
+from hushgraph.graph.graph import Graph
+from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.models.gnn import GNN
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=90, num_classes=3, num_features=7, average_degree=6, seed=2)
+
+
+def dense_gcn(model: GNN, graph: Graph) -> torch.Tensor:
+    """The same by matrices: (d + I)^-1 (A + I)."""
+    adjacency = np.eye(graph.num_nodes)
+    for reader in range(graph.num_nodes):
+        adjacency[reader, graph.indices[graph.indptr[reader] : graph.indptr[reader + 1]]] = 1
+    mean = torch.from_numpy(adjacency / adjacency.sum(1, keepdims=True)).float()
+    h = model.encoder(torch.from_numpy(graph.dense_features(np.arange(graph.num_nodes))))
+    for layer in model.layers:
+        h = torch.tanh(layer.linear(mean @ h))
+    return model.decoder(h)
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_scores_are_the_dense_formula(graph: Graph, layers: int) -> None:
+    model = GNN(7, 3, num_layers=layers, hidden=8)
+    torch.testing.assert_close(scores(model, graph), dense_gcn(model, graph).detach(), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gcn", "gin", "gat", "mlp"])
+def test_blocks_give_the_same_as_the_whole(graph: Graph, name: str) -> None:
+    model = GNN(7, 3, model=name, num_layers=2, hidden=8, feature_norm=6.0)
+    whole = scores(model, graph)
+    for floats in (1, 300, 5000):
+        cut = WholeGraph(graph, Features(graph), block_floats=floats)
+        torch.testing.assert_close(scores(model, cut), whole, atol=1e-5, rtol=1e-4)
+        # Kept blocks must serve a second look as well.
+        torch.testing.assert_close(scores(model, cut), whole, atol=1e-5, rtol=1e-4)
+
+
+def test_sparse_features_give_the_same(graph: Graph) -> None:
+    from scipy import sparse
+
+    twin = Graph.from_arrays(
+        edge_index=np.stack([np.concatenate(ends) for ends in zip(*graph.edge_chunks(), strict=True)]),
+        x=sparse.csr_array(graph.dense_features(np.arange(graph.num_nodes))),
+        y=graph.y,
+        train_idx=graph.train_idx,
+        num_classes=3,
+    )
+    model = GNN(7, 3, num_layers=1, hidden=8)
+    torch.testing.assert_close(scores(model, twin), scores(model, graph))
+
+
+def test_another_graph_with_other_columns_is_refused(graph: Graph) -> None:
+    other = hg.datasets.synthetic(num_nodes=30, num_classes=3, num_features=9, average_degree=3, seed=0)
+    with pytest.raises(InputError, match="9 features, the model was trained on 7"):
+        scores(GNN(7, 3), other)
+
+
+def test_the_mode_of_the_model_is_left_alone(graph: Graph) -> None:
+    model = GNN(7, 3).train()
+    scores(model, graph)
+    assert model.training

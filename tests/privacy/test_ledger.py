@@ -1,0 +1,173 @@
+"""The ledger's file, counts, prices and refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hushgraph.accounting import make_accountant
+from hushgraph.accounting.events import FixedSizeDraw
+from hushgraph.errors import BudgetExceededError, PlanError, RunError
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
+
+PLAN = PrivacyPlan(
+    num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=12, noise_multiplier=1.0
+)
+
+
+def test_a_new_ledger_knows_its_budget(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN) as ledger:
+        assert (ledger.budget, ledger.delta, ledger.accountant) == (PLAN.epsilon, PLAN.delta, "pair")
+        assert (ledger.steps_charged, ledger.remaining_steps, ledger.spent_epsilon()) == (0, 12, 0.0)
+        assert ledger.fingerprint == PLAN.fingerprint()
+        assert ledger.planned_event == PLAN.step_event
+
+
+@pytest.mark.parametrize("accountant", ["pair", "paper"])
+def test_reopening_gives_the_same_books(tmp_path: Path, accountant: str) -> None:
+    plan = replace(PLAN, accountant=accountant, batches=None)
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, plan) as ledger:
+        for step in range(3):
+            ledger.charge(plan.step_event, step=step)
+        ledger.charge(plan.step_event, count=4)
+        spent = ledger.spent_epsilon()
+    with Ledger.open(path, plan=plan) as again:
+        assert (again.steps_charged, again.remaining_steps) == (7, 5)
+        assert again.spent_epsilon() == spent == replace(plan, steps=7).epsilon
+        again.charge(plan.step_event, count=5)
+        assert again.remaining_steps == 0
+    assert Ledger.open(path, read_only=True).spent_epsilon() == plan.epsilon
+
+
+def test_each_line_holds_the_event_and_its_count(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, PLAN) as ledger:
+        ledger.charge(PLAN.step_event, step=5, count=2)
+    header, line = (json.loads(line) for line in path.read_text().splitlines())
+    assert header["plan"] == PLAN.fingerprint()
+    assert (line["step"], line["count"]) == (5, 2)
+    assert line["event"] == {
+        "draw": {"kind": "poisson", "rate": 0.05},
+        "changed_trees": 3,
+        "sigma_over_clip": 6.0,
+    }
+
+
+def test_other_events_are_priced_in_full(tmp_path: Path) -> None:
+    cheap = replace(PLAN.step_event, sigma_over_clip=60.0)
+    dear = replace(PLAN.step_event, sigma_over_clip=0.6)
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, PLAN) as ledger:
+        ledger.charge(PLAN.step_event, count=6)
+        ledger.charge(cheap, count=2)
+        books = make_accountant("pair")
+        books.compose(PLAN.step_event, count=6)
+        books.compose(cheap, count=2)
+        assert ledger.spent_epsilon() == books.epsilon(PLAN.delta)
+        assert ledger.remaining_steps == 5
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(dear)
+        assert ledger.steps_charged == 8
+
+
+def test_an_event_the_accountant_refuses_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, PLAN) as ledger:
+        before = path.read_bytes()
+        with pytest.raises(PlanError, match="Poisson batches only"):
+            ledger.charge(replace(PLAN.step_event, draw=FixedSizeDraw(size=50, population=1000)))
+        assert path.read_bytes() == before
+
+
+def test_training_without_privacy_is_recorded_and_never_refused(tmp_path: Path) -> None:
+    plan = replace(PLAN, noise_multiplier=0.0)
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, plan) as ledger:
+        ledger.charge(plan.step_event, count=100)
+        assert (ledger.budget, ledger.spent_epsilon()) == (math.inf, math.inf)
+    assert Ledger.open(path, read_only=True).steps_charged == 100
+
+
+def test_create_refuses_a_ledger_that_exists(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger.create(path, PLAN).close()
+    with pytest.raises(RunError, match="it exists already"):
+        Ledger.create(path, PLAN)
+    Ledger.open(path).close()
+
+
+def test_open_refuses_what_is_missing_or_belongs_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with pytest.raises(RunError, match="no such file"):
+        Ledger.open(path)
+    Ledger.create(path, PLAN).close()
+    with pytest.raises(RunError, match="it belongs to another plan"):
+        Ledger.open(path, plan=replace(PLAN, steps=13))
+    Ledger.open(path, plan=PLAN).close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"hello\n", b'{"ledger": 1}\n', b"[]\n", b"3\n", b"\xff\xfe\n"]
+)
+def test_a_damaged_first_line_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(RunError, match="its first line is damaged"):
+        Ledger.open(path)
+    assert path.read_bytes() == content
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, PLAN) as ledger:
+        with pytest.raises(RunError, match="another process is writing to it"):
+            Ledger.open(path)
+        ledger.charge(PLAN.step_event)
+        reader = Ledger.open(path, read_only=True)
+        assert reader.steps_charged == 1
+        with pytest.raises(RunError, match="not open for writing"):
+            reader.charge(PLAN.step_event)
+    Ledger.open(path).close()
+
+
+def test_a_closed_ledger_takes_no_charge(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", PLAN)
+    ledger.close()
+    ledger.close()
+    with pytest.raises(RunError, match="not open for writing"):
+        ledger.charge(PLAN.step_event)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_counts_are_whole_and_positive(tmp_path: Path, count: int) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", PLAN)
+    with ledger, pytest.raises(RunError, match="expected a whole number of at least 1"):
+        ledger.charge(PLAN.step_event, count=count)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="cannot be locked"):
+        Ledger.create(tmp_path / "missing" / "ledger.jsonl", PLAN)
+
+
+def test_a_failed_write_closes_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger.create(path, PLAN)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match="cannot be written"):
+            ledger.charge(PLAN.step_event)
+    with pytest.raises(RunError, match="not open for writing"):
+        ledger.charge(PLAN.step_event)
+    assert Ledger.open(path, read_only=True).steps_charged == 1
