@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from hushgraph.graph.columns import Columns
     from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.training.prepare import OptimizerFactory
     from hushgraph.training.run import Run
-    from hushgraph.training.session import OptimizerFactory
 
 _SPLITS = ("train", "val", "test", "all")
 

@@ -16,7 +16,7 @@ from hushgraph.models.gat import GATLayer
 from hushgraph.models.gcn import GCNLayer
 from hushgraph.models.gin import GINLayer
 from hushgraph.models.parts import ACTIVATIONS, Activation, mlp
-from hushgraph.privacy.plan_fields import MOST_LAYERS
+from hushgraph.privacy.fields import MOST_LAYERS
 
 ModelName = Literal["gcn", "gin", "gat", "mlp"]
 

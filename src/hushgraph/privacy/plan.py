@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError
-from hushgraph.privacy import bounds, plan_fields
+from hushgraph.privacy import bounds, choices
+from hushgraph.privacy.fields import check_fields, read_fields
 
 if TYPE_CHECKING:
     from hushgraph.accounting.accountant import AccountantName
@@ -100,23 +102,23 @@ class PrivacyPlan:
     batch_size: int
     steps: int
     max_reads: int | None = None
-    edge_owner: str = "sender"
+    edge_owner: choices.EdgeOwner = "sender"
     clip: float = 1.0
     noise_multiplier: float | None = None
     # Both are filled in by __post_init__, so readers never meet None.
     delta: float = None  # type: ignore[assignment]
-    sampler: str = "stable"
-    accountant: str = "pair"
-    batches: str = None  # type: ignore[assignment]
-    clipping: str = "normalised"
-    noise: str = "common"
+    sampler: choices.Sampler = "stable"
+    accountant: choices.Accountant = "pair"
+    batches: choices.Batches = None  # type: ignore[assignment]
+    clipping: choices.Clipping = "normalised"
+    noise: choices.Noise = "common"
 
     adjacency: ClassVar[str] = ADJACENCY
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in plan_fields.checked(given).items():
+        for name, value in check_fields(given).items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -291,7 +293,7 @@ class PrivacyPlan:
     def from_json(cls, text: str) -> PrivacyPlan:
         """The plan that `to_json` wrote; unknown, missing and repeated keys are refused."""
         known = [field.name for field in fields(cls)]
-        return cls(**plan_fields.from_json(text, known=known, adjacency=cls.adjacency))
+        return cls(**read_fields(text, known=known, adjacency=cls.adjacency))
 
     def fingerprint(self) -> str:
         """SHA-256 of `to_json`: equal exactly when the plans are."""
@@ -300,9 +302,9 @@ class PrivacyPlan:
 
 def _checked_epsilon(epsilon: float) -> float:
     """The target as a 64-bit number: a narrower one would round what it is compared with."""
-    number = plan_fields.real(epsilon)
+    number = as_float(epsilon)
     if number is None:
-        raise PlanError(f"epsilon={plan_fields.shown(epsilon)}: expected a positive number")
+        raise PlanError(f"epsilon={show_value(epsilon)}: expected a positive number")
     if not (math.isfinite(number) and number > 0):
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
     return number

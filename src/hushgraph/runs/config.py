@@ -5,20 +5,24 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from hushgraph.errors import InputError, RunError
-from hushgraph.privacy.plan_fields import plain, shown
+from hushgraph._validate import convert_numbers, show_value
+from hushgraph.privacy import choices
+from hushgraph.privacy.defaults import MOMENTUM
+
+# "own": the caller passed a module, or a function that makes an optimiser.
+ConfiguredModel = choices.Model | Literal["own"]
+ConfiguredOptimizer = choices.Optimizer | Literal["own"]
 
 _CHOICES = {
-    "model": ("gcn", "gin", "gat", "mlp"),
-    "optimizer": ("adam", "sgd"),
-    "schedule": ("cosine", "constant"),
-    "activation": ("tanh", "relu"),
-    "setting": ("transductive", "inductive"),
+    "model": (*get_args(choices.Model), "own"),
+    "optimizer": (*get_args(choices.Optimizer), "own"),
+    "schedule": get_args(choices.Schedule),
+    "activation": get_args(choices.Activation),
+    "setting": get_args(choices.Setting),
 }
-# How a run remembers that the caller brought one: nothing to choose by name.
-_OWN = {"model": ("own",), "optimizer": ("own",)}
 _LEAST = {"hidden": 1, "encoder_layers": 1, "decoder_layers": 1, "resample_every": 1, "evaluate_every": 1}
 # Above this, torch's generators take no seed.
 _LARGEST_SEED = 2**63 - 1
@@ -49,21 +53,21 @@ class TrainingConfig:
         secure_noise: noise and batches from a cryptographic generator, noise in exact steps of a grid.
     """
 
-    model: str = "gcn"
+    model: ConfiguredModel = "gcn"
     hidden: int = 128
     encoder_layers: int = 1
     decoder_layers: int = 1
-    activation: str = "tanh"
-    optimizer: str = "adam"
+    activation: choices.Activation = "tanh"
+    optimizer: ConfiguredOptimizer = "adam"
     learning_rate: float = 0.01
-    momentum: float = 0.8
+    momentum: float = MOMENTUM
     feature_norm: float = 0.0
-    schedule: str = "cosine"
+    schedule: choices.Schedule = "cosine"
     average: float = 0.98
     stability: float = 0.1
     resample_every: int = 50
     evaluate_every: int = 50
-    setting: str = "transductive"
+    setting: choices.Setting = "transductive"
     symmetrize: bool = False
     split: str | None = None
     split_seed: int = 0
@@ -73,12 +77,12 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in plain(given, {field.name: field.type for field in fields(self)}).items():
+        for name, value in convert_numbers(given, {field.name: field.type for field in fields(self)}).items():
             object.__setattr__(self, name, value)
         wrong = [
-            f"{name}={shown(getattr(self, name))} (one of {', '.join(allowed)})"
+            f"{name}={show_value(getattr(self, name))} (one of {', '.join(choice for choice in allowed if choice != 'own')})"
             for name, allowed in _CHOICES.items()
-            if getattr(self, name) not in (*allowed, *_OWN.get(name, ()))
+            if getattr(self, name) not in allowed
         ]
         wrong += [
             f"{name}={getattr(self, name)} (at least {least})"

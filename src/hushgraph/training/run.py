@@ -14,12 +14,12 @@ from hushgraph.datasets import load_graph
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.evaluation import Evaluation, evaluate
+from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.arguments import check_model_given
-from hushgraph.training.session import usable_device
+from hushgraph.training.prepare import check_model
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -125,13 +125,13 @@ class Run:
     ) -> Run:
         """The finished run in a folder; `model` only where it trained a module of the caller's."""
         if model is not None:
-            check_model_given(model, names=())
+            check_model(model, names=())
         folder = RunFolder.open(path)
-        if folder.is_done:
-            folder.check_finished()
-        model = folder.new_model() if model is None else model
+        if folder.is_finished:
+            folder.check_consistent()
+        model = folder.build_model() if model is None else model
         folder.load_weights(model)
-        model.to(usable_device(device)).eval()
+        model.to(choose_device(device)).eval()
         return cls(model, folder.plan, folder.config, folder.result(), folder.metrics(), folder)
 
     def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
