@@ -179,10 +179,6 @@ def calibrate(
     if not 0.0 < delta < 1.0:
         raise PlanError(f"delta={delta}: expected a probability above 0 and below 1; use 1 / (10 N).")
     total = gaussian_shift(epsilon, delta) / math.sqrt(math.fsum(shares))
-    if total <= 0.0:
-        raise PlanError(
-            f"epsilon={epsilon:g} at delta={delta:g} cannot be reached with any noise; ask for more."
-        )
     shifts = [total * math.sqrt(share) for share in shares]
     rates = [charge.rate for charge in charges if isinstance(charge, TrainingCharge)]
     if min(rates, default=1.0) == 1.0:
