@@ -193,6 +193,15 @@ def cast(graph: Graph, ballots: Ballots) -> Int64Array:
     Guarantees:
         Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row
         casts no ballot.
+
+    Examples:
+        >>> edges = np.array([[0, 0], [1, 2]])  # 0 lists 1 and 2
+        >>> graph = Graph.from_arrays(edge_index=edges, x=np.eye(3), y=[1, 0, 0], train_idx=[0])
+        >>> tally = cast(graph, label_ballots(graph, "sender", num_classes=2))
+        >>> print(tally / GRID)
+        [[ 0.   0. ]
+         [-0.5  0.5]
+         [-0.5  0.5]]
     """
     listed = int(ballots.list_sizes.sum())
     if (graph.num_nodes, graph.num_edges) != (ballots.num_nodes, listed):

@@ -154,8 +154,9 @@ def read_rows(
         >>> import numpy as np
         >>> board = Board(values=np.array([[1, -1], [0, 2]], np.float32), noise_std=1.0)
         >>> seen = read_rows(board, [0, 2, 5], [0, 1, 1, 1, 7], damped=False)
-        >>> seen.values.round(3).tolist(), seen.known.tolist(), seen.unknown.tolist()
-        ([[0.707, 0.707], [0.0, 2.0]], [2, 1], [0, 1])
+        >>> print(seen.values.round(3), seen.known, seen.unknown)
+        [[0.707 0.707]
+         [0.    2.   ]] [2 1] [0 1]
     """
     starts, listed = _checked_lists(indptr, places)
     count = len(starts) - 1
