@@ -101,7 +101,8 @@ class Comparison:
         """What each of the trials costs, in words."""
         non_private = " and ".join(row.name for row in self.rows if not row.private)
         unsafe = (
-            f"{non_private} are trained without privacy: they have no guarantee at all and must not be released. "
+            f"{non_private} are trained without privacy: they have no guarantee at all and must not be "
+            "released. "
             "All accuracies read the private graph and its labels in the clear, so neither they nor a choice "
             "made by them is covered."
         )

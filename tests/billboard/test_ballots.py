@@ -22,7 +22,7 @@ from hushgraph.billboard.ballots import (
     with_probabilities,
 )
 from hushgraph.errors import GraphError
-from hushgraph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import EdgeOwner, Graph
 
 # Repeats and a self-loop. 1 and 2 read 0, 0 reads 2, 3 reads 1.
 EDGES = np.array([[0, 0, 0, 2, 1, 1, 3], [1, 1, 2, 0, 3, 3, 3]])

@@ -16,8 +16,8 @@ from hushgraph.billboard.ballots import GRID, Ballots, cast, label_ballots, with
 from hushgraph.billboard.board import Board, release
 from hushgraph.billboard.reading import CastLists, place_weights, read, read_rows
 from hushgraph.errors import GraphError
-from hushgraph.gradients import exact_normal
-from hushgraph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.noise import exact_normal
 
 NODES, CLASSES = 30, 3
 

@@ -12,7 +12,7 @@ import pytest
 from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, cast, label_ballots, with_probabilities
 from hushgraph.billboard.board import release
 from hushgraph.billboard.reading import read
-from hushgraph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import EdgeOwner, Graph
 
 GRAPHS = 2000
 # Rounding towards zero loses less than this much of a squared norm on such small graphs.

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError
-from hushgraph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import EdgeOwner, Graph
 
 # One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
 GRID_BITS = 24

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hushgraph.billboard.ballots import GRID, GRID_BITS, Int64Array, check_classes
 from hushgraph.errors import PlanError, RunError
-from hushgraph.gradients import exact_normal
+from hushgraph.noise import exact_normal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -162,7 +162,7 @@ def save_board(board: Board, path: Path) -> None:
     """Replace the file by this board, or leave it as it was. Everything in it is released or public."""
     import torch
 
-    from hushgraph.tensor_file import write_tensors
+    from hushgraph._files import write_tensors
 
     tensors = {"values": torch.from_numpy(board.values)}
     if board.names is not None:
@@ -181,7 +181,7 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
     Raises:
         RunError: if the file is missing, damaged, no board, or the board of another run.
     """
-    from hushgraph.tensor_file import read_tensors
+    from hushgraph._files import read_tensors
 
     tensors, about = read_tensors(path)
     if about.get("kind") != _KIND:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, owned_records
 from hushgraph.billboard.board import Board
 from hushgraph.errors import GraphError
-from hushgraph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import EdgeOwner, Graph
 
 FloatArray = npt.NDArray[np.float64]
 _NOTHING = np.empty(0, np.int64)

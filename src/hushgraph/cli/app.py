@@ -13,7 +13,7 @@ from hushgraph.cli import audit, compare, datasets, plan, predict, report, repro
 from hushgraph.cli.failure import fail, usage_message
 from hushgraph.cli.help_sections import SectionedCommand
 from hushgraph.errors import HushgraphError
-from hushgraph.training.interruption import terminated_as_interrupted
+from hushgraph.training.interruption import treat_sigterm_as_interrupt
 
 app = typer.Typer(
     name="hushgraph",
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code: 0 done, 1 failed, 2 bad input, 3 over budget."""
     given = None if arguments is None else list(arguments)
     try:
-        with terminated_as_interrupted():
+        with treat_sigterm_as_interrupt():
             code = app(args=given, prog_name="hushgraph", standalone_mode=False)
     except HushgraphError as error:
         return fail(str(error), error.exit_code)

@@ -147,13 +147,13 @@ def train(
             typer.echo(presentation.announcement(folder, data))
 
     try:
-        group = context.with_resource(distributed.joined())
-        with group.agreeing():
+        group = context.with_resource(distributed.join_group())
+        with group.share_errors():
             given = tables.with_edges(data, edges)
             settings = {} if resume is not None else _settings(context)
             if resume is not None:
                 _refuse_settings(context)
-        path = resume or out or Path(group.decided(lambda: str(presentation.free_folder(data, model))))
+        path = resume or out or Path(group.broadcast(lambda: str(presentation.free_folder(data, model))))
         with Interruption() as interruption, StepProgress(quiet=quiet or not group.leads) as progress:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
@@ -167,7 +167,7 @@ def train(
                     typer.echo(f"{resume} was finished before; nothing was trained.")
             else:
                 run = training.train(given, out=path, **settings, **watching)
-    except distributed.ToldError as error:
+    except distributed.ReportedError as error:
         return error.exit_code
     except KeyboardInterrupt:
         more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
