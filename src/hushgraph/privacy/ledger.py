@@ -16,7 +16,7 @@ from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, Writ
 from hushgraph.privacy import ledger_file
 
 if TYPE_CHECKING:
-    from hushgraph.accounting.accountant import AccountantName
+    from hushgraph.accounting.accountants import AccountantName
 
 VERSION = 1
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
