@@ -15,6 +15,9 @@ from hushgraph.errors import PlanError
 _TOLERANCE = 1e-4
 _LEAST_NOISE, _MOST_NOISE = 1e-6, 1e15
 _MOST_STEPS = 10**9
+# The search for the noise of a step starts on a grid, so that the last bits of the start, which depend on how
+# it is computed, do not change the answer.
+_START_GRID = 25 * 2.0**-35
 
 
 def smallest_noise(
@@ -44,16 +47,15 @@ def smallest_noise(
         raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
     check_event(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0))
 
-    # Full batches cost most, and are a Gaussian.
-    start = (2 * changed_trees - 1) * math.sqrt(steps) / max(gaussian_shift(epsilon, delta), _LEAST_NOISE)
-    return smallest_scale(
-        events=lambda sigma: [
-            (StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=sigma), steps)
-        ],
-        start=start,
-        epsilon=epsilon,
-        delta=delta,
-        accountant=accountant,
+    # Start at full batches: they cost most, and are a Gaussian.
+    log_shift = math.log(max(gaussian_shift(epsilon, delta), _LEAST_NOISE))
+    rounded = math.floor(log_shift / _START_GRID) * _START_GRID
+    return _search_scale(
+        lambda sigma: [(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=sigma), steps)],
+        math.log((2 * changed_trees - 1) * math.sqrt(steps)) - rounded,
+        epsilon,
+        delta,
+        accountant,
     )
 
 
@@ -85,6 +87,17 @@ def smallest_scale(
         The accountant, asked again at the scale returned, answers at most `epsilon`.
     """
     _check_budget(epsilon, delta)
+    return _search_scale(events, math.log(start), epsilon, delta, accountant)
+
+
+def _search_scale(
+    events: Callable[[float], Iterable[tuple[Event, int]]],
+    log_start: float,
+    epsilon: float,
+    delta: float,
+    accountant: str,
+) -> float:
+    """Find a root of the price over the budget, then the smallest scale tried or tested that is safe."""
     tried: dict[float, float] = {}
 
     def excess(log_scale: float) -> float:
@@ -101,7 +114,7 @@ def smallest_scale(
             tried[log_scale] = math.log(min(max(spent / epsilon, 1e-20), 1e20))
         return tried[log_scale]
 
-    low, high = _bracket(excess, math.log(start), f"epsilon={epsilon:g} at delta={delta:g}", tried)
+    low, high = _bracket(excess, log_start, f"epsilon={epsilon:g} at delta={delta:g}", tried)
     root = float(optimize.brentq(excess, low, high, xtol=_TOLERANCE / 4))
     safe = min(x for x, value in tried.items() if value <= 0.0)
     step = _TOLERANCE / 2
