@@ -47,7 +47,7 @@ def test_plans_cost_what_they_cost(place: int) -> None:
 def test_a_finished_run_predicts_the_same(tmp_path: Path, data: Graph, expected: dict[str, object]) -> None:
     run = hg.Run.load(copy_run("finished", tmp_path), device="cpu")
     assert run.predict(data).tolist() == expected["predictions"]
-    np.testing.assert_allclose(run.probabilities(data)[:20], np.array(expected["probabilities"]), atol=1e-5)
+    np.testing.assert_allclose(run.predict_proba(data)[:20], np.array(expected["probabilities"]), atol=1e-5)
 
 
 def test_a_finished_run_reports_the_same(tmp_path: Path, data: Graph, expected: dict[str, object]) -> None:

@@ -106,6 +106,12 @@ class BillboardPlan(PrivacyPlan):
         """Steps of all trainings."""
         return self.num_rounds * self.steps
 
+    def training_sigma(self, step: int) -> float:
+        """Standard deviation of the noise of a step, in units of C; every round has its own."""
+        return (
+            self.training_noise[min(step // self.steps, self.num_rounds - 1)] if self.training_noise else 0.0
+        )
+
     @property
     def covers_predictions(self) -> bool:
         """Predictions for everybody else are covered together with the weights and the boards."""

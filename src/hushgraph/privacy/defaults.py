@@ -116,3 +116,33 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
     log_term = math.log(1 / delta)
     # Rounding leaves nothing of a tiny epsilon, and noise is divided by this.
     return max(1e-9, math.sqrt(2 * log_term + 2 * epsilon) - math.sqrt(2 * log_term))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BillboardDefaults:
+    """One choice for everything that a billboard run leaves open."""
+
+    shares: tuple[float, ...]
+    batch_size: int
+    steps: int
+    learning_rate: float
+    hidden: int
+    feature_norm: float
+    reading_scale: float
+    momentum: float
+
+
+def choose_billboard(
+    *, num_train_nodes: int, num_classes: int, epsilon: float | None, delta: float
+) -> BillboardDefaults:
+    """The rule for billboard runs; without epsilon, for one without noise."""
+    return BillboardDefaults(
+        shares=(0.3, 0.2, 0.3, 0.2),
+        batch_size=min(num_train_nodes, LARGEST_BATCH),
+        steps=300,
+        learning_rate=0.01,
+        hidden=64,
+        feature_norm=_FEATURE_NORM,
+        reading_scale=0.3,
+        momentum=MOMENTUM,
+    )

@@ -159,6 +159,10 @@ class PrivacyPlan:
         """Standard deviation of the noise in units of the clipping norm C; 0 where no noise was chosen."""
         return (self.noise_multiplier or 0.0) * 2 * self.changed_trees
 
+    def training_sigma(self, step: int) -> float:
+        """Standard deviation of the noise of a step, in units of C, by the number of the step."""
+        return self.sigma_over_clip
+
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on the clipped sum."""

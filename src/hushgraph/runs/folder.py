@@ -4,6 +4,8 @@ run.json                what the run is: plan, configuration, shapes, versions
 ledger.jsonl            what it has paid for
 metrics.jsonl           validation accuracy and epsilon over time
 checkpoint.safetensors  where to go on after an interruption; gone once the run is done
+board-1.safetensors     the board of a billboard run, noise included; board-2 where there are two
+round-1.safetensors     the weights that a second board's ballots come from
 weights.safetensors     the result
 result.json             the summary of a finished run
 """
@@ -28,13 +30,15 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_step, write_checkpoint
+from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.graph.columns import Columns
 from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
 from hushgraph.graph.graph import Graph
-from hushgraph.models.gnn import GNN
+from hushgraph.billboard.board import Board, load_board
+from hushgraph.models.gnn import GNN, ReadingMLP
+from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph._files import read_tensors, write_tensors, write_whole
 
@@ -44,6 +48,9 @@ _FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
+    "board-1.safetensors",
+    "board-2.safetensors",
+    "round-1.safetensors",
     "weights.safetensors",
     "result.json",
 )
@@ -215,10 +222,49 @@ class RunFolder:
             )
         return graph
 
-    def build_model(self) -> GNN:
-        """Build the built-in model of this run, freshly initialised."""
+    @property
+    def num_rounds(self) -> int:
+        """How many models are trained in turn: one, or one per board."""
+        return self.plan.num_rounds if isinstance(self.plan, BillboardPlan) else 1
+
+    def input_width(self, place: int) -> int:
+        """Columns that the model of a round takes: features, and the readings of the boards until then."""
+        is_billboard = isinstance(self.plan, BillboardPlan)
+        return self.num_features + (self.num_classes * (place + 1) if is_billboard else 0)
+
+    def board_path(self, place: int) -> Path:
+        """The file of a board; the first has place 0."""
+        return self.path / f"board-{place + 1}.safetensors"
+
+    def load_boards(self, count: int | None = None) -> list[Board]:
+        """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
+        count = self.num_rounds if count is None else count
+        fingerprint = self.plan.fingerprint()
+        return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
+
+    def save_round(self, place: int, weights: Mapping[str, Tensor]) -> None:
+        """Keep the weights of a round that is not the last."""
+        write_tensors(self.path / f"round-{place + 1}.safetensors", weights, {})
+
+    def load_round(self, place: int, model: nn.Module) -> None:
+        """Fill a model with the weights of a round: of the last one, the result of the run."""
+        is_last = place == self.num_rounds - 1
+        file = self.path / ("weights.safetensors" if is_last else f"round-{place + 1}.safetensors")
+        fill_model(model, read_tensors(file)[0], file)
+
+    def build_model(self, place: int | None = None) -> nn.Module:
+        """Build the built-in model of this run, or of one of its rounds, freshly initialised."""
         if self.config.model == "own":
             raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
+        if isinstance(self.plan, BillboardPlan):
+            place = self.num_rounds - 1 if place is None else place
+            return ReadingMLP(
+                self.num_features,
+                self.input_width(place) - self.num_features,
+                self.num_classes,
+                hidden=self.config.hidden,
+                activation=self.config.activation,
+            )
         return GNN(
             self.num_features,
             self.num_classes,
@@ -249,6 +295,10 @@ class RunFolder:
         if not self._checkpoint.exists():
             return Progress()
         return read_checkpoint(self._checkpoint, model, average, optimizer)
+
+    def read_progress(self) -> Progress:
+        """How far the checkpoint is, without loading it."""
+        return read_progress(self._checkpoint)
 
     def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
         """Write the result and the weights; after this the run is finished."""
@@ -294,10 +344,10 @@ class RunFolder:
 
     def check_charged(self, ledger: Ledger) -> None:
         """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
-        taken = {"weights.safetensors": self.plan.steps} if self.is_finished else {}
+        taken = {"weights.safetensors": self.plan.total_steps} if self.is_finished else {}
         steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
         taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
-        taken["checkpoint.safetensors"] = read_step(self._checkpoint)
+        taken["checkpoint.safetensors"] = read_progress(self._checkpoint).step
         for name, step in taken.items():
             if step > ledger.steps_charged:
                 raise RunError(

@@ -8,7 +8,8 @@ import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,14 @@ from hushgraph.inference.in_memory import WholeGraph, best_classes
 from hushgraph.models.device import choose_device, keep_freed_memory
 from hushgraph.noise.gaussian import GaussianNoise, NoiseSource
 from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.checkpoint import Progress
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
+from hushgraph.training.boards import build_table, make_board
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.run import Run
@@ -78,9 +81,17 @@ class Session:
         self._is_secure = folder.config.secure_noise
         if self._is_secure and not folder.plan.is_private:
             raise PlanError("secure_noise: training without privacy adds no noise; leave it out")
-        init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
-        self.model = _build_model(folder, graph, model, int(init_seed)).to(self.device).train()
-        self.optimizer = _build_optimizer(self.model, folder.config, optimizer)
+        self._seeds = np.random.SeedSequence(self._seed).generate_state(2 + folder.num_rounds, np.uint64)
+        self._own_model, self._own_optimizer = model, optimizer
+        self._start_round(0)
+
+    def _start_round(self, place: int) -> None:
+        """A fresh model, optimiser and average for a round."""
+        init_seed = self._seeds[0] if place == 0 else self._seeds[1 + place]
+        self._round = place
+        own = self._own_model if place == self.folder.num_rounds - 1 else None
+        self.model = _build_model(self.folder, place, own, int(init_seed)).to(self.device).train()
+        self.optimizer = _build_optimizer(self.model, self.folder.config, self._own_optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
     def check_agreement(self) -> None:
@@ -119,17 +130,41 @@ class Session:
     def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
         begin = time.monotonic()
         folder, group = self.folder, self.group
-        step, lost, seconds, batch_seed = group.broadcast(lambda: self._load_progress(require_leader(ledger)))
+        place, step, lost, seconds, batch_seed = group.broadcast(
+            lambda: self._load_progress(require_leader(ledger))
+        )
+        if place > self._round:
+            self._start_round(place)
         group.follow([p.detach() for p in self.model.parameters()])
-        trainer = self._build_trainer(ledger, step, batch_seed)
         watch = None
-        if ledger is not None:
-            view = WholeGraph(self.graph, trainer.batches.features)
-            watch = _Watch(trainer, ledger, folder, view, observer, lost, begin - seconds)
+        while True:
+            features = self._build_features(ledger)
+            trainer = self._build_trainer(features, ledger, step, batch_seed)
+            if ledger is not None:
+                view = WholeGraph(self.graph, features)
+                watch = _Watch(trainer, ledger, folder, view, observer, lost, begin - seconds, self._round)
+            self._take_steps(trainer, watch)
+            if self._round == folder.num_rounds - 1:
+                break
+            group.broadcast(partial(self._end_round, watch))
+            self._start_round(self._round + 1)
+            group.follow([p.detach() for p in self.model.parameters()])
+            step = 0
+        result = group.broadcast(lambda: self._finish(require_leader(watch)))
+        group.follow([p.detach() for p in self.model.parameters()])
+        self.model.eval()
+        return result
+
+    def _end_round(self, watch: _Watch | None) -> None:
+        """Keep what the next board's ballots come from."""
+        require_leader(watch).checkpoint()
+        self.folder.save_round(self._round, self.average)
+
+    def _take_steps(self, trainer: Trainer, watch: _Watch | None) -> None:
         try:
-            if folder.plan.clipping == "percentile":
+            if self.folder.plan.clipping == "percentile":
                 thresholds = choose_percentile_clipping(trainer).thresholds
-                encoder, aggregation, decoder = group.broadcast(lambda: require_leader(thresholds))
+                encoder, aggregation, decoder = self.group.broadcast(lambda: require_leader(thresholds))
                 trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
             with keep_freed_memory():
                 trainer.run(_do_nothing if watch is None else watch.after_step)
@@ -139,21 +174,28 @@ class Session:
                 with contextlib.suppress(RunError):
                     watch.checkpoint()
             raise
-        result = group.broadcast(lambda: self._finish(require_leader(watch)))
-        group.follow([p.detach() for p in self.model.parameters()])
-        self.model.eval()
-        return result
 
-    def _build_trainer(self, ledger: Ledger | None, step: int, batch_seed: int) -> Trainer:
+    def _build_features(self, ledger: Ledger | None) -> Features:
+        """What a root sees of itself: its features and, with a billboard, its readings."""
+        plan = self.folder.plan
+        if not isinstance(plan, BillboardPlan):
+            return Features(self.graph, self.device)
+        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), self._round))
+        return build_table(self.folder, self.graph, self.device, num_boards=self._round + 1)
+
+    def _build_trainer(
+        self, features: Features, ledger: Ledger | None, step: int, batch_seed: int
+    ) -> Trainer:
         plan, config = self.folder.plan, self.folder.config
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
+        seed = batch_seed + self._round
         batches = TreeBatches(
             graph=self.graph,
-            features=Features(self.graph, self.device),
+            features=features,
             plan=plan,
-            rng=KeyedGenerator(batch_seed) if self._is_secure else np.random.default_rng(batch_seed),
+            rng=KeyedGenerator(seed) if self._is_secure else np.random.default_rng(seed),
             group=self.group,
             resample_every=config.resample_every,
             max_roots=SECURE_ROOTS if self._is_secure else None,
@@ -167,24 +209,33 @@ class Session:
             ledger=ledger,
             noise=self._build_noise() if self.group.leads else None,
             group=self.group,
+            first_step=self._round * plan.steps,
         )
 
-    def _load_progress(self, ledger: Ledger) -> tuple[int, int, float, int]:
-        """Load the checkpoint; return steps charged, those of them lost, seconds, seed of the batches."""
-        progress = Progress()
-        if self.resumed:
-            progress = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
-        charged = ledger.steps_charged
-        seed = secrets.randbits(KEY_BITS) if self._is_secure else int(self._batch_seed)
-        return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
+    def _load_progress(self, ledger: Ledger) -> tuple[int, int, int, float, int]:
+        """Load the checkpoint: round, steps of it charged, steps lost, seconds, seed of the batches."""
+        plan, charged = self.folder.plan, ledger.steps_charged
+        seed = secrets.randbits(KEY_BITS - 1) if self._is_secure else int(self._seeds[1])
+        if not self.resumed:
+            return 0, charged, charged, 0.0, seed
+        progress = self.folder.read_progress()
+        # A round ends with its last step, and the next begins with the first step that is charged for it.
+        place = min(max(charged - 1, 0) // max(plan.steps, 1), self.folder.num_rounds - 1)
+        if progress.round == place:
+            if place > self._round:
+                self._start_round(place)
+            self.folder.load_checkpoint(self.model, self.average, self.optimizer)
+        lost = progress.steps_lost + charged - progress.step
+        return place, charged - place * plan.steps, lost, progress.seconds, seed
 
     def _build_noise(self) -> NoiseSource:
         plan = self.folder.plan
         if not self._is_secure:
-            return GaussianNoise(self.device, self._seed)
+            # Rounds that share a seed must not share noise.
+            return GaussianNoise(self.device, None if self._seed is None else self._seed + self._round)
         return SecureNoise(
             batch_size=plan.batch_size,
-            sigma_over_clip=plan.sigma_over_clip,
+            sigma_over_clip=plan.training_sigma(self._round * plan.steps),
             # While a GPU works on a step, the CPU has time to draw.
             draw_ahead=self.device.type != "cpu",
         )
@@ -209,7 +260,7 @@ class Session:
             result["secure_noise"] = True
         if folder.config.seed is not None and plan.is_private:
             result |= {"guarantee": "none", "why_none": "reproducible, not private: the seed is fixed"}
-        watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
+        watch.record(plan.total_steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result
 
@@ -239,6 +290,7 @@ class _Watch:
     observer: Observer | None
     steps_lost: int
     begin: float
+    round: int = 0
     accuracy: float | None = None
     epsilon: float = 0.0
     priced: int = 0
@@ -248,24 +300,25 @@ class _Watch:
         plan, every = self.trainer.plan, self.trainer.config.evaluate_every
         if self.ledger.steps_charged > self.priced:
             self.priced = self._end_of_window(self.ledger.steps_charged)
-            self.epsilon = replace(plan, steps=self.priced).epsilon
-        if done % every == 0 and done < plan.steps:
+            self.epsilon = plan.with_steps_done(self.priced).epsilon
+        if done % every == 0 and done < plan.total_steps:
             self._evaluate()
             # These weights have seen the steps taken; what is charged ahead comes later.
-            self.record(done, replace(plan, steps=self._end_of_window(done)).epsilon, self.accuracy)
+            self.record(done, plan.with_steps_done(self._end_of_window(done)).epsilon, self.accuracy)
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.checkpoint()
         if self.observer is not None:
-            self.observer(done, plan.steps, self.epsilon, self.accuracy)
+            self.observer(done, plan.total_steps, self.epsilon, self.accuracy)
 
     def _end_of_window(self, step: int) -> int:
         plan = self.trainer.plan
-        window = max(self.trainer.config.evaluate_every, plan.steps // _PRICES_PER_RUN)
-        return min(plan.steps, math.ceil(step / window) * window)
+        window = max(self.trainer.config.evaluate_every, plan.total_steps // _PRICES_PER_RUN)
+        return min(plan.total_steps, math.ceil(step / window) * window)
 
     def checkpoint(self) -> None:
         state = self.trainer.state
-        progress = Progress(state.step, self.steps_lost, round(time.monotonic() - self.begin, 3))
+        step, seconds = self.trainer.first_step + state.step, round(time.monotonic() - self.begin, 3)
+        progress = Progress(step, self.steps_lost, seconds, self.round)
         self.folder.save_checkpoint(state.model, state.average, state.optimizer, progress)
         self.saved_at = time.monotonic()
 
@@ -294,19 +347,19 @@ class _Watch:
         self.accuracy = measure_accuracy(best, graph, graph.val_idx)
 
 
-def _build_model(folder: RunFolder, graph: Graph, own: nn.Module | None, seed: int) -> nn.Module:
+def _build_model(folder: RunFolder, place: int, own: nn.Module | None, seed: int) -> nn.Module:
     if own is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
-            return folder.build_model()
+            return folder.build_model(place)
     if folder.config.model != "own":
         raise RunError(f"run={folder.path}: it trains the built-in {folder.config.model}; leave out model")
     from hushgraph.gradients.model_check import check_model
 
     check_model(
         own,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
+        num_features=folder.input_width(place),
+        num_classes=folder.num_classes,
         depth=folder.plan.num_layers,
     )
     return own
