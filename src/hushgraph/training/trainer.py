@@ -18,6 +18,7 @@ from hushgraph.accounting.events import StepEvent
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.noise.gaussian import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
@@ -77,7 +78,7 @@ class Trainer:
     clipping: Clipping
     ledger: StepLedger | None
     noise: NoiseSource | None
-    clipped_sum: ClippedSum = ghost.clipped_sum
+    clipped_sum: ClippedSum = field(default_factory=RowSums)
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
     first_step: int = 0
