@@ -683,13 +683,13 @@ def changes(setting: Setting) -> dict[str, Any]:
 def billboard_defaults(*, num_train_nodes: int, num_classes: int, epsilon: float, delta: float) -> Setting:
     """The rule that the trials led to; it sees public numbers only."""
     strength = num_train_nodes * gaussian_mu(epsilon, delta) / math.sqrt(num_classes)
-    boards = min(0.75, max(0.3, 0.3 + 0.216 * math.log(strength / 1500)))
+    boards = min(0.75, max(0.4, 0.4 + 0.25 * math.log(strength / 3000)))
     each, half = round(boards / 2, 4), round((1 - boards) / 2, 4)
     return Setting(
         boards=2,
         shares=(each, half, each, half),
         radius=6.0,
-        skip=1.0,
+        skip=2.0,
         zero_output=True,
         travel=5.6,
         half_noise=2.6e-3,
@@ -817,6 +817,7 @@ def run_plan(plan: list[dict[str, Any]], folder: Path, out: Path, device: torch.
                 for choice, seed in itertools.product(part.get("ceilings", []), part["seeds"]):
                     if time.monotonic() - begin < limit:
                         file.write(json.dumps(ceiling(data, choice, seed)) + "\n")
+                        file.flush()
                 for epsilon in part.get("epsilons", BUDGETS[name]):
                     if time.monotonic() - begin > limit:
                         print("time is up", flush=True)
