@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hushgraph.billboard.reading import read_rows
+from hushgraph.billboard.reading import combine_boards, read_rows
 from hushgraph.datasets import load_graph
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
@@ -162,17 +162,19 @@ class Run:
         self, features: torch.Tensor, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
-        readings = [
-            (board, read_rows(board, indptr, places, damped=self.config.damped))
-            for board in self.folder.load_boards()
-        ]
-        scale = self.config.reading_scale
-        columns = [torch.from_numpy(scale_readings(seen.values, board, scale)) for board, seen in readings]
+        board, _ = combine_boards(self.folder.load_boards())
+        seen = read_rows(board, indptr, places)
+        config = self.config
+        readings = scale_readings(
+            seen.values, board, scale=config.reading_scale, radius=config.reading_radius
+        )
         device = next(self.model.parameters()).device
-        table = torch.cat([scale_rows(features, self.config.feature_norm), *columns], dim=1).to(device)
+        rows = [scale_rows(features, config.feature_norm), torch.from_numpy(readings)]
         with torch.no_grad():
-            values: npt.NDArray[np.float32] = self.model(table, ()).softmax(1).cpu().numpy()
-        return values, readings[0][1].unknown
+            values: npt.NDArray[np.float32] = (
+                self.model(torch.cat(rows, dim=1).to(device), ()).softmax(1).cpu().numpy()
+            )
+        return values, seen.unknown
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
@@ -186,7 +188,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        table = build_table(self.folder, graph, device, num_boards=self.folder.num_rounds)
+        table = build_table(self.folder, graph, device, num_boards=self.folder.num_boards)
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:
