@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from hushgraph._text import rounded_up
 from hushgraph.datasets import load_graph
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.evaluation import Evaluation, evaluate
-from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
