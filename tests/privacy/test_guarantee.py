@@ -62,7 +62,7 @@ def test_what_undoes_the_noise_leaves_no_guarantee(
     words = guarantee.statement
     assert words.sentence.startswith("Nothing is guaranteed. ")
     assert all(reason.sentence in words.sentence for reason in guarantee.why)
-    assert words.caveat.startswith("None of the following holds for this run.")
+    assert words.caveat.startswith("Nothing below holds for this run.")
     assert ("differentially private" in words.sentence) is False
     assert ("The paper claims epsilon" in words.sentence) == bool(plan.unproven)
 

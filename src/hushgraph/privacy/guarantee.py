@@ -265,7 +265,8 @@ def _write_statement(plan: PrivacyPlan, broken_by: tuple[Reason, ...]) -> Statem
         first = " ".join(["Nothing is guaranteed.", *(reason.sentence for reason in broken_by)])
         if plan.guarantee != "holds":
             first += f" Even otherwise there would be no guarantee. {own}"
-        caveat = "None of the following holds for this run. It describes the plan without the reasons given."
+        verb = "guarantees" if plan.guarantee == "holds" else "claims"
+        caveat = f"Nothing below holds for this run. It is what the plan {verb} if its noise is intact."
     else:
         first = own
         caveat = "" if plan.guarantee == "holds" else "The following describes a claim, not a guarantee."

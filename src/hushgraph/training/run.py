@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -115,9 +116,16 @@ class Run:
             data: what the run was trained on, for results per class.
             comparison: what `compare` gave, where there is one.
         """
-        from hushgraph.report import write_report
+        from hushgraph.report import check_report_path, write_report
 
-        write_report(self, path, data=data, comparison=comparison)
+        # Before the data is read, which may take long.
+        check_report_path(path)
+        write_report(
+            self.folder,
+            path,
+            evaluation=None if data is None else self.evaluate(data),
+            comparison=None if comparison is None else json.loads(comparison.to_json()),
+        )
 
     @classmethod
     def load(
