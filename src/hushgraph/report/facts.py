@@ -97,8 +97,8 @@ def describe_standing(guarantee: Guarantee) -> dict[str, str]:
     else:
         # A finite price with no guarantee: there is noise, and something undoes it.
         kind = "broken" if math.isfinite(guarantee.priced_epsilon) else "none"
-    words = guarantee.statement
-    return {"kind": kind, "label": _LABELS[kind], "sentence": words.sentence, "caveat": words.caveat}
+    statement = guarantee.statement
+    return {"kind": kind, "label": _LABELS[kind], "sentence": statement.sentence, "caveat": statement.caveat}
 
 
 def format_now() -> str:

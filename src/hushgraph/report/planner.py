@@ -173,7 +173,7 @@ def _planner_headings(*, is_claimed: bool) -> dict[str, str]:
         "combinations": "Every combination",
         "fixed": "What stays the same",
         "guarantee": "The claim in full" if is_claimed else "The guarantee in full",
-        "words": "Terms on this page",
+        "terms": "Terms on this page",
     }
 
 

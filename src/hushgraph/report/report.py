@@ -110,7 +110,7 @@ def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
         "comparison": "Comparison",
         "configuration": "Configuration",
         "provenance": "Ledger and versions",
-        "words": "Terms on this page",
+        "terms": "Terms on this page",
     }
     if facts["comparison"] is None:
         del headings["comparison"]
