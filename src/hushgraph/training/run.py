@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from hushgraph._text import rounded_up
 from hushgraph.billboard.reading import combine_boards, read_rows
 from hushgraph.datasets import load_graph
 from hushgraph.errors import InputError, RunError
@@ -25,7 +27,6 @@ from hushgraph.inference.covered import (
 )
 from hushgraph.inference.evaluation import Evaluation, evaluate
 from hushgraph.models.device import choose_device
-from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
@@ -218,9 +219,16 @@ class Run:
             data: what the run was trained on, for results per class.
             comparison: what `compare` gave, where there is one.
         """
-        from hushgraph.report import write_report
+        from hushgraph.report import check_report_path, write_report
 
-        write_report(self, path, data=data, comparison=comparison)
+        # Before the data is read, which may take long.
+        check_report_path(path)
+        write_report(
+            self.folder,
+            path,
+            evaluation=None if data is None else self.evaluate(data),
+            comparison=None if comparison is None else json.loads(comparison.to_json()),
+        )
 
     @classmethod
     def load(

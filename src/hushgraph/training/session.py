@@ -132,7 +132,7 @@ class Session:
                 self._build_features(ledger, place), ledger, step, batch_seed + place
             )
             if ledger is not None:
-                view = WholeGraph(self.graph, features)
+                view = WholeGraph(self.graph, trainer.batches.features)
                 watch = _Watch(trainer, ledger, self.folder, view, observer, lost, begin - seconds)
             self._take_steps(trainer, watch, end)
             if not is_last:
