@@ -204,7 +204,7 @@ class NodeClassifier:
 
     def predict_proba(self, data: Any) -> npt.NDArray[np.float32]:
         """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
-        return self._fitted().probabilities(data)
+        return self._fitted().predict_proba(data)
 
     def score(self, data: Any, y: None = None, *, split: str = "test") -> float:
         """Accuracy on a split, nodes without a label left out. The guarantee does not cover it.

@@ -30,7 +30,10 @@ def graph(seed: int, *, edges: int, scale: float) -> Graph:
 
 def test_the_rule_takes_public_numbers_only() -> None:
     assert set(inspect.signature(defaults.choose_private).parameters) == PUBLIC
-    assert set(inspect.signature(defaults.choose_non_private).parameters) == {"num_train_nodes", "num_classes"}
+    assert set(inspect.signature(defaults.choose_non_private).parameters) == {
+        "num_train_nodes",
+        "num_classes",
+    }
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

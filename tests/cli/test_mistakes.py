@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import typer
+from hushgraph.privacy.plan_fields import CHOICES
 
 from hushgraph.cli.app import app, main
 from hushgraph.cli.choices import choices_in, hint, nearest_flag
-from hushgraph.privacy.plan_fields import CHOICES
 from hushgraph.runs.config import _CHOICES
 
 

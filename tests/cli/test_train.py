@@ -392,7 +392,7 @@ def trained(run: Run, data: Path) -> hg.Run:
 
 
 def test_predictions_as_csv_and_npz(run: Run, data: Path, trained: hg.Run) -> None:
-    wanted = trained.probabilities(data)
+    wanted = trained.predict_proba(data)
     code, out, err = run("predict", "trained", data, "--out", "plain.csv")
     assert (code, err) == (0, "")
     assert out.startswith("120 predictions in plain.csv. ")

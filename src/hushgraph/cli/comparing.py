@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
+from hushgraph._text import rounded_up
 from hushgraph.cli.progress import StepProgress
 from hushgraph.comparison import NAMES, SETTINGS, Comparison, compare
 from hushgraph.errors import InputError, RunError
-from hushgraph.privacy.guarantee import rounded_up, sentence
+from hushgraph.privacy.guarantee import sentence
 from hushgraph.training.interruption import Interruption
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def predict(
 
     loaded = Run.load(run, device=device)
     graph = loaded.read(tables.with_edges(data, edges), symmetrize=symmetrize)
-    found = loaded.probabilities(graph, symmetrize=False)
+    found = loaded.predict_proba(graph, symmetrize=False)
     predictions.save(
         out,
         found,

@@ -9,7 +9,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence
+from hushgraph._text import digits_up, rounded_up
+from hushgraph.privacy.guarantee import sentence
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from hushgraph.privacy.guarantee import rounded_up
+from hushgraph._text import rounded_up
 
 
 class StepProgress:

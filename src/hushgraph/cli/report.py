@@ -36,10 +36,18 @@ def report(
     """
     from hushgraph.cli.comparing import comparison_of
     from hushgraph.report import write_report
+    from hushgraph.runs.folder import RunFolder
 
     page = run / "report.html" if out is None else out
-    given = None if data is None else tables.with_edges(data, edges)
-    write_report(run, page, data=given, comparison=comparison_of(run))
+    comparison = comparison_of(run)
+    if data is None:
+        # Without weights, so that it works for runs of a module of the user's own too.
+        compared = None if comparison is None else json.loads(comparison.to_json())
+        write_report(RunFolder.open(run), page, comparison=compared)
+    else:
+        from hushgraph.training.run import Run
+
+        Run.load(run).report(page, data=tables.with_edges(data, edges), comparison=comparison)
     facts = page.with_suffix(".json")
     if as_json:
         typer.echo(json.dumps({"out": str(page), "facts": str(facts), "run": str(run)}))

@@ -55,11 +55,11 @@ class WholeGraph:
             yield np.arange(begin, min(begin + size, self.graph.num_nodes))
 
 
-def check_features(graph: Graph, wanted: int) -> None:
-    """Raise InputError if the graph does not have the number of features the model was trained on."""
-    if graph.num_features != wanted:
+def check_features(num_features: int, expected: int) -> None:
+    """Raise InputError if a graph does not have as many features as the model was trained on."""
+    if num_features != expected:
         raise InputError(
-            f"the graph has {graph.num_features} features, the model was trained on {wanted}; give a graph "
+            f"the graph has {num_features} features, the model was trained on {expected}; give a graph "
             "with the same columns"
         )
 
@@ -87,7 +87,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
             reads = build_reads(graph.graph.indptr, graph.graph.indices, device=features.device)
             result: Tensor = model(features.all(), (reads,) * (depth or 0))
             return result
-        check_features(graph.graph, cast(int, model.encoder[0].in_features))
+        check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
         h = torch.cat([model.encoder(model.scaled(features.rows(nodes))) for nodes in graph.node_ranges()])

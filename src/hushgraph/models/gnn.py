@@ -216,6 +216,40 @@ class GNN(nn.Module):
         return scores
 
 
+class ReadingMLP(nn.Module):
+    """One hidden layer over (features, reading), and a linear skip connection from the reading to the scores.
+
+    Args:
+        num_features: columns of the features.
+        num_classes: columns of the reading, which follow those of the features, and of the scores.
+        hidden: size of the hidden layer.
+        activation: "tanh" or "relu".
+    """
+
+    # A reading is evidence for its classes without any training, so training starts from this weight.
+    _READING_WEIGHT = 2.0
+
+    def __init__(
+        self, num_features: int, num_classes: int, *, hidden: int, activation: Activation = "tanh"
+    ) -> None:
+        super().__init__()
+        width = num_features + num_classes
+        _check_fits(width, num_classes, hidden, 0, 2)
+        self.num_features = num_features
+        self.encoder = mlp([width, hidden], activation, activate_last=True)
+        self.decoder = nn.Linear(hidden, num_classes)
+        self.skip = nn.Linear(num_classes, num_classes, bias=False)
+        nn.init.zeros_(self.decoder.weight)
+        with torch.no_grad():
+            self.skip.weight.copy_(self._READING_WEIGHT * torch.eye(num_classes))
+
+    def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
+        """Compute scores [rows, classes] from features and readings; `blocks` is not used."""
+        readings = x[:, self.num_features :]
+        scores: Tensor = self.decoder(self.encoder(x)) + self.skip(readings)
+        return scores
+
+
 def _check_fits(features: int, classes: int, hidden: int, rounds: int, linears: int) -> None:
     """Refuse a model that this machine cannot train, before the system kills the process."""
     weights = hidden * (features + classes) + hidden * hidden * (rounds + linears - 2)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hushgraph._validate import as_float, show_value
-from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.fields import check_fields, read_fields
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hushgraph.accounting.accountants import AccountantName
 
 ADJACENCY = "node-level, zero-out"
+PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 
 
 @lru_cache(maxsize=1024)
@@ -114,6 +115,7 @@ class PrivacyPlan:
     noise: choices.Noise = "common"
 
     adjacency: ClassVar[str] = ADJACENCY
+    method: ClassVar[choices.Method] = "trees"
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
@@ -177,30 +179,78 @@ class PrivacyPlan:
         )
 
     @property
+    def charges(self) -> tuple[tuple[Event, int], ...]:
+        """What the run is charged for, in order: events and how often each occurs."""
+        return ((self.step_event, self.steps),)
+
+    @property
+    def segment_ends(self) -> tuple[int, ...]:
+        """The steps after which what roots see changes, and the last step."""
+        return (self.steps,)
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Whether predictions for everybody else are covered together with the weights."""
+        return False
+
+    def epsilon_after(self, steps: int) -> float:
+        """Epsilon of a run that has taken `steps` steps."""
+        return replace(self, steps=steps).epsilon
+
+    @property
     def epsilon(self) -> float:
         """Epsilon at `delta` for all steps; infinite without noise."""
-        return self._epsilon_for(self.changed_trees)
+        return self._epsilon_for(self.step_event)
 
     @property
     def epsilon_group_of_two(self) -> float:
-        """Epsilon when two rows are emptied together, which is what hides that an undirected edge exists.
+        """Epsilon when two rows are emptied together. Infinite where the accountant refuses to price that."""
+        two = bounds.changed_by_two(self.changed_trees, self.num_train_nodes)
+        # Where nothing is read, two examples are gone and nothing else differs.
+        gone = 1 if self.reads_edges or self.accountant == "paper" else 2
+        return self._epsilon_or_infinity(replace(self.step_event, changed_trees=two, gone=gone))
 
-        Infinite where the accountant prices one row but refuses two.
+    @property
+    def epsilon_edge(self) -> float:
+        """Epsilon for one edge, the rest of both rows kept: both its records if undirected, else its one.
+
+        0 where training reads no edge; infinite where no bound is proven.
         """
+        if not self.reads_edges:
+            return 0.0 if self.is_private else math.inf
+        trees = bounds.trees_of_a_record(self.max_readers, self.num_layers, self.edge_owner)
+        if self.sampler != "stable" or self.accountant != "pair":
+            return math.inf
+        records = 2 if self.edge_owner == "sender" else 1
+        changed = min(records * trees, self.num_train_nodes)
+        # No row is emptied, so no example is gone.
+        return self._epsilon_or_infinity(replace(self.step_event, changed_trees=changed, gone=0))
+
+    @property
+    def epsilon_label(self) -> float:
+        """Epsilon for one training label changed into another, which changes the gradient of its own root."""
+        if self.accountant != "pair":
+            return math.inf
+        return self._epsilon_or_infinity(replace(self.step_event, changed_trees=1, gone=0))
+
+    @property
+    def epsilon_unlabelled_row(self) -> float:
+        """Epsilon for a row without a training label, which trees read like any other."""
+        return self.epsilon
+
+    def _epsilon_or_infinity(self, event: StepEvent) -> float:
         try:
-            return self._epsilon_for(bounds.changed_by_two(self.changed_trees, self.num_train_nodes))
+            return self._epsilon_for(event)
         except PlanError:
             return math.inf
 
-    def _epsilon_for(self, changed: int) -> float:
-        """Epsilon with this noise when `changed` trees may differ."""
+    def _epsilon_for(self, event: StepEvent) -> float:
+        """Epsilon where every step costs `event`."""
         if not self.is_private:
             return math.inf
         if self.steps == 0:
             return 0.0
-        return _price(
-            self.accountant, replace(self.step_event, changed_trees=changed), self.steps, self.delta
-        )
+        return _price(self.accountant, event, self.steps, self.delta)
 
     @property
     def unproven(self) -> tuple[str, ...]:
@@ -268,14 +318,18 @@ class PrivacyPlan:
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning; JSON has no infinity, so an infinite epsilon is "inf"."""
         return {
-            "epsilon": _json_number(self.epsilon),
+            "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             "accountant": self.accountant,
             "sampler": self.sampler,
             "adjacency": self.adjacency,
             "guarantee": self.guarantee,
             "changed_trees": self.changed_trees,
-            "epsilon_group_of_two": _json_number(self.epsilon_group_of_two),
+            "epsilon_group_of_two": json_number(self.epsilon_group_of_two),
+            "epsilon_edge": json_number(self.epsilon_edge),
+            "epsilon_label": json_number(self.epsilon_label),
+            "method": self.method,
+            "predictions": PREDICTIONS[self.covers_predictions and self.is_private],
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,
@@ -292,6 +346,10 @@ class PrivacyPlan:
     @classmethod
     def from_json(cls, text: str) -> PrivacyPlan:
         """The plan that `to_json` wrote; unknown, missing and repeated keys are refused."""
+        if cls is PrivacyPlan and '"method": "billboard"' in text:
+            from hushgraph.privacy.billboard_plan import BillboardPlan
+
+            return BillboardPlan.from_json(text)
         known = [field.name for field in fields(cls)]
         return cls(**read_fields(text, known=known, adjacency=cls.adjacency))
 
@@ -310,6 +368,6 @@ def _checked_epsilon(epsilon: float) -> float:
     return number
 
 
-def _json_number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """JSON has no infinity."""
     return "inf" if math.isinf(value) else value

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
-from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence, statement
+from hushgraph.privacy.guarantee import sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
 
 if TYPE_CHECKING:

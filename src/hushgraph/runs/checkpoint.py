@@ -55,6 +55,7 @@ def read_checkpoint(
     state: dict[int, dict[str, Any]] = {}
     try:
         about = json.loads(metadata["about"])
+        progress = _parse_progress(about)
         for name, tensor in tensors.items():
             part, key = name.split(".", 1)
             parts[part][key] = tensor
@@ -66,22 +67,30 @@ def read_checkpoint(
             value.copy_(parts["average"][name])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         _check_state(optimizer)
-        return Progress(int(about["step"]), int(about["steps_lost"]), float(about["seconds"]))
+        return progress
     except RunError:
         raise
     except _DAMAGED as error:
         raise _damage_error(path, error) from None
 
 
-def read_step(path: Path) -> int:
-    """How many steps had been taken or lost when the checkpoint was written; 0 where there is none."""
+def read_progress(path: Path) -> Progress:
+    """How far the run had come when the checkpoint was written; nowhere where there is none."""
     if not path.exists():
-        return 0
+        return Progress()
     metadata = read_tensors(path)[1]
     try:
-        return int(json.loads(metadata["about"])["step"])
+        return _parse_progress(json.loads(metadata["about"]))
     except _DAMAGED as error:
         raise _damage_error(path, error) from None
+
+
+def _parse_progress(about: Mapping[str, Any]) -> Progress:
+    return Progress(
+        step=int(about["step"]),
+        steps_lost=int(about["steps_lost"]),
+        seconds=float(about["seconds"]),
+    )
 
 
 def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:

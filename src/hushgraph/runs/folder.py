@@ -4,6 +4,8 @@ run.json                what the run is: plan, configuration, shapes, versions
 ledger.jsonl            what it has paid for
 metrics.jsonl           validation accuracy and epsilon over time
 checkpoint.safetensors  where to go on after an interruption; gone once the run is done
+board-1.safetensors     the board of a billboard run, noise included; board-2 where there are two
+halfway.safetensors     the weights that the ballots of a second board come from
 weights.safetensors     the result
 result.json             the summary of a finished run
 """
@@ -19,6 +21,7 @@ import platform
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,13 +31,16 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_step, write_checkpoint
+from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.graph.columns import Columns
 from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
 from hushgraph.graph.graph import Graph
-from hushgraph.models.gnn import GNN
+from hushgraph.billboard.board import Board, load_board
+from hushgraph.models.gnn import GNN, ReadingMLP
+from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph._files import read_tensors, write_tensors, write_whole
 
@@ -44,6 +50,9 @@ _FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
+    "board-1.safetensors",
+    "board-2.safetensors",
+    "halfway.safetensors",
     "weights.safetensors",
     "result.json",
 )
@@ -184,6 +193,11 @@ class RunFolder:
     def _checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
 
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What this run guarantees; the one value that everybody asks."""
+        return Guarantee.of(self.plan, seed_is_fixed=self.config.seed is not None)
+
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """Names of the classes in order, where its tables had names."""
@@ -215,10 +229,54 @@ class RunFolder:
             )
         return graph
 
-    def build_model(self) -> GNN:
+    @property
+    def num_boards(self) -> int:
+        """How many boards the run has: none on trees."""
+        return self.plan.num_boards if isinstance(self.plan, BillboardPlan) else 0
+
+    @property
+    def input_width(self) -> int:
+        """Columns that the model takes: features and, with a board, a reading."""
+        return self.num_features + (self.num_classes if self.num_boards else 0)
+
+    def board_path(self, place: int) -> Path:
+        """The file of a board; the first has place 0."""
+        return self.path / f"board-{place + 1}.safetensors"
+
+    def load_boards(self, count: int | None = None) -> list[Board]:
+        """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
+        count = self.num_boards if count is None else count
+        fingerprint = self.plan.fingerprint()
+        return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
+
+    @property
+    def has_halfway_weights(self) -> bool:
+        """Whether the weights that the ballots of a second board come from have been kept."""
+        return self._halfway.exists()
+
+    def save_halfway(self, weights: Mapping[str, Tensor]) -> None:
+        """Keep the weights that the ballots of a second board come from."""
+        write_tensors(self._halfway, weights, {})
+
+    def load_halfway(self, model: nn.Module) -> None:
+        """Fill a model with the weights that the ballots of a second board come from."""
+        fill_model(model, read_tensors(self._halfway)[0], self._halfway)
+
+    @property
+    def _halfway(self) -> Path:
+        return self.path / "halfway.safetensors"
+
+    def build_model(self) -> nn.Module:
         """Build the built-in model of this run, freshly initialised."""
         if self.config.model == "own":
             raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
+        if self.num_boards:
+            return ReadingMLP(
+                self.num_features,
+                self.num_classes,
+                hidden=self.config.hidden,
+                activation=self.config.activation,
+            )
         return GNN(
             self.num_features,
             self.num_classes,
@@ -250,6 +308,10 @@ class RunFolder:
             return Progress()
         return read_checkpoint(self._checkpoint, model, average, optimizer)
 
+    def read_progress(self) -> Progress:
+        """How far the checkpoint is, without loading it."""
+        return read_progress(self._checkpoint)
+
     def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
         """Write the result and the weights; after this the run is finished."""
         if not all(bool(value.isfinite().all()) for value in weights.values()):
@@ -280,13 +342,13 @@ class RunFolder:
         self.check_charged(ledger)
         result = self.result()
         # Another version of the accountant may have rounded the last digits otherwise.
-        if not math.isclose(float(result["epsilon"]), ledger.budget, rel_tol=1e-6):
+        spent = float(result.get("epsilon_spent", result["epsilon"]))
+        if not math.isclose(spent, ledger.budget, rel_tol=1e-6):
             raise RunError(
-                f"run={self.path}: result.json says epsilon={result['epsilon']}, the ledger "
-                f"{ledger.budget:.6g}; restore result.json"
+                f"run={self.path}: result.json says epsilon={spent:.6g}, the ledger {ledger.budget:.6g}; "
+                "restore result.json"
             )
-        holds = self.plan.is_private and not self.plan.unproven and self.config.seed is None
-        if result.get("guarantee") == "holds" and not holds:
+        if result.get("guarantee") == "holds" and self.guarantee.kind != "holds":
             raise RunError(
                 f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "
                 "restore result.json"
@@ -297,7 +359,7 @@ class RunFolder:
         taken = {"weights.safetensors": self.plan.steps} if self.is_finished else {}
         steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
         taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
-        taken["checkpoint.safetensors"] = read_step(self._checkpoint)
+        taken["checkpoint.safetensors"] = read_progress(self._checkpoint).step
         for name, step in taken.items():
             if step > ledger.steps_charged:
                 raise RunError(

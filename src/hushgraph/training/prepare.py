@@ -18,7 +18,15 @@ from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy import choices
-from hushgraph.privacy.defaults import Defaults, choose_non_private, choose_private, choose_reads
+from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.defaults import (
+    Defaults,
+    choose_billboard,
+    choose_billboard_non_private,
+    choose_non_private,
+    choose_private,
+    choose_reads,
+)
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -45,6 +53,20 @@ _SYNONYMS = {
 }
 
 
+# Arguments that only trees have, with their defaults: a run that gives one of them is a run on trees.
+_TREES_ONLY: dict[str, Any] = {
+    "model": None,
+    "num_layers": None,
+    "max_readers": None,
+    "max_reads": None,
+    "noise_multiplier": None,
+    "sampler": "stable",
+    "accountant": "pair",
+    "noise": "common",
+    "setting": "transductive",
+}
+
+
 class Prepared(NamedTuple):
     """What a run starts from."""
 
@@ -56,8 +78,9 @@ class Prepared(NamedTuple):
 def prepare(
     data: Any,
     *,
-    model: choices.Model | nn.Module = "gcn",
-    num_layers: int = 1,
+    method: choices.Method | None = None,
+    model: choices.Model | nn.Module | None = None,
+    num_layers: int | None = None,
     epsilon: float | None = None,
     noise_multiplier: float | None = None,
     private: bool = True,
@@ -109,7 +132,9 @@ def prepare(
     arguments = {name: value for name, value in locals().items() if name != "others"}
     _check_names(others, known=arguments)
     convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
-    check_model(model)
+    if model is not None:
+        check_model(model)
+    method = _choose_method(method, arguments)
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
     graph, split = load_for_training(
         data,
@@ -124,19 +149,19 @@ def prepare(
     if setting == "inductive":
         graph = graph.disjoint()
     owner = edge_owner or ("reader" if graph.is_directed else "sender")
-    depth = 0 if model == "mlp" else num_layers
+    reading = {"setting": setting, "symmetrize": symmetrize, "split": split, "split_seed": split_seed}
+    if method == "billboard":
+        return _prepare_billboard(graph, owner, arguments, {**reading, **others})
+    model = "gcn" if model is None else model
+    depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
     defaults = _choose_defaults(graph, private, epsilon, delta, depth, owner)
     config = TrainingConfig(
         model="own" if isinstance(model, nn.Module) else model,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
         learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
         hidden=defaults.hidden if hidden is None else hidden,
-        setting=setting,
         seed=seed,
-        symmetrize=symmetrize,
-        split=split,
-        split_seed=split_seed,
-        **{"feature_norm": defaults.feature_norm, "momentum": defaults.momentum, **others},
+        **{"feature_norm": defaults.feature_norm, "momentum": defaults.momentum, **reading, **others},
     )
     readers = defaults.max_readers if max_readers is None else max_readers
     if max_reads is None and sampler != "paper":
@@ -159,6 +184,78 @@ def prepare(
         noise=noise,
     )
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
+
+
+def _choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
+    """The billboard, unless an argument is given that only trees have."""
+    if method is not None and method not in get_args(choices.Method):
+        raise InputError(
+            f"method={show_value(method)}: expected one of {', '.join(get_args(choices.Method))}"
+        )
+    # A module of one's own may take rows of features and readings, but only where that is asked for.
+    for_trees = [
+        name
+        for name, default in _TREES_ONLY.items()
+        if arguments[name] != default and not (name == "model" and isinstance(arguments[name], nn.Module))
+    ]
+    if method is None:
+        return "trees" if for_trees or arguments["model"] is not None else "billboard"
+    if method == "billboard" and for_trees:
+        raise InputError(
+            f"{', '.join(for_trees)} with method='billboard': only trees have that; leave it out, or use "
+            "method='trees'"
+        )
+    return method
+
+
+def _prepare_billboard(
+    graph: Graph, owner: choices.EdgeOwner, arguments: Mapping[str, Any], others: Mapping[str, Any]
+) -> Prepared:
+    """The plan and configuration of a billboard run, by a rule that reads public figures alone."""
+    num_train_nodes, epsilon = len(graph.train_idx), arguments["epsilon"]
+    delta = default_delta(num_train_nodes) if arguments["delta"] is None else arguments["delta"]
+    defaults = (
+        choose_billboard(
+            num_train_nodes=num_train_nodes,
+            num_classes=graph.num_classes,
+            epsilon=min(epsilon, _LARGEST_EPSILON),
+            delta=delta,
+        )
+        if arguments["private"]
+        else choose_billboard_non_private(num_train_nodes=num_train_nodes)
+    )
+
+    def given_or(name: str, default: Any) -> Any:
+        return default if arguments[name] is None else arguments[name]
+
+    optimizer, model = arguments["optimizer"], arguments["model"]
+    config = TrainingConfig(
+        model="mlp" if model is None else "own",
+        optimizer="own" if callable(optimizer) else optimizer,
+        learning_rate=given_or("learning_rate", defaults.learning_rate),
+        hidden=given_or("hidden", defaults.hidden),
+        seed=arguments["seed"],
+        **{
+            "feature_norm": defaults.feature_norm,
+            "momentum": defaults.momentum,
+            **others,
+        },
+    )
+    plan = BillboardPlan(
+        num_train_nodes=num_train_nodes,
+        num_classes=graph.num_classes,
+        batch_size=given_or("batch_size", defaults.batch_size),
+        steps=given_or("steps", defaults.steps),
+        clip=arguments["clip"],
+        clipping=arguments["clipping"],
+        edge_owner=owner,
+        delta=delta,
+        # The ballots of a second board come from a model that is built here, not from the caller's.
+        num_boards=2 if model is None else 1,
+        board_share=defaults.board_share,
+        noise_multiplier=None if arguments["private"] else 0.0,
+    )
+    return Prepared(graph, plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)
 
 
 def _choose_defaults(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +12,25 @@ import numpy as np
 import torch
 from torch import nn
 
+from hushgraph._text import rounded_up
+from hushgraph.billboard.reading import combine_boards, read_rows
 from hushgraph.datasets import load_graph
+from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
+from hushgraph.inference.covered import (
+    average_over_neighbours,
+    check_width,
+    scale_readings,
+    scale_rows,
+    score_table,
+)
 from hushgraph.inference.evaluation import Evaluation, evaluate
 from hushgraph.models.device import choose_device
-from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
+from hushgraph.training.boards import build_table
 from hushgraph.training.prepare import check_model
 
 if TYPE_CHECKING:
@@ -47,7 +59,7 @@ class Run:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
         >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu", out="a-run")
-        >>> run.predict(data).shape, run.probabilities(data).shape
+        >>> run.predict(data).shape, run.predict_proba(data).shape
         ((300,), (300, 3))
         >>> run.report("report.html")
         >>> bool((hg.Run.load("a-run", device="cpu").predict(data) == run.predict(data)).all())
@@ -78,20 +90,107 @@ class Run:
         """The delta at which `epsilon` holds."""
         return self.plan.delta
 
-    def predict(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.int64]:
-        """int64 [num_nodes]: the most likely class of every node, from full neighbourhoods.
+    def predict(
+        self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
+    ) -> npt.NDArray[np.int64]:
+        """int64 [num_nodes]: the most likely class of every node.
+
+        A billboard run computes it from the node's own row, the board and the weights, so that it is covered
+        towards everybody else. A run on trees reads full neighbourhoods in the clear.
 
         Args:
-            data: the training graph or another one with the same features; labels and splits are not read.
+            data: the training data of a billboard run; for trees the training graph or another one with the
+                same features, whose labels and splits are not read.
             symmetrize: add the reverse of every edge; as in training unless given.
+            in_the_clear: of a billboard run, average over neighbours too. That reads them in the clear: the
+                predictions are then not covered.
         """
-        best: npt.NDArray[np.int64] = self._scores(data, symmetrize).argmax(1).cpu().numpy()
+        probabilities = self.predict_proba(data, symmetrize=symmetrize, in_the_clear=in_the_clear)
+        best: npt.NDArray[np.int64] = probabilities.argmax(1)
         return best
 
-    def probabilities(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.float32]:
+    def predict_proba(
+        self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
+    ) -> npt.NDArray[np.float32]:
         """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
-        found: npt.NDArray[np.float32] = self._scores(data, symmetrize).softmax(1).cpu().numpy()
-        return found
+        if not self.plan.covers_predictions:
+            if in_the_clear:
+                raise InputError("in_the_clear: trees always read neighbours in the clear; leave it out")
+            graph = self.read(data, symmetrize=symmetrize)
+            scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
+        else:
+            graph = self._read_training_data(data)
+            scores = self._score_covered(graph)
+        probabilities = scores.softmax(1)
+        if in_the_clear:
+            probabilities = average_over_neighbours(probabilities, graph)
+        values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
+        return values
+
+    def predict_new(
+        self, features: Any, places: Sequence[Sequence[Any]]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Probabilities for nodes that were not there at training and list places on the board.
+
+        Nothing is charged: a new node reads what was released and its own row.
+
+        Args:
+            features: [R, d], or [d] for one row.
+            places: for every row the identifiers that it lists, as the training data named its nodes; numbers
+                from 0 where it had no names. Repeats count once; unknown identifiers are skipped.
+
+        Returns:
+            float32 [R, num_classes], and int64 [R], how many identifiers of each row the board does not have.
+
+        Examples:
+            >>> import hushgraph as hg
+            >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+            >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu")
+            >>> probabilities, unknown = run.predict_new(data.x[:1], [[4, 17, 999]])
+            >>> probabilities.shape, unknown.tolist()
+            ((1, 3), [1])
+        """
+        boards = self.folder.load_boards()
+        rows = torch.from_numpy(np.atleast_2d(np.asarray(features, np.float32)))
+        check_width(rows.shape[1], self.folder.num_features)
+        if len(places) != len(rows):
+            raise InputError(f"places has {len(places)} lists; expected one for each of {len(rows)} rows")
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in places])]).astype(np.int64)
+        listed = boards[0].places_of(np.asarray([place for row in places for place in row]))
+        return self.predict_listed(rows, indptr, listed)
+
+    def predict_listed(
+        self, features: torch.Tensor, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
+        board, _ = combine_boards(self.folder.load_boards())
+        seen = read_rows(board, indptr, places)
+        config = self.config
+        readings = scale_readings(
+            seen.values, board, scale=config.reading_scale, radius=config.reading_radius
+        )
+        device = next(self.model.parameters()).device
+        rows = [scale_rows(features, config.feature_norm), torch.from_numpy(readings)]
+        with torch.no_grad():
+            values: npt.NDArray[np.float32] = (
+                self.model(torch.cat(rows, dim=1).to(device), ()).softmax(1).cpu().numpy()
+            )
+        return values, seen.unknown
+
+    def _read_training_data(self, data: Any) -> Graph:
+        """The graph that the board was made on, with its labels: own ballots are taken off readings."""
+        try:
+            return self.folder.read_graph(data)
+        except RunError as error:
+            raise RunError(
+                f"{error}; on another graph there is no board: give new nodes as lists of places "
+                "(predict_new), or train with method='trees'"
+            ) from None
+
+    def _score_covered(self, graph: Graph) -> torch.Tensor:
+        device = next(self.model.parameters()).device
+        table = build_table(self.folder, graph, device, num_boards=self.folder.num_boards)
+        return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:
         """Results on the test split of the training data; None where no test node has a label.
@@ -102,7 +201,12 @@ class Run:
             data: what the run was trained on; it is read in the same way.
         """
         graph = self.folder.read_graph(data)
-        best = inference.scores(self.model, graph, depth=self.plan.num_layers).argmax(1).cpu().numpy()
+        scores = (
+            self._score_covered(graph)
+            if self.plan.covers_predictions
+            else inference.scores(self.model, graph, depth=self.plan.num_layers)
+        )
+        best = scores.argmax(1).cpu().numpy()
         return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
 
     def report(
@@ -115,9 +219,16 @@ class Run:
             data: what the run was trained on, for results per class.
             comparison: what `compare` gave, where there is one.
         """
-        from hushgraph.report import write_report
+        from hushgraph.report import check_report_path, write_report
 
-        write_report(self, path, data=data, comparison=comparison)
+        # Before the data is read, which may take long.
+        check_report_path(path)
+        write_report(
+            self.folder,
+            path,
+            evaluation=None if data is None else self.evaluate(data),
+            comparison=None if comparison is None else json.loads(comparison.to_json()),
+        )
 
     @classmethod
     def load(
@@ -148,9 +259,5 @@ class Run:
             labels=False,
         )
         # Here too, since a module of the caller's says nothing of its columns.
-        inference.check_features(graph, self.folder.num_features)
+        inference.check_features(graph.num_features, self.folder.num_features)
         return graph
-
-    def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:
-        graph = self.read(data, symmetrize=symmetrize)
-        return inference.scores(self.model, graph, depth=self.plan.num_layers)

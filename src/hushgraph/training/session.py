@@ -8,7 +8,8 @@ import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,14 @@ from hushgraph.inference.in_memory import WholeGraph, best_classes
 from hushgraph.models.device import choose_device, keep_freed_memory
 from hushgraph.noise.gaussian import GaussianNoise, NoiseSource
 from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.checkpoint import Progress
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
+from hushgraph.training.boards import build_table, make_board
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.run import Run
@@ -79,7 +82,7 @@ class Session:
         if self._is_secure and not folder.plan.is_private:
             raise PlanError("secure_noise: training without privacy adds no noise; leave it out")
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
-        self.model = _build_model(folder, graph, model, int(init_seed)).to(self.device).train()
+        self.model = _build_model(folder, model, int(init_seed)).to(self.device).train()
         self.optimizer = _build_optimizer(self.model, folder.config, optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
@@ -118,40 +121,65 @@ class Session:
 
     def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
         begin = time.monotonic()
-        folder, group = self.folder, self.group
+        group = self.group
         step, lost, seconds, batch_seed = group.broadcast(lambda: self._load_progress(require_leader(ledger)))
         group.follow([p.detach() for p in self.model.parameters()])
-        trainer = self._build_trainer(ledger, step, batch_seed)
-        watch = None
-        if ledger is not None:
-            view = WholeGraph(self.graph, trainer.batches.features)
-            watch = _Watch(trainer, ledger, folder, view, observer, lost, begin - seconds)
+        watch: _Watch | None = None
+        for place, end in enumerate(self.folder.plan.segment_ends):
+            is_last = end == self.folder.plan.steps
+            if not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
+                continue
+            trainer = self._build_trainer(
+                self._build_features(ledger, place), ledger, step, batch_seed + place
+            )
+            if ledger is not None:
+                view = WholeGraph(self.graph, trainer.batches.features)
+                watch = _Watch(trainer, ledger, self.folder, view, observer, lost, begin - seconds)
+            self._take_steps(trainer, watch, end)
+            if not is_last:
+                group.broadcast(partial(self._keep_halfway, watch))
+        result = group.broadcast(lambda: self._finish(require_leader(watch)))
+        group.follow([p.detach() for p in self.model.parameters()])
+        self.model.eval()
+        return result
+
+    def _keep_halfway(self, watch: _Watch | None) -> None:
+        """Keep the weights that the ballots of the next board come from."""
+        require_leader(watch).checkpoint()
+        self.folder.save_halfway(self.average)
+
+    def _take_steps(self, trainer: Trainer, watch: _Watch | None, end: int) -> None:
         try:
-            if folder.plan.clipping == "percentile":
+            if self.folder.plan.clipping == "percentile":
                 thresholds = choose_percentile_clipping(trainer).thresholds
-                encoder, aggregation, decoder = group.broadcast(lambda: require_leader(thresholds))
+                encoder, aggregation, decoder = self.group.broadcast(lambda: require_leader(thresholds))
                 trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
             with keep_freed_memory():
-                trainer.run(_do_nothing if watch is None else watch.after_step)
+                trainer.run(_do_nothing if watch is None else watch.after_step, until=end)
         except BaseException:
             # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
             if watch is not None:
                 with contextlib.suppress(RunError):
                     watch.checkpoint()
             raise
-        result = group.broadcast(lambda: self._finish(require_leader(watch)))
-        group.follow([p.detach() for p in self.model.parameters()])
-        self.model.eval()
-        return result
 
-    def _build_trainer(self, ledger: Ledger | None, step: int, batch_seed: int) -> Trainer:
+    def _build_features(self, ledger: Ledger | None, place: int) -> Features:
+        """What a root sees of itself: its features and, with a board, its reading."""
+        if not self.folder.num_boards:
+            return Features(self.graph, self.device)
+        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), place))
+        return build_table(self.folder, self.graph, self.device, num_boards=place + 1)
+
+    def _build_trainer(
+        self, features: Features, ledger: Ledger | None, step: int, batch_seed: int
+    ) -> Trainer:
         plan, config = self.folder.plan, self.folder.config
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
         batches = TreeBatches(
             graph=self.graph,
-            features=Features(self.graph, self.device),
+            features=features,
             plan=plan,
             rng=KeyedGenerator(batch_seed) if self._is_secure else np.random.default_rng(batch_seed),
             group=self.group,
@@ -165,7 +193,7 @@ class Session:
             batches=batches,
             clipping=_choose_clipping(plan, config),
             ledger=ledger,
-            noise=self._build_noise() if self.group.leads else None,
+            noise=self._noise,
             group=self.group,
         )
 
@@ -175,11 +203,15 @@ class Session:
         if self.resumed:
             progress = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
         charged = ledger.steps_charged
-        seed = secrets.randbits(KEY_BITS) if self._is_secure else int(self._batch_seed)
+        seed = secrets.randbits(KEY_BITS - 1) if self._is_secure else int(self._batch_seed)
         return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
 
-    def _build_noise(self) -> NoiseSource:
+    @cached_property
+    def _noise(self) -> NoiseSource | None:
+        """The noise of all steps: one stream, of which nothing is used twice."""
         plan = self.folder.plan
+        if not self.group.leads:
+            return None
         if not self._is_secure:
             return GaussianNoise(self.device, self._seed)
         return SecureNoise(
@@ -207,8 +239,7 @@ class Session:
             result["processes"] = self.group.size
         if self._is_secure:
             result["secure_noise"] = True
-        if folder.config.seed is not None and plan.is_private:
-            result |= {"guarantee": "none", "why_none": "reproducible, not private: the seed is fixed"}
+        result |= describe_guarantee(folder.guarantee)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result
@@ -248,11 +279,11 @@ class _Watch:
         plan, every = self.trainer.plan, self.trainer.config.evaluate_every
         if self.ledger.steps_charged > self.priced:
             self.priced = self._end_of_window(self.ledger.steps_charged)
-            self.epsilon = replace(plan, steps=self.priced).epsilon
+            self.epsilon = plan.epsilon_after(self.priced)
         if done % every == 0 and done < plan.steps:
             self._evaluate()
             # These weights have seen the steps taken; what is charged ahead comes later.
-            self.record(done, replace(plan, steps=self._end_of_window(done)).epsilon, self.accuracy)
+            self.record(done, plan.epsilon_after(self._end_of_window(done)), self.accuracy)
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.checkpoint()
         if self.observer is not None:
@@ -294,7 +325,7 @@ class _Watch:
         self.accuracy = measure_accuracy(best, graph, graph.val_idx)
 
 
-def _build_model(folder: RunFolder, graph: Graph, own: nn.Module | None, seed: int) -> nn.Module:
+def _build_model(folder: RunFolder, own: nn.Module | None, seed: int) -> nn.Module:
     if own is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
@@ -305,8 +336,8 @@ def _build_model(folder: RunFolder, graph: Graph, own: nn.Module | None, seed: i
 
     check_model(
         own,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
+        num_features=folder.input_width,
+        num_classes=folder.num_classes,
         depth=folder.plan.num_layers,
     )
     return own

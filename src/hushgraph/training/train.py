@@ -31,8 +31,9 @@ _NOT_SETTINGS = {"data", "device", "out", "observer", "on_start", "others"}
 def train(
     data: Any,
     *,
-    model: choices.Model | nn.Module = "gcn",
-    num_layers: int = 1,
+    method: choices.Method | None = None,
+    model: choices.Model | nn.Module | None = None,
+    num_layers: int | None = None,
     epsilon: float | None = None,
     noise_multiplier: float | None = None,
     private: bool = True,
@@ -72,6 +73,8 @@ def train(
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
             name.
+        method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
+            billboard unless an argument is given that only trees have, such as a model by name.
         model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
             module(x, blocks) with features [rows, d] of the deepest level and `num_layers` blocks
             (`hushgraph.models.blocks.Reads`), roots first; it gives scores [roots, classes]. Its parameters

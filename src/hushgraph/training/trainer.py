@@ -18,6 +18,7 @@ from hushgraph.accounting.events import StepEvent
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.noise.gaussian import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
@@ -76,7 +77,7 @@ class Trainer:
     clipping: Clipping
     ledger: StepLedger | None
     noise: NoiseSource | None
-    clipped_sum: ClippedSum = ghost.clipped_sum
+    clipped_sum: ClippedSum = field(default_factory=RowSums)
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
 
@@ -94,22 +95,23 @@ class Trainer:
             clip = thresholds[group_of(name)] if per_layer and thresholds else clipping.clip
             self.sigmas[name] = self.plan.sigma_over_clip * clip
 
-    def run(self, after_step: Callable[[int], None]) -> None:
-        """Take every step that is left, calling `after_step` with the number of steps done.
+    def run(self, after_step: Callable[[int], None], *, until: int | None = None) -> None:
+        """Take the steps that are left, up to `until`, calling `after_step` with the number of steps done.
 
         KeyboardInterrupt from `after_step` stops the run once the steps that are charged have been taken.
         """
         state = self.state
         event = replace(self.plan.step_event, draw=self.batches.draw)
         state.step = self.group.broadcast(lambda: require_leader(self.ledger).steps_charged)
+        end = self.plan.steps if until is None else until
         charged, seconds = 0, math.inf
         interrupt: KeyboardInterrupt | None = None
         with contextlib.closing(self.batches.iterate(state.step)) as batches:
-            while state.step < self.plan.steps:
+            while state.step < end:
                 begin = time.monotonic()
                 batch = next(batches)
                 if not charged:
-                    charged = self.group.broadcast(partial(self._charge, event, seconds, interrupt))
+                    charged = self.group.broadcast(partial(self._charge, event, end, seconds, interrupt))
                 self.take_step(batch)
                 charged, state.step = charged - 1, state.step + 1
                 # A coarse clock may show no time at all.
@@ -118,13 +120,14 @@ class Trainer:
                     after_step(state.step)
                 except KeyboardInterrupt as error:
                     interrupt = error
+        if interrupt is not None and end < self.plan.steps:
+            raise interrupt
 
-    def _charge(self, event: StepEvent, seconds: float, interrupt: KeyboardInterrupt | None) -> int:
+    def _charge(self, event: StepEvent, end: int, seconds: float, interrupt: KeyboardInterrupt | None) -> int:
         """Charge the next steps, of `seconds` each, unless the run is to stop; return how many they are."""
         if interrupt is not None:
             raise interrupt
-        left = self.plan.steps - self.state.step
-        count = min(left, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
+        count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
         require_leader(self.ledger).charge(event, step=self.state.step, count=count)
         return count
 
