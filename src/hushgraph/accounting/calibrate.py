@@ -97,7 +97,7 @@ def _search_scale(
     delta: float,
     accountant: str,
 ) -> float:
-    """Find a root of the price over the budget, then the smallest scale tried or tested that is safe."""
+    """Search the smallest safe scale: find a root of the excess, then step up from it until safe."""
     tried: dict[float, float] = {}
 
     def excess(log_scale: float) -> float:

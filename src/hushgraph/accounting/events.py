@@ -6,9 +6,7 @@ the rest, and an accountant prices the event or refuses it.
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +44,6 @@ class StepEvent:
     sigma_over_clip: float
     gone: int = 1
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values; `gone` only where it is not 1."""
-        kind = next(name for name, draw in _DRAWS.items() if isinstance(self.draw, draw))
-        fields = {
-            "draw": {"kind": kind, **asdict(self.draw)},
-            "changed_trees": self.changed_trees,
-            "sigma_over_clip": self.sigma_over_clip,
-        }
-        return fields if self.gone == 1 else {**fields, "gone": self.gone}
-
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent:
@@ -68,39 +56,5 @@ class GaussianEvent:
 
     shift_over_sigma: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values; JSON has no infinity, so no noise is "inf"."""
-        infinite = math.isinf(self.shift_over_sigma)
-        return {"shift_over_sigma": "inf" if infinite else self.shift_over_sigma}
-
 
 Event = StepEvent | GaussianEvent
-
-_DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
-
-
-def event_from_json(fields: dict[str, Any]) -> Event:
-    """Rebuild an event from the output of `to_json`; raise an error for anything else."""
-    if "shift_over_sigma" in fields:
-        shift = fields["shift_over_sigma"]
-        _check_keys(fields, {"shift_over_sigma"})
-        return GaussianEvent(shift_over_sigma=math.inf if shift == "inf" else _check_number(shift))
-    _check_keys(fields, {"draw", "changed_trees", "sigma_over_clip", "gone"})
-    sizes = {name: _check_number(value) for name, value in fields["draw"].items() if name != "kind"}
-    return StepEvent(
-        draw=_DRAWS[fields["draw"]["kind"]](**sizes),
-        changed_trees=_check_number(fields["changed_trees"]),
-        sigma_over_clip=_check_number(fields["sigma_over_clip"]),
-        gone=_check_number(fields.get("gone", 1)),
-    )
-
-
-def _check_keys(fields: dict[str, Any], known: set[str]) -> None:
-    if unknown := set(fields) - known:
-        raise ValueError(f"unknown fields {sorted(unknown)}")
-
-
-def _check_number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r}: expected a number of at least 0")
-    return value
