@@ -99,9 +99,11 @@ def _search_scale(
 ) -> float:
     """Search the smallest safe scale: find a root of the excess, then step up from it until safe."""
     tried: dict[float, float] = {}
+    safe = math.inf
 
     def excess(log_scale: float) -> float:
         """Log of the price over the budget; the search is nearly linear in logarithms."""
+        nonlocal safe
         if log_scale not in tried:
             try:
                 spent = price(events(math.exp(log_scale)), delta=delta, accountant=accountant)
@@ -112,15 +114,15 @@ def _search_scale(
                 spent = math.inf
             # Clipped, because the price may be infinite or 0.
             tried[log_scale] = math.log(min(max(spent / epsilon, 1e-20), 1e20))
+            if tried[log_scale] <= 0.0:
+                safe = min(safe, log_scale)
         return tried[log_scale]
 
     low, high = _bracket(excess, log_start, f"epsilon={epsilon:g} at delta={delta:g}", tried)
     root = float(optimize.brentq(excess, low, high, xtol=_TOLERANCE / 4))
-    safe = min(x for x, value in tried.items() if value <= 0.0)
     step = _TOLERANCE / 2
     while safe - root > step:
-        if excess(root + step) <= 0.0:
-            safe = root + step
+        excess(root + step)
         step *= 2
     return math.exp(safe)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ _BLOCK_FLOATS = 1 << 28
 _LARGEST_CACHE = 1 << 28
 
 
+@dataclass(eq=False)
 class WholeGraph:
     """A graph prepared for inference: features on a device, and reads that are built once and cached.
 
@@ -32,9 +34,10 @@ class WholeGraph:
         block_floats: the most floats in the entries of one block; bounds the memory used.
     """
 
-    def __init__(self, graph: Graph, features: Features, *, block_floats: int = _BLOCK_FLOATS) -> None:
-        self.graph, self.features, self.block_floats = graph, features, block_floats
-        self._cache: dict[int, list[Reads]] = {}
+    graph: Graph
+    features: Features
+    block_floats: int = field(default=_BLOCK_FLOATS, kw_only=True)
+    _cache: dict[int, list[Reads]] = field(default_factory=dict, init=False, repr=False)
 
     def blocks(self, width: int) -> Iterator[Reads]:
         """Yield the reads cut by upper rows, for rows of `width` floats; cached if they fit in memory."""
@@ -42,7 +45,7 @@ class WholeGraph:
             yield from self._cache[width]
             return
         blocks = _cut_reads(self.graph, width, self.block_floats, self.features.device)
-        if self.graph.num_edges + self.graph.num_nodes > _LARGEST_CACHE:
+        if len(self.graph.indices) + self.graph.num_nodes > _LARGEST_CACHE:
             yield from blocks
             return
         self._cache[width] = list(blocks)
@@ -84,8 +87,11 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     try:
         if not isinstance(model, GNN):
             # The layers of a custom module are unknown, so it takes the graph in one block.
-            reads = build_reads(graph.graph.indptr, graph.graph.indices, device=features.device)
-            result: Tensor = model(features.all(), (reads,) * (depth or 0))
+            blocks: tuple[Reads, ...] = ()
+            if depth:
+                reads = build_reads(graph.graph.indptr, graph.graph.indices, device=features.device)
+                blocks = (reads,) * depth
+            result: Tensor = model(features.all(), blocks)
             return result
         check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):

@@ -91,18 +91,19 @@ class Ledger:
     def create(cls, path: str | os.PathLike[str], plan: Budget) -> Ledger:
         """Create a ledger whose budget is the epsilon of the plan; raise RunError if the file exists."""
         target = Path(path)
+        fingerprint, step_event, charges = plan.fingerprint(), plan.step_event, plan.charges
         header: dict[str, Any] = {
             "ledger": VERSION,
-            "plan": plan.fingerprint(),
+            "plan": fingerprint,
             "epsilon": "inf" if math.isinf(plan.epsilon) else plan.epsilon,
             "delta": plan.delta,
             "accountant": plan.accountant,
             "steps": plan.steps,
-            "event": event_to_json(plan.step_event),
+            "event": event_to_json(step_event),
         }
-        if len(plan.charges) > 1:
+        if len(charges) > 1:
             counts: Counter[Event] = Counter()
-            for event, count in plan.charges:
+            for event, count in charges:
                 counts[event] += count
             header["charges"] = [[event_to_json(event), count] for event, count in counts.items()]
         line, checksum = write_line(header, after="")

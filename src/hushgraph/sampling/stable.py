@@ -76,6 +76,9 @@ def stable_lists(
         N(K, r) + D N(K, r - 1) if readers do, for every seed; N(K, r) = 1 + K + ... + K^r.
     """
     readers = _check_arguments(num_nodes, train_mask, max_readers, max_reads, edge_owner)
+    if max_readers == 0 or max_reads == 0:
+        # Nothing is read, so the edges need not be read either.
+        return BoundedLists(indptr=np.zeros(num_nodes + 1, np.int64), indices=np.empty(0, np.int32))
     records = pieces(edges, num_nodes)
     if edge_owner == "reader" and max_reads is not None:
         rows = SmallestKeys(num_nodes=num_nodes, slots=max_reads, rows_read=True, readers=readers, seed=seed)
