@@ -56,7 +56,7 @@ def test_the_workflow_tests_every_supported_python() -> None:
 
 
 def test_every_pin_has_a_release_for_the_oldest_python() -> None:
-    """A pin for Python 3.11 and newer has one for 3.10 beside it; that of torch, which make reads, is for all."""
+    """A pin for Python 3.11 and newer has one for 3.10 beside it; that of torch is for all."""
     newer, older = set(), set()
     for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
         name, _, rest = line.partition("==")
