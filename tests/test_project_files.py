@@ -89,7 +89,9 @@ def test_help_lists_every_target_with_a_sentence() -> None:
 
 def test_hooks_before_a_commit_run_what_make_lint_runs() -> None:
     (repository,) = read_yaml(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert [hook["entry"] for hook in repository["hooks"]] == read_recipe("lint")
+    # What is before the bars leaves mypy out on the oldest Python.
+    commands = [line.rpartition(" || ")[2] for line in read_recipe("lint")]
+    assert [hook["entry"] for hook in repository["hooks"]] == commands
     # Programs of .venv have the versions of constraints.txt; a hook from elsewhere would name one of its own.
     assert repository["repo"] == "local"
     assert not any(hook["pass_filenames"] for hook in repository["hooks"])
