@@ -1,7 +1,8 @@
-"""One thread for every test, and what tests of the command share."""
+"""One thread for every test, Ctrl-C as in a terminal, and what tests of the command share."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from hushgraph.cli import main
 # On small inputs the thread pools of torch and numba only wait for each other.
 torch.set_num_threads(1)
 numba.set_num_threads(1)
+
+# A shell lets commands in the background ignore SIGINT, and their children too; tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
