@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numba
 import pytest
 import torch
+import typer.main
 
 from hushgraph.cli import main
 
@@ -20,6 +22,9 @@ numba.set_num_threads(1)
 # A shell lets commands in the background ignore SIGINT, and their children too; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Typer builds all commands anew whenever one is called, which takes longer than most of what tests call.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @pytest.fixture
