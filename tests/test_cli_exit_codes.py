@@ -60,7 +60,7 @@ def test_1_where_nobody_reads_the_output() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert process.wait(timeout=120) == 1
+        assert process.wait(timeout=300) == 1
         assert process.stderr.read() == ""
 
 
