@@ -103,7 +103,7 @@ def test_the_command_is_installed() -> None:
 def test_the_module_runs() -> None:
     for arguments in (["-m", "hushgraph", "--version"], ["-m", "hushgraph", "--help"]):
         done = subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=300
         )
         assert "hushgraph" in done.stdout
 

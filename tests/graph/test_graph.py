@@ -394,5 +394,5 @@ def test_pyg_refused(changes: dict[str, Any], message: str) -> None:
 
 
 def test_importing_the_graph_does_not_import_torch() -> None:
-    code = "import sys, hushgraph.graph.graph; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    code = "import sys, hushgraph.graph; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=300).returncode == 0

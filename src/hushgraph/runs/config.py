@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from hushgraph.errors import InputError, RunError
 from hushgraph._validate import convert_numbers, show_value
+from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import MOMENTUM
 
