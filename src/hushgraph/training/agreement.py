@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from hushgraph.graph.chunks import pieces
+from hushgraph.graph.chunks import iter_pieces
 from hushgraph.graph.graph import Graph
 from hushgraph.runs.folder import versions
 from hushgraph.training.session import Session
@@ -34,7 +34,7 @@ def _facts(session: Session) -> dict[str, str]:
 def _edges_id(graph: Graph) -> str:
     """A digest of the edges, in whatever order they come."""
     total = 0
-    for source, target in pieces(graph, graph.num_nodes):
+    for source, target in iter_pieces(graph, graph.num_nodes):
         words = (source.astype(np.uint64) << np.uint64(32)) | target.astype(np.uint64)
         words *= np.uint64(0x9E3779B97F4A7C15)
         words ^= words >> np.uint64(29)
