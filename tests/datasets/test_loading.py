@@ -13,9 +13,9 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets import load_graph, load_npz, load_pt, store, synthetic
+from hushgraph.datasets import from_pyg, load_graph, load_npz, load_pt, store, synthetic
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 REAL = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -61,7 +61,7 @@ def test_one_value_stands_for_all(tmp_path: Path) -> None:
 
 def test_options(tmp_path: Path) -> None:
     path = save(tmp_path, DENSE)
-    graph = Graph.from_npz(path, symmetrize=True, num_classes=4)
+    graph = load_npz(path, symmetrize=True, num_classes=4)
     assert graph.num_edges == 4
     assert not graph.is_directed
     assert graph.num_classes == 4
@@ -132,13 +132,13 @@ def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
         (
             SPARSE,
             {"x_indptr": np.array([0, 2, 1, 3])},
-            r"x_indptr\[2\]=1; expected values rising from 0 to 3",
+            r"x_indptr\[2\]=1; expected values increasing from 0 to 3",
         ),
-        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1; expected values rising"),
+        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1; expected values increasing"),
         (
             SPARSE,
             {"x_indptr": np.array([0, 1, 2, 2])},
-            r"x_indptr\[3\]=2; expected values rising from 0 to 3",
+            r"x_indptr\[3\]=2; expected values increasing from 0 to 3",
         ),
         (
             SPARSE,
@@ -192,7 +192,7 @@ FIELDS = {
 
 
 def test_pt_files(tmp_path: Path) -> None:
-    wanted = Graph.from_pyg(Data(**FIELDS))
+    wanted = from_pyg(Data(**FIELDS))
     forms = {"data": Data(**FIELDS), "dict": FIELDS, "dataset": (Data(**FIELDS).to_dict(), None, Data)}
     for name, form in forms.items():
         torch.save(form, tmp_path / f"{name}.pt")
@@ -243,7 +243,7 @@ def test_pt_refused(tmp_path: Path) -> None:
 
 
 def test_load_graph_takes_graphs_and_data() -> None:
-    graph = Graph.from_pyg(Data(**FIELDS))
+    graph = from_pyg(Data(**FIELDS))
     assert load_graph(graph) is graph
     changed = load_graph(graph, symmetrize=True, num_classes=9, split="1/0/0")
     assert changed.num_edges == 4

@@ -10,12 +10,13 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from hushgraph.stored_graph import StoredGraph
 from scipy import sparse
 
-from hushgraph.datasets import edge_table, load_graph, node_table, store, store_arrays
+from hushgraph.datasets import load_graph, store, store_arrays
+from hushgraph.datasets.tables import edge_table, node_table
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.graph.stored import StoredGraph
 
 ARRAYS = ("indptr", "indices", "x", "y", "train_idx", "val_idx", "test_idx")
 # 1 reads 0 (given twice), 2 reads 1, 0 reads 2, 3 reads itself.
@@ -130,7 +131,7 @@ def test_tables_must_say_what_only_all_of_them_could(tmp_path: Path) -> None:
     [
         ({"symmetrize": True}, "symmetrize=True and directed=True contradict"),
         ({"edges": EDGES.T}, r"edges has shape \[5, 2\]; expected \[2, E\]"),
-        ({"edges": EDGES + 1}, "position 3 is 4: expected a node from 0 to 3"),
+        ({"edges": EDGES + 1}, "position 3 is 4; expected a node from 0 to 3"),
         ({"y": [0, 1]}, "y has 2 labels and x has 4 rows"),
         ({"y": [0, 1, -2, 1]}, r"y\[2\]=-2"),
         ({"x": np.full_like(X, np.inf)}, r"x\[0, 0\]=inf is not a finite float32"),
@@ -149,7 +150,7 @@ def test_what_cannot_be_stored_leaves_nothing(tmp_path: Path, changed: dict[str,
 
 def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
     store_arrays(tmp_path / "g", **given())
-    with pytest.raises(GraphError, match="it is there already"):
+    with pytest.raises(GraphError, match="it exists already"):
         store_arrays(tmp_path / "g", **given())
     (tmp_path / "h.draft").mkdir()
     with pytest.raises(GraphError, match="left over from an interrupted store"):
@@ -174,8 +175,8 @@ def values(name: str, array: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda folder: (folder / "x.npy").unlink(), "no x.npy in it"),
-        (lambda folder: (folder / "y.npy").write_bytes(b"\x93NUMPY"), "y.npy is no .npy file"),
+        (lambda folder: (folder / "x.npy").unlink(), "x.npy is missing"),
+        (lambda folder: (folder / "y.npy").write_bytes(b"\x93NUMPY"), "y.npy is not a .npy file"),
         (lambda folder: (folder / "graph.json").write_text("{"), "graph.json is not JSON"),
         (lambda folder: (folder / "graph.json").write_text("[]"), "version=None"),
         (about(version=2), "version=2; expected 1"),
@@ -188,7 +189,7 @@ def values(name: str, array: Any) -> Callable[[Path], None]:
         (about(num_classes=1), r"y\[1\]=1; expected -1..0"),
         (values("x", [*X.tolist()[:3], [0.0, np.nan]]), r"x\[3, 1\]=nan is not a finite float32"),
         (values("x", X[:, :1]), r"x.npy has shape \[4, 1\]"),
-        (values("reads_indptr", [0, 1, 3, 2, 3]), "does not rise from 0 to 3"),
+        (values("reads_indptr", [0, 1, 3, 2, 3]), "does not increase from 0 to 3"),
         (values("reads_indices", np.array([2, 0, 9], np.int32)), "=9; expected 0..3"),
         (values("reads_indices", np.array([2, 1, 1], np.int32)), "holds a self-loop"),
         (values("reads_indices", np.array([2, 0, 1])), "dtype int64; expected int32"),

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from hushgraph.datasets import load
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 # Six nodes in a chain, of three classes; 0 and 3 train, 1 and 4 validate, 2 and 5 test.
 EDGES = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [0, 3]])
@@ -181,7 +181,7 @@ def test_clustered_by_the_file_of_the_authors(tmp_path: Path) -> None:
     assert (graph.train_idx.tolist(), graph.test_idx.tolist()) == ([0, 1], [4, 5])
     assert edges_of(graph) == {(0, 1), (1, 0), (2, 3), (3, 2), (4, 5), (5, 4)}
     (tmp_path / "ogbn_arxiv/split/clustered.csv").write_text("0\n0\n3\n")
-    with pytest.raises(GraphError, match=r"clustered.csv holds 3 values; expected 6 of them, each 0, 1 or 2"):
+    with pytest.raises(GraphError, match=r"clustered.csv holds 3 values; expected 6, each 0, 1 or 2"):
         load_small("ogbn-arxiv-clustered", tmp_path)
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from hushgraph.datasets.columns import Columns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hushgraph.datasets import edge_table, load_graph, node_table, table, tables
+from hushgraph.datasets import load_graph
+from hushgraph.datasets.tables import edge_table, node_table, reading, table
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import Graph
 from two_tables import CITY, EDGES, NODES, folder_of, to_parquet
 
 ARRAYS = ("indptr", "indices", "x", "y", "train_idx", "val_idx", "test_idx")
@@ -175,7 +176,7 @@ def test_small_chunks_and_edges_in_a_file_change_nothing(
 def test_ten_thousand_rows_in_order_under_a_tight_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "MEMORY", "100MB")
+    monkeypatch.setattr(reading, "MEMORY", "100MB")
     monkeypatch.setattr(node_table, "CELLS", 1 << 12)
     count = 10_000
     numbers = np.random.default_rng(3).permutation(count)
@@ -282,8 +283,8 @@ def test_lines_that_duckdb_would_read_otherwise_are_refused(
     with pytest.raises(GraphError, match=wanted):
         load_graph(folder, columns=CITY)
     (folder / "nodes.csv").write_bytes(NODES.replace("\n", "\r\n", 2).encode())
-    original = table.Table._checked_csv
-    monkeypatch.setattr(table.Table, "_checked_csv", lambda self: (original(self)[0] + 1, {"\n", "\r\n"}))
+    original = table.Table._check_csv
+    monkeypatch.setattr(table.Table, "_check_csv", lambda self: (original(self)[0] + 1, {"\n", "\r\n"}))
     with pytest.raises(GraphError, match=wanted):
         load_graph(folder, columns=CITY)
 
