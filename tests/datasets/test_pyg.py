@@ -50,40 +50,40 @@ def same(a: Graph, b: Graph) -> bool:
 
 
 def test_pyg_masks_and_indices_equal_arrays() -> None:
-    wanted = Graph.from_arrays(**ARRAYS)
-    assert same(from_pyg(pyg()), wanted)
+    expected = Graph.from_arrays(**ARRAYS)
+    assert same(from_pyg(pyg()), expected)
     by_index = pyg(
         train_mask=None,
         val_mask=None,
         train_idx=torch.tensor([1, 0]),
         val_idx=torch.tensor([3], dtype=torch.int32),
     )
-    assert same(from_pyg(by_index), wanted)
+    assert same(from_pyg(by_index), expected)
     columns = pyg(train_mask=pyg().train_mask[:, None], val_mask=pyg().val_mask[:, None])
-    assert same(from_pyg(columns), wanted)
-    assert same(from_pyg(pyg(), symmetrize=True), wanted.symmetrized())
+    assert same(from_pyg(columns), expected)
+    assert same(from_pyg(pyg(), symmetrize=True), expected.symmetrized())
     assert from_pyg(pyg(), num_classes=7, directed=False).num_classes == 7
 
 
 def test_pyg_sparse_features() -> None:
-    wanted = Graph.from_arrays(**ARRAYS)
+    expected = Graph.from_arrays(**ARRAYS)
     graph = from_pyg(pyg(x=torch.from_numpy(X).to_sparse_coo()))
     assert sparse.issparse(graph.x)
-    assert same(graph, wanted)
+    assert same(graph, expected)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says once per process that CSR is new
         rows = torch.from_numpy(X).to_sparse_csr()
-    assert same(from_pyg(pyg(x=rows)), wanted)
+    assert same(from_pyg(pyg(x=rows)), expected)
 
 
 def test_pyg_kinds_of_features_and_labels() -> None:
-    wanted = Graph.from_arrays(**ARRAYS)
+    expected = Graph.from_arrays(**ARRAYS)
     tracked = torch.from_numpy(X).clone().requires_grad_()
-    assert same(from_pyg(pyg(x=tracked)), wanted)
-    assert same(from_pyg(pyg(x=torch.from_numpy(X).bfloat16())), wanted)
+    assert same(from_pyg(pyg(x=tracked)), expected)
+    assert same(from_pyg(pyg(x=torch.from_numpy(X).bfloat16())), expected)
     labels = torch.tensor([[0.0], [1.0], [float("nan")], [2.0]])
-    assert same(from_pyg(pyg(y=labels)), wanted)
-    assert same(from_pyg(pyg(y=torch.tensor([[0], [1], [-1], [2]]))), wanted)
+    assert same(from_pyg(pyg(y=labels)), expected)
+    assert same(from_pyg(pyg(y=torch.tensor([[0], [1], [-1], [2]]))), expected)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ class Stream:
 )
 def test_every_form_gives_the_same_records(edges: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "PIECE", 2)
-    found = [(source.copy(), target.copy()) for source, target in iter_pieces(edges, 4)]
-    assert all(len(source) <= 2 and source.dtype == np.int32 for source, _ in found)
-    np.testing.assert_array_equal(np.concatenate([source for source, _ in found]), SOURCE)
-    np.testing.assert_array_equal(np.concatenate([target for _, target in found]), TARGET)
+    pieces = [(source.copy(), target.copy()) for source, target in iter_pieces(edges, 4)]
+    assert all(len(source) <= 2 and source.dtype == np.int32 for source, _ in pieces)
+    np.testing.assert_array_equal(np.concatenate([source for source, _ in pieces]), SOURCE)
+    np.testing.assert_array_equal(np.concatenate([target for _, target in pieces]), TARGET)
 
 
 @pytest.mark.parametrize(

@@ -102,14 +102,14 @@ def test_rows_agree_with_sets_of_pairs(pairs: list[tuple[int, int]], symmetrize:
         edge_index=edges, x=np.ones((7, 1)), y=[0] * 7, train_idx=[0], symmetrize=symmetrize
     )
     proper = [pair for pair in pairs if pair[0] != pair[1]]
-    wanted = set(proper)
+    expected = set(proper)
     if symmetrize:
-        wanted |= {(w, u) for u, w in wanted}
-    found = [(int(u), int(w)) for s, t in graph.edge_chunks(chunk) for u, w in zip(s, t, strict=True)]
-    assert found == sorted(wanted, key=lambda pair: (pair[1], pair[0]))
+        expected |= {(w, u) for u, w in expected}
+    actual = [(int(u), int(w)) for s, t in graph.edge_chunks(chunk) for u, w in zip(s, t, strict=True)]
+    assert actual == sorted(expected, key=lambda pair: (pair[1], pair[0]))
     assert graph.self_loops_removed == len(pairs) - len(proper)
     assert graph.duplicates_removed == len(proper) - len(set(proper))
-    assert graph.is_directed == any((w, u) not in wanted for u, w in wanted)
+    assert graph.is_directed == any((w, u) not in expected for u, w in expected)
     assert all(0 < len(s) <= chunk for s, _ in graph.edge_chunks(chunk))
     assert all(s.dtype == t.dtype == np.int32 for s, t in graph.edge_chunks(chunk))
 

@@ -20,8 +20,8 @@ def test_a_file_written_in_blocks_is_what_numpy_reads(tmp_path: Path) -> None:
         file.append(np.array([1, 2], np.int64))
         file.append(np.array([], np.int64))
         file.append(np.array([3], np.int64))
-    found = np.load(tmp_path / "i.npy")
-    assert (found.dtype, found.tolist(), file.rows) == (np.dtype(np.int32), [1, 2, 3], 3)
+    array = np.load(tmp_path / "i.npy")
+    assert (array.dtype, array.tolist(), file.rows) == (np.dtype(np.int32), [1, 2, 3], 3)
 
 
 def test_a_mapped_file_can_be_read_after_its_pages_were_let_go(tmp_path: Path) -> None:
