@@ -42,8 +42,8 @@ def records_of(out: Path) -> list[dict[str, Any]]:
 
 
 def test_every_experiment_has_a_table_and_records(everything: tuple[Path, dict[str, Any]]) -> None:
-    out, found = everything
-    assert [table["name"] for table in found["tables"]] == list(spec.names())
+    out, result = everything
+    assert [table["name"] for table in result["tables"]] == list(spec.names())
     records = records_of(out)
     assert {record["experiment"] for record in records} == set(spec.names()) - {"datasets"}
     for name in spec.names():
@@ -54,9 +54,9 @@ def test_every_experiment_has_a_table_and_records(everything: tuple[Path, dict[s
 
 
 def test_every_line_traces_to_records(everything: tuple[Path, dict[str, Any]]) -> None:
-    out, found = everything
+    out, result = everything
     known = {(record["experiment"], record["run"]) for record in records_of(out)}
-    for table in found["tables"]:
+    for table in result["tables"]:
         for line in table["lines"]:
             if table["name"] != "datasets" and not line["row"].startswith("A_GCN"):
                 assert line["runs"]
@@ -81,8 +81,8 @@ def test_classes_are_counted_where_asked_for(everything: tuple[Path, dict[str, A
         assert ("per_class" in record) == (record["experiment"] == "class-wise")
         if "per_class" in record:
             assert len(record["per_class"]["count"]) == len(record["per_class"]["accuracy"]) == 4
-    out, found = everything
-    table = next(table for table in found["tables"] if table["name"] == "class-wise")
+    out, result = everything
+    table = next(table for table in result["tables"] if table["name"] == "class-wise")
     sizes = [one["test_nodes"] for one in table["classes"]]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 4
@@ -91,19 +91,19 @@ def test_classes_are_counted_where_asked_for(everything: tuple[Path, dict[str, A
         weighted = sum(size * share for size, share in zip(sizes, shares, strict=True)) / sum(sizes)
         assert weighted == pytest.approx(line["ours"])
     assert "| data | class | test nodes | GCN, non-private |" in (out / "class-wise.md").read_text()
-    assert not any(table["classes"] for table in found["tables"] if table["name"] != "class-wise")
+    assert not any(table["classes"] for table in result["tables"] if table["name"] != "class-wise")
 
 
 def test_a_second_call_trains_nothing_and_gives_the_same_tables(
     everything: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, found = everything
+    out, result = everything
     monkeypatch.setattr("hushgraph.training.train.train", None)
     before = (out / "records.jsonl").read_bytes()
     again = reproducing.reproduce(["degree", "transductive"], Options(out=out, quick=True), quiet=True)
     assert again["left"] == 0
     assert (out / "records.jsonl").read_bytes() == before
-    tables = {table["name"]: table for table in found["tables"]}
+    tables = {table["name"]: table for table in result["tables"]}
     assert json.loads(json.dumps(again["tables"][0])) == json.loads(json.dumps(tables["degree"]))
 
 
@@ -169,15 +169,15 @@ def test_processes_that_share_a_folder_share_the_runs(tmp_path: Path) -> None:
 
 def test_tables_show_earlier_records_too(tmp_path: Path) -> None:
     options = Options(out=tmp_path, quick=True, device="cpu")
-    whole = reproducing.reproduce(["degree"], options, quiet=True)
+    full = reproducing.reproduce(["degree"], options, quiet=True)
     part = replace(options, only=("DP-GCN",), modes=("sound",))
-    assert reproducing.reproduce(["degree"], part, quiet=True)["tables"] == whole["tables"]
+    assert reproducing.reproduce(["degree"], part, quiet=True)["tables"] == full["tables"]
 
 
 def test_a_row_goes_by_its_printed_name_too(tmp_path: Path) -> None:
     options = Options(out=tmp_path, quick=True, only=("DP-GCN (Adam)",))
-    found = Reproduction(spec.names(), options, say=silent).plan
-    assert {(planned.job.experiment.name, planned.job.row.row) for planned in found} == {
+    result = Reproduction(spec.names(), options, say=silent).plan
+    assert {(planned.job.experiment.name, planned.job.row.row) for planned in result} == {
         ("transductive", "DP-GCN")
     }
 
@@ -279,8 +279,8 @@ def test_an_interruption_is_told_on_standard_error(
     monkeypatch.setattr("hushgraph.training.train.train", interrupt)
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "degree", "--quick", "--json"]) == 130
-    said = capsys.readouterr().err
-    assert said.startswith("hushgraph: stopped; finished runs are in reproduction-quick, the same command")
+    error = capsys.readouterr().err
+    assert error.startswith("hushgraph: stopped; finished runs are in reproduction-quick, the same command")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -293,7 +293,7 @@ def test_an_interruption_is_told_on_standard_error(
         (["reproduce", "nope", "--list"], "experiment 'nope' is not known"),
         (
             ["reproduce", "degree", "--quick", "--only", "nobody"],
-            "no cell goes by this name; datasets are",
+            "no cell has this name; datasets are",
         ),
         (["reproduce", "degree", "--mode", "loud"], "expected 'both', 'sound' or 'as-published'"),
         (["reproduce", "degree", "--substitute", "x"], "expected NAME=FILE"),
@@ -326,6 +326,6 @@ def test_the_list_and_a_dry_run_write_nothing(
     assert main(["reproduce", "degree", "--list", "--json"]) == 0
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["experiments"]] == ["degree"]
     assert main(["reproduce", "degree", "--quick", "--dry-run", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["planned"], found["left"]) == (6, 6)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["planned"], result["left"]) == (6, 6)
     assert list(tmp_path.iterdir()) == []

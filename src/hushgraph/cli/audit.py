@@ -160,9 +160,9 @@ def _settings(
 def _check_there(source: str) -> None:
     """Refuse what is neither a run nor data, before anything is asked about it."""
     from hushgraph.datasets.catalog import registry as catalog
-    from hushgraph.datasets.paths import is_there
+    from hushgraph.datasets.paths import path_exists
 
-    if not is_there(Path(source)):
+    if not path_exists(Path(source)):
         try:
             catalog.describe(source)
         except InputError as error:

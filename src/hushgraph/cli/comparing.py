@@ -68,9 +68,19 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
         write_whole(out / RESULT, found.to_json().encode())
         found.runs["DP-GNN"].report(out / "report.html", data=data, comparison=found)
         if importlib.util.find_spec("matplotlib") is not None:
-            from hushgraph.reproduction.figures import draw_comparison
+            from hushgraph.plots.comparison import ModelBar, draw_comparison
 
-            draw_comparison(found, out / FIGURE)
+            models = [
+                ModelBar(
+                    name=row.name,
+                    test_accuracy=row.test_accuracy,
+                    epsilon=row.epsilon,
+                    guarantee=row.guarantee,
+                )
+                for row in found.rows
+            ]
+            title = f"Four models on {found.data}"
+            draw_comparison(models, out / FIGURE, title=title, note=found.cost)
     return found
 
 

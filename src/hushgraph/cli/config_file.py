@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -12,11 +12,6 @@ import typer
 from hushgraph.cli.choices import nearest_flag
 from hushgraph.cli.sources import CONFIG
 from hushgraph.errors import InputError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _EXPECTED: dict[Any, tuple[str, tuple[type, ...]]] = {
     bool: ("true or false", (bool,)),

@@ -10,9 +10,9 @@ import typer
 
 def _use(context: typer.Context, value: Path | None) -> None:
     if value is not None and not context.resilient_parsing:
-        from hushgraph.datasets.catalog.data_root import choose
+        from hushgraph.datasets.catalog.data_root import override_data_root
 
-        context.call_on_close(choose(value))
+        context.call_on_close(override_data_root(value))
 
 
 DataRoot = Annotated[

@@ -58,8 +58,8 @@ def reproduce(
     """
     from hushgraph.cli import reproducing
     from hushgraph.reproduction import spec
+    from hushgraph.reproduction.data_sources import parse_substitutes
     from hushgraph.reproduction.runner import Options
-    from hushgraph.reproduction.sources import parse_substitutes
 
     if show_list:
         wanted = spec.names() if name in (None, "all") else (name,)

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hushgraph.cli.terminal import console
 from hushgraph.errors import InputError
-from hushgraph.reproduction import grid, spec
+from hushgraph.reproduction import spec
+from hushgraph.reproduction.jobs import list_jobs
 from hushgraph.reproduction.runner import DP_MODES, Options, Reproduction
 from hushgraph.training.interruption import Interruption
 
@@ -29,7 +30,7 @@ def listed(names: Sequence[str]) -> list[dict[str, Any]]:
                 "source": experiment.source or "not in the paper",
                 "columns": [column.name for column in experiment.columns],
                 "seeds": experiment.seeds,
-                "runs": len(grid.jobs(experiment, modes=DP_MODES)),
+                "runs": len(list_jobs(experiment, modes=DP_MODES)),
             }
         )
     return found
