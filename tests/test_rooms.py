@@ -20,11 +20,11 @@ PACKAGE = Path(__file__).parent.parent / "src" / "hushgraph"
 FLOW = (
     ("/errors",),
     ("/_files", "/_text", "/_validate"),
-    ("/_tensor_file",),
     ("accounting", "graph"),
     ("privacy",),
     ("datasets",),
-    ("sampling", "models", "noise", "billboard"),
+    ("sampling", "models", "noise"),
+    ("billboard",),
     ("gradients",),
     ("inference",),
     ("runs",),

@@ -156,7 +156,7 @@ def test_a_stopped_run_goes_on_where_it_was(
     graph: Graph, tmp_path: Path, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights, average, optimiser and schedule: stopping and resuming ends where going through does."""
-    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
     own = None if optimizer != "own" else lambda p: torch.optim.NAdam(p, lr=0.02)
     settings = SETTINGS | {"optimizer": own or optimizer, "learning_rate": 0.05}
     # Full batches, no edges, no noise: nothing is drawn, so nothing can differ but what was restored.
@@ -484,7 +484,7 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         split_id="0",
         data="none",
     )
-    folder.write()
+    folder.create()
     assert folder.metrics() == []
     folder.append_metrics({"step": 1})
     with (folder.path / "metrics.jsonl").open("ab") as file:
