@@ -19,7 +19,7 @@ import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.errors import WriteError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy import ledger_file
+from hushgraph.privacy import ledger as ledger_file
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training import session
@@ -338,7 +338,7 @@ def test_a_run_killed_before_it_began(graph: Graph, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entry", [{"ledger": 1}, {"ledger": 1, "plan": "", "epsilon": {}}])
 def test_a_first_line_with_other_keys_is_refused(tmp_path: Path, entry: dict[str, Any]) -> None:
-    (tmp_path / "ledger.jsonl").write_bytes(ledger_file.written(entry, after="")[0])
+    (tmp_path / "ledger.jsonl").write_bytes(ledger_file.write_line(entry, after="")[0])
     refused(lambda: Ledger.open(tmp_path / "ledger.jsonl"), "first line is not a ledger's")
 
 
@@ -352,6 +352,6 @@ def test_a_charge_of_nothing_is_refused(copied: Path, change: dict[str, Any]) ->
     lines = file.read_bytes().splitlines()
     entry = json.loads(lines[-1])
     entry.pop("sum")
-    line, _ = ledger_file.written(entry | change, after=json.loads(lines[-2])["sum"])
+    line, _ = ledger_file.write_line(entry | change, after=json.loads(lines[-2])["sum"])
     file.write_bytes(b"\n".join(lines[:-1]) + b"\n" + line)
     refused(lambda: Ledger.open(file), "line 13 is no charge")

@@ -13,11 +13,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from hushgraph.errors import ModelError
 from hushgraph.gradients import probe
 from hushgraph.gradients.tape import TAPED
-from hushgraph.models.gat import GATLayer
-from hushgraph.models.gcn import GCNLayer
-from hushgraph.models.gin import GINLayer
-from hushgraph.models.gnn import GNN
-from hushgraph.models.parts import ACTIVATIONS, Scale
+from hushgraph.models.gnn import ACTIVATIONS, GNN, GATLayer, GCNLayer, GINLayer, Scale
 
 _PARAMETERS: dict[type[nn.Module], set[str]] = {
     nn.Linear: {"weight", "bias"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hushgraph.accounting.gaussian import gaussian_shift
+from hushgraph.accounting.accountants import gaussian_shift
 from hushgraph.privacy import bounds
 from hushgraph.privacy.choices import EdgeOwner
 

@@ -16,7 +16,7 @@ from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.fields import check_fields, read_fields
 
 if TYPE_CHECKING:
-    from hushgraph.accounting.accountant import AccountantName
+    from hushgraph.accounting.accountants import AccountantName
 
 ADJACENCY = "node-level, zero-out"
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
@@ -26,7 +26,7 @@ PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 def _price(accountant: str, event: StepEvent, steps: int, delta: float) -> float:
     """Epsilon of `steps` equal events."""
     # Imported here: whoever only reads a plan should not wait for the accountants' libraries.
-    from hushgraph.accounting import make_accountant
+    from hushgraph.accounting.accountants import make_accountant
 
     books = make_accountant(cast("AccountantName", accountant))
     books.compose(event, count=steps)
@@ -39,7 +39,7 @@ def _noise(
     draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
 ) -> float:
     """The smallest sigma / C."""
-    from hushgraph.accounting import smallest_noise
+    from hushgraph.accounting.calibrate import smallest_noise
 
     return smallest_noise(
         draw=draw,
@@ -54,7 +54,7 @@ def _noise(
 @lru_cache(maxsize=256)
 def _steps(event: StepEvent, epsilon: float, delta: float, accountant: str) -> int:
     """The most steps."""
-    from hushgraph.accounting import most_steps
+    from hushgraph.accounting.calibrate import most_steps
 
     return most_steps(event=event, epsilon=epsilon, delta=delta, accountant=accountant)
 
