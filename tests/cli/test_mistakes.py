@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from hushgraph.cli.app import app, main
-from hushgraph.cli.choices import choices_in, hint, nearest_flag
+from hushgraph.cli.options import nearest_flag, parse_choices, suggest_value
 from hushgraph.privacy.plan_fields import CHOICES
 from hushgraph.runs.config import _CHOICES
 
@@ -24,7 +24,7 @@ from hushgraph.runs.config import _CHOICES
         ("train demo --epsilon 4 --model gnc", "(did you mean 'gcn'?)"),
         ("train demo --epsilon 4 --model GCN", "model='GCN': expected 'gcn', 'gin', 'gat' or 'mlp'\n"),
         ("compare demo --epsilon 4 --device gpu", "device='gpu': expected 'auto', 'cpu' or 'cuda'"),
-        ("plan --max-readers 3", "Missing option '--train-nodes'; see hushgraph plan --help"),
+        ("plan --max-readers 3", "no --train-nodes: give DATA, or both; see hushgraph plan --help"),
         ("report", "Missing argument 'RUN'; see hushgraph report --help"),
         ("report run demo more", "unexpected extra argument(s) (more); see hushgraph report --help"),
         ("train demo --epsilon lots", "--epsilon='lots': expected a number; see hushgraph train --help\n"),
@@ -43,7 +43,10 @@ from hushgraph.runs.config import _CHOICES
         ),
         ("audit nope --epsilon 4", "nope: not the folder of a run, and dataset 'nope' is neither a file"),
         ("audit demo", "no --epsilon: expected the epsilon to audit"),
-        ("audit --epsilon 4 --edges e.csv", "--edges e.csv without DATA"),
+        (
+            "audit --epsilon 4 --edges e.csv",
+            "--edges without DATA: there is nothing to read; give DATA as well",
+        ),
         ("train demo --epsilon", "'--epsilon' requires an argument"),
     ],
 )
@@ -64,9 +67,9 @@ def test_all_wrong_values_are_named_at_once(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_hints() -> None:
-    assert hint("gnc", ["gcn", "gin", "gat"]) == " (did you mean 'gcn'?)"
-    assert hint("reader", ["sender", "readers"]) == " (did you mean 'readers'?)"
-    assert hint("xyz", ["gcn", "gin"]) == ""
+    assert suggest_value("gnc", ["gcn", "gin", "gat"]) == " (did you mean 'gcn'?)"
+    assert suggest_value("reader", ["sender", "readers"]) == " (did you mean 'readers'?)"
+    assert suggest_value("xyz", ["gcn", "gin"]) == ""
 
 
 def test_no_guess_switches_privacy_off() -> None:
@@ -79,9 +82,9 @@ def test_no_guess_switches_privacy_off() -> None:
 
 
 def test_only_lists_of_values_are_choices() -> None:
-    assert choices_in("common|per-layer") == ("common", "per-layer")
+    assert parse_choices("common|per-layer") == ("common", "per-layer")
     for metavar in (None, "DATA", "FILE.toml", "a|...", "NAME|PATH"):
-        assert choices_in(metavar) == ()
+        assert parse_choices(metavar) == ()
 
 
 def test_the_command_line_offers_what_the_library_takes() -> None:
@@ -89,9 +92,9 @@ def test_the_command_line_offers_what_the_library_takes() -> None:
     # A module or a function of the caller's is for Python alone.
     library = {**CHOICES, **{name: tuple(v for v in of if v != "own") for name, of in _CHOICES.items()}}
     offered = {
-        parameter.name: choices_in(parameter.metavar)
+        parameter.name: parse_choices(parameter.metavar)
         for parameter in commands["train"].params
-        if choices_in(parameter.metavar)
+        if parse_choices(parameter.metavar)
     }
     assert offered.pop("device") == ("auto", "cpu", "cuda")
     assert set(offered) >= {"model", "optimizer", "sampler", "clipping", "noise", "activation", "setting"}

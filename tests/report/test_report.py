@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.cli.presentation import promise
+from hushgraph.cli.plan import describe_guarantee
 from hushgraph.comparison import compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
@@ -222,7 +222,7 @@ def test_a_seed_does_not_turn_a_claim_into_a_guarantee(graph: Graph, tmp_path: P
     assert "What would be claimed without the seed" in page.headings
     assert "epsilon, one node, claimed, if it were not seeded" in page.text
     assert "would hold" not in page.text
-    said = promise(seeded)
+    said = describe_guarantee(seeded.plan, is_seeded=True)
     assert "would hold" not in said
     assert sentence(seeded.plan) in said
     assert "this is not a guarantee" in said

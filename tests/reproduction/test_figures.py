@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hushgraph.cli import comparing
+from hushgraph import comparison as library
+from hushgraph.cli.compare import compare_into
 from hushgraph.comparison import NAMES, Comparison, Row
 from hushgraph.errors import InputError, RunError
 from hushgraph.plots import canvas
@@ -349,9 +350,9 @@ def test_a_comparison_shows_four_bars_with_their_epsilon_and_the_cost(tmp_path: 
 @pytest.mark.parametrize("installed", [True, False])
 def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: Any = {"DP-GNN": SimpleNamespace(report=lambda *_, **__: None)}
-    monkeypatch.setattr(comparing, "compare", lambda *_, **__: comparison(runs=runs))
+    monkeypatch.setattr(library, "compare", lambda *_, **__: comparison(runs=runs))
     if not installed:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
-    comparing.compare_into(tmp_path, None, console=None)
+    compare_into(tmp_path, None)
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == ["compare.svg", "comparison.json"][0 if installed else 1 :]
