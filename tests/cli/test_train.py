@@ -189,7 +189,7 @@ def test_quiet_says_nothing(run: Run, data: Path) -> None:
         (["people.npz", "--epsilon", "lots"], "--epsilon"),
         (["people.npz", "--epsilon", "1", "--model", "gcm"], "model='gcm'"),
         (["people.npz", "--epsilon", "1", "--optimizer", "own"], "optimizer='own'"),
-        (["people.npz", "--epsilon", "1", "--batch-size", "0"], "batch_size=0"),
+        (["people.npz", "--epsilon", "1", "--batch-size", "0"], "--batch-size=0"),
         (["people.npz", "--epsilon", "1", "--seed", "-1"], "seed=-1"),
         (["people.npz", "--epsilon", "1", "--device", "gpu"], "device='gpu'"),
         (["people.npz", "--epsilon", "1", "--split", "9/1"], "split='9/1'"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -30,9 +32,15 @@ app = typer.Typer(
 
 @dataclass
 class _Call:
-    """What `main` has to know about a call to report its failure."""
+    """What `main` has to know about a call to report its failure.
+
+    Attributes:
+        as_json: whether the caller wants JSON.
+        flags: of the command, by the names of its parameters.
+    """
 
     as_json: bool
+    flags: dict[str, str] = field(default_factory=dict)
 
 
 class SectionedCommand(TyperCommand):
@@ -42,9 +50,10 @@ class SectionedCommand(TyperCommand):
         """Called by typer before it runs the command."""
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
-            if isinstance(ctx.obj, _Call) and ctx.params.get("as_json"):
+            if isinstance(ctx.obj, _Call):
                 # A configuration file may ask for JSON too.
-                ctx.obj.as_json = True
+                ctx.obj.as_json |= bool(ctx.params.get("as_json"))
+                ctx.obj.flags = {str(each.name): max(each.opts, key=len) for each in self.params}
             check_choices(ctx)
             print_settings(ctx)
         return rest
@@ -113,6 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted. With `--json`, a command
         that fails prints an object with `error` and `exit_code` as the last line of standard output.
     """
+    if arguments is None:
+        # At exit Python would search all that PyTorch and Numba loaded for garbage: a second or more.
+        atexit.register(gc.freeze)
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
@@ -123,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (Exception, KeyboardInterrupt) as error:
-        failure = describe_failure(error)
+        failure = describe_failure(error, call.flags)
         if failure is None:
             if call.as_json:
                 print(json.dumps({"error": f"{type(error).__name__}: {error}", "exit_code": 1}))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hushgraph.cli import options
+from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
 from hushgraph.errors import InputError
 
@@ -26,20 +26,22 @@ def datasets(
 
     Training on a name fetches what is missing; --download does so ahead of time.
     """
-    from hushgraph.datasets.catalog import registry as catalog
-    from hushgraph.datasets.catalog.data_root import data_root as default_root
-
     if download and name is None:
         raise InputError("--download without NAME: give the name of the dataset to fetch")
-    if download and name is not None:
-        catalog.fetch_files(name)
-    facts = [_list_facts(each) for each in ([name] if name else catalog.names())]
+    with terminal.status("Reading the catalog", quiet=as_json) as line:
+        from hushgraph.datasets.catalog import registry as catalog
+        from hushgraph.datasets.catalog.data_root import data_root as find_root
+
+        if download and name is not None:
+            # A download has a bar of its own.
+            line.clear()
+            catalog.fetch_files(name)
+        facts = [_list_facts(each) for each in ([name] if name else catalog.names())]
+        folder = find_root()
     if as_json:
-        typer.echo(json.dumps({"data_root": str(default_root()), "datasets": facts}))
+        typer.echo(json.dumps({"data_root": str(folder), "datasets": facts}))
     else:
-        _show_table(
-            facts, f"Files are in {default_root()}; `generated-N` is a name for every number of nodes N."
-        )
+        _show_table(facts, f"Files are in {folder}; `generated-N` is a name for every number of nodes N.")
 
 
 def _list_facts(name: str) -> dict[str, Any]:

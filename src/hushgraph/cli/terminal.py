@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,12 @@ _LONGEST_LINE = 1_000
 _EXPECTED = {"float": "a number", "int": "a whole number"}
 # Set by torchrun and other launchers; the process of rank 0 prints for all.
 _RANK = "RANK"
+
+
+# `name=` at the start of a message or of a part of it; not in a path or a value.
+_NAMED = re.compile(r"(?:(?<=^)|(?<=[ (]))([a-z][a-z_]*)=")
+# Arguments of the library whose parameter has another name.
+_ARGUMENTS = {"learning_rate": "lr", "num_layers": "layers", "num_train_nodes": "train_nodes"}
 
 
 class StoppedError(Exception):
@@ -165,9 +172,17 @@ def show_loading(line: StatusLine, data: str) -> None:
         line.show(f"Loading {data}")
 
 
-def describe_failure(error: BaseException) -> tuple[str, int] | None:
-    """The message and exit code of a failure; None for an error that nobody expects."""
-    if isinstance(error, (HushgraphError, StoppedError)):
+def describe_failure(error: BaseException, flags: Mapping[str, str]) -> tuple[str, int] | None:
+    """The message and exit code of a failure; None for an error that nobody expects.
+
+    Args:
+        error: what ended the command.
+        flags: of the command, by the names of its parameters; a message that starts with a name, as
+            `batch_size=0: expected ...`, gets the flag instead.
+    """
+    if isinstance(error, HushgraphError):
+        return _use_flags(str(error), flags), error.exit_code
+    if isinstance(error, StoppedError):
         return str(error), error.exit_code
     if isinstance(error, typer.TyperException):
         return _describe_usage(error), 2
@@ -193,6 +208,16 @@ def fail(message: str, code: int, *, as_json: bool = False) -> int:
     if as_json and _is_first_process():
         print(json.dumps({"error": line, "exit_code": code}))
     return code
+
+
+def _use_flags(message: str, flags: Mapping[str, str]) -> str:
+    """The message with `--flag=` for `name=` wherever an argument of the library is a flag."""
+
+    def replace(match: re.Match[str]) -> str:
+        flag = flags.get(_ARGUMENTS.get(match[1], match[1]), "")
+        return f"{flag}=" if flag.startswith("--") else match[0]
+
+    return _NAMED.sub(replace, message)
 
 
 def _is_first_process() -> bool:
