@@ -44,7 +44,7 @@ def work(workload: str, steps: int) -> None:
     from bench_step import CLASSES, FEATURES, TRAINING, WORKLOADS, arxiv_shaped
     from hushgraph.gradients.batch import Features
     from hushgraph.gradients.clip import Clipping
-    from hushgraph.models.device import freed_memory_kept
+    from hushgraph.models.device import keep_freed_memory
     from hushgraph.models.gnn import GNN
     from hushgraph.privacy.ledger import Ledger
     from hushgraph.privacy.plan import PrivacyPlan
@@ -90,7 +90,7 @@ def work(workload: str, steps: int) -> None:
             features=Features(graph),
             group=group,
         )
-        with freed_memory_kept():
+        with keep_freed_memory():
             trainer.run(lambda done: ends.append(time.perf_counter()))
         seconds = statistics.median(
             b - a for a, b in zip(ends[_WARM_UP - 1 :], ends[_WARM_UP:], strict=False)

@@ -27,7 +27,7 @@ from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import freed_memory_kept
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
@@ -225,5 +225,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     # As training does.
-    with freed_memory_kept():
+    with keep_freed_memory():
         main()

@@ -44,7 +44,7 @@ SETTINGS: dict[str, Any] = {
 }
 RECORD = Path(__file__).parent / "records" / "kills.json"
 take = loop.Trainer.step
-write, save = runs.write_checkpoint, RunFolder.save_weights
+write, save = runs.write_checkpoint, RunFolder.finish
 
 
 def start(path: Path, graph: Any, *, often: bool) -> int:
@@ -75,7 +75,7 @@ def start(path: Path, graph: Any, *, often: bool) -> int:
             say(b"ending")
             save(self, *given)
 
-        loop.Trainer.step, runs.write_checkpoint, RunFolder.save_weights = step, checkpoint, weights  # type: ignore
+        loop.Trainer.step, runs.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
         if often:
             session.CHECKPOINT_SECONDS = 0.0
         say(b"starting" if not (path / "run.json").exists() else b"resuming")

@@ -105,7 +105,7 @@ def test_it_predicts_what_the_plain_function_predicts(graph: Graph) -> None:
     ours = NodeClassifier(epsilon=8.0, seed=5, **QUICK).fit(graph)
     plain = hg.train(graph, epsilon=8.0, seed=5, **QUICK)
     found = ours.predict_proba(graph)
-    assert np.array_equal(found, plain.probabilities(graph))
+    assert np.array_equal(found, plain.predict_proba(graph))
     assert (found.shape, found.dtype) == ((200, 3), np.float32)
     assert np.allclose(found.sum(1), 1, atol=1e-5)
     assert np.array_equal(ours.predict(graph), ours.classes_[found.argmax(1)])

@@ -47,7 +47,7 @@ def test_plans_cost_what_they_cost(place: int) -> None:
 def test_a_finished_run_predicts_the_same(tmp_path: Path, data: Graph, expected: dict[str, object]) -> None:
     run = hg.Run.load(copy_run("finished", tmp_path), device="cpu")
     assert run.predict(data).tolist() == expected["predictions"]
-    np.testing.assert_allclose(run.probabilities(data)[:20], np.array(expected["probabilities"]), atol=1e-5)
+    np.testing.assert_allclose(run.predict_proba(data)[:20], np.array(expected["probabilities"]), atol=1e-5)
 
 
 def test_a_finished_run_reports_the_same(tmp_path: Path, data: Graph, expected: dict[str, object]) -> None:
@@ -56,8 +56,10 @@ def test_a_finished_run_reports_the_same(tmp_path: Path, data: Graph, expected: 
     report = json.loads((tmp_path / "report.json").read_text())
     kept = expected["report"]
     assert isinstance(kept, dict)
-    for key in ("result", "plan", "ledger", "test", "spending", "guarantee"):
-        assert report.get(key) == kept.get(key), key
+    for key in ("result", "plan", "ledger", "test", "spending"):
+        assert report[key] == kept[key], key
+    # Later versions say more; what was said stays.
+    assert kept["guarantee"].items() <= report["guarantee"].items()
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, data: Graph) -> None:

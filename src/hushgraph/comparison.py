@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph.errors import InputError, RunError
+from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import digits_up, rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
-    from hushgraph.training.session import Observer
+    from hushgraph.training.session import Observer, OnStart
 
 FORMAT = 1
 SETTINGS = "settings.json"
@@ -74,10 +75,10 @@ class Comparison:
     Examples:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
-        >>> found = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
-        >>> [row.name for row in found.rows if row.private]
+        >>> comparison = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
+        >>> [row.name for row in comparison.rows if row.private]
         ['DP-GNN', 'DP-MLP']
-        >>> epsilon, delta = found.release_both
+        >>> epsilon, delta = comparison.release_both
         >>> epsilon <= 4.0
         True
     """
@@ -98,9 +99,10 @@ class Comparison:
     @property
     def cost(self) -> str:
         """What each of the trials costs, in words."""
-        plain = " and ".join(row.name for row in self.rows if not row.private)
+        non_private = " and ".join(row.name for row in self.rows if not row.private)
         unsafe = (
-            f"{plain} are trained without privacy: they have no guarantee at all and must not be released. "
+            f"{non_private} are trained without privacy: they have no guarantee at all and must not be "
+            "released. "
             "All accuracies read the private graph and its labels in the clear, so neither they nor a choice "
             "made by them is covered."
         )
@@ -153,14 +155,14 @@ def compare(
     data: Any,
     *,
     epsilon: float,
-    model: str = "gcn",
+    model: choices.Model = "gcn",
     num_layers: int = 1,
     seed: int | None = None,
-    device: str = "auto",
+    device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
     name: str | None = None,
     observer: Observer | None = None,
-    on_start: Callable[[RunFolder], None] | None = None,
+    on_start: OnStart | None = None,
     **train_arguments: Any,
 ) -> Comparison:
     """Train a GNN and an MLP, each without and with privacy, on the same data and split.
@@ -186,8 +188,8 @@ def compare(
     Examples:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
-        >>> found = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
-        >>> [row.name for row in found.rows]
+        >>> comparison = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
+        >>> [row.name for row in comparison.rows]
         ['GNN', 'DP-GNN', 'MLP', 'DP-MLP']
     """
     if model not in _MODELS:
@@ -195,12 +197,12 @@ def compare(
     for ours in _OURS:
         if ours in train_arguments:
             raise InputError(f"{ours}: compare trains with and without privacy by itself; leave it out")
-    from hushgraph.datasets.loading import load_for_training
+    from hushgraph.training.prepare import prepare
     from hushgraph.training.train import resume, train
 
     where = None if out is None else Path(out)
     asked = {"data": data, "epsilon": epsilon, "model": model, "num_layers": num_layers, "seed": seed}
-    settings = _in_words(asked | train_arguments)
+    settings = _describe_settings(asked | train_arguments)
     goes_on = where is not None and _is_begun(where, settings)
 
     def begin(folder: RunFolder) -> None:
@@ -216,7 +218,7 @@ def compare(
     runs: dict[str, Run] = {}
     # Private runs first: they are the ones with a plan that can be refused.
     for which in ("DP-GNN", "DP-MLP", "GNN", "MLP"):
-        architecture = "mlp" if which.endswith("MLP") else model
+        architecture: choices.Model = "mlp" if which.endswith("MLP") else model
         folder = None if where is None else where / which.lower()
         if goes_on and folder is not None and folder.exists():
             runs[which] = resume(folder, data, **watching)
@@ -227,7 +229,7 @@ def compare(
         runs[which] = train(data, model=architecture, out=folder, **watching, **common, **budget)
     ordered = {which: runs[which] for which in NAMES}
     how = {key: value for key, value in public.items() if key in _READING}
-    graph, _ = load_for_training(data, **how)
+    graph = prepare(data, private=False, **how).graph
     return Comparison(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,
@@ -236,8 +238,8 @@ def compare(
     )
 
 
-def _in_words(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What two calls must have in common to be one comparison."""
+def _describe_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that two calls must share to be one comparison."""
     named = {key: value for key, value in settings.items() if value is not None}
     if isinstance(settings["data"], os.PathLike):
         named["data"] = os.fspath(settings["data"])
@@ -268,7 +270,7 @@ def _is_begun(out: Path, settings: Mapping[str, str]) -> bool:
 
 
 def _row(name: str, run: Run, graph: Graph) -> Row:
-    found = run.evaluate(graph)
+    evaluation = run.evaluate(graph)
     return Row(
         name=name,
         model=run.config.model,
@@ -278,7 +280,7 @@ def _row(name: str, run: Run, graph: Graph) -> Row:
         guarantee=run.result["guarantee"],
         val_accuracy=run.result["val_accuracy"],
         test_accuracy=run.result["test_accuracy"],
-        macro_f1=None if found is None else found.macro_f1,
+        macro_f1=None if evaluation is None else evaluation.macro_f1,
         seconds=run.result["seconds"],
         plan=run.plan.fingerprint(),
     )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from hushgraph.graph.columns import Columns
     from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.training.prepare import OptimizerFactory
     from hushgraph.training.run import Run
-    from hushgraph.training.session import OptimizerFactory
 
 _SPLITS = ("train", "val", "test", "all")
 
@@ -204,7 +204,7 @@ class NodeClassifier:
 
     def predict_proba(self, data: Any) -> npt.NDArray[np.float32]:
         """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
-        return self._fitted().probabilities(data)
+        return self._fitted().predict_proba(data)
 
     def score(self, data: Any, y: None = None, *, split: str = "test") -> float:
         """Accuracy on a split, nodes without a label left out. The guarantee does not cover it.

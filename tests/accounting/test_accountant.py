@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hushgraph.accounting import FixedSizeDraw, PoissonDraw, StepEvent, make_accountant
+from hushgraph.accounting import FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent, make_accountant
 from hushgraph.accounting.accountant import Accountant
 from hushgraph.accounting.pair_accountant import PairAccountant
 from hushgraph.accounting.renyi import RenyiAccountant
@@ -20,13 +20,13 @@ DELTA = 1e-5
 EventMaker = Callable[..., StepEvent]
 
 
-def poisson(*, share: float = 0.1, trees: int = 3, sigma: float = 12.0) -> StepEvent:
-    return StepEvent(draw=PoissonDraw(rate=share), changed_trees=trees, sigma_over_clip=sigma)
+def poisson(*, share: float = 0.1, trees: int = 3, sigma: float = 12.0, gone: int = 1) -> StepEvent:
+    return StepEvent(draw=PoissonDraw(rate=share), changed_trees=trees, sigma_over_clip=sigma, gone=gone)
 
 
-def fixed_size(*, share: float = 0.1, trees: int = 3, sigma: float = 12.0) -> StepEvent:
+def fixed_size(*, share: float = 0.1, trees: int = 3, sigma: float = 12.0, gone: int = 1) -> StepEvent:
     draw = FixedSizeDraw(size=round(1000 * share), population=1000)
-    return StepEvent(draw=draw, changed_trees=trees, sigma_over_clip=sigma)
+    return StepEvent(draw=draw, changed_trees=trees, sigma_over_clip=sigma, gone=gone)
 
 
 @pytest.fixture(params=["pair", "paper"])
@@ -132,6 +132,8 @@ def test_refuses_the_other_draw_and_adds_nothing(name: str) -> None:
         ({"sigma": -1.0}, r"sigma_over_clip=-1.0: expected a finite number"),
         ({"sigma": math.nan}, r"sigma_over_clip=nan: expected"),
         ({"sigma": math.inf}, r"sigma_over_clip=inf: expected"),
+        ({"gone": -1}, r"gone=-1: expected 0 to changed_trees=3"),
+        ({"gone": 4}, r"gone=4: expected 0 to changed_trees=3"),
         ({"share": 0.0}, r"(rate=0.0|size=0): expected"),
         ({"share": 1.5}, r"(rate=1.5|size=1500): expected"),
     ],
@@ -155,6 +157,12 @@ def test_refuses_meaningless_questions(name: str, event: EventMaker) -> None:
             accountant.delta(epsilon)
 
 
+@pytest.mark.parametrize("shift", [-1.0, math.nan])
+def test_refuses_meaningless_shifts(name: str, shift: float) -> None:
+    with pytest.raises(PlanError, match=r"shift_over_sigma=.*: expected 0 or more"):
+        make_accountant(name).compose(GaussianEvent(shift_over_sigma=shift))
+
+
 @pytest.mark.parametrize("steps", [1, 10, 1000, 10_000])
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.999])
 def test_doubled_precision_changes_little(name: str, event: EventMaker, steps: int, share: float) -> None:
@@ -166,6 +174,13 @@ def test_doubled_precision_changes_little(name: str, event: EventMaker, steps: i
         accountant.compose(event(share=share, trees=2, sigma=4.0), steps)
     epsilon = usual.epsilon(DELTA)
     assert epsilon == pytest.approx(doubled.epsilon(DELTA), rel=5e-3)
+
+
+def test_the_paper_prices_no_gaussian_release() -> None:
+    accountant = make_accountant("paper")
+    with pytest.raises(PlanError, match=r"event=GaussianEvent: the 'paper' accountant .* use accountant="):
+        accountant.compose(GaussianEvent(shift_over_sigma=1.0))
+    assert accountant.steps == 0
 
 
 def test_unknown_accountant() -> None:

@@ -8,12 +8,15 @@ import pytest
 
 from hushgraph.accounting import (
     Draw,
+    Event,
     FixedSizeDraw,
+    GaussianEvent,
     PoissonDraw,
     StepEvent,
     make_accountant,
     most_steps,
     smallest_noise,
+    smallest_scale,
 )
 from hushgraph.accounting.gaussian import gaussian_epsilon
 from hushgraph.errors import PlanError
@@ -133,3 +136,25 @@ def test_bad_requests(wrong: dict[str, object], message: str) -> None:
     }
     with pytest.raises(PlanError, match=message):
         smallest_noise(**(request | wrong))  # type: ignore[arg-type]
+
+
+def board_and_steps(sigma: float) -> list[tuple[Event, int]]:
+    steps = StepEvent(draw=PoissonDraw(rate=0.1), changed_trees=1, sigma_over_clip=sigma)
+    return [(GaussianEvent(shift_over_sigma=0.4), 1), (steps, 200)]
+
+
+@pytest.mark.parametrize("start", [0.5, 5.0, 50.0])
+def test_the_scale_beside_a_settled_release_is_safe_and_smallest(start: float) -> None:
+    def spent_at(sigma: float) -> float:
+        made = make_accountant("pair")
+        for row in board_and_steps(sigma):
+            made.compose(*row)
+        return made.epsilon(DELTA)
+
+    sigma = smallest_scale(events=board_and_steps, start=start, epsilon=3.0, delta=DELTA, accountant="pair")
+    assert spent_at(sigma) <= 3.0 < spent_at(sigma * 0.999)
+
+
+def test_a_settled_release_beyond_the_budget_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"epsilon=0.5 at delta=1e-06 cannot be reached with any noise"):
+        smallest_scale(events=board_and_steps, start=5.0, epsilon=0.5, delta=DELTA, accountant="pair")

@@ -6,7 +6,7 @@ import dp_accounting
 import mpmath
 import pytest
 
-from hushgraph.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from hushgraph.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_shift
 
 
 def exact_delta(shift: float, epsilon: float) -> float:
@@ -34,3 +34,11 @@ def test_extremes() -> None:
     assert gaussian_delta(0.0, 1.0) == 0.0
     assert gaussian_epsilon(1e-9, 1e-6) == 0.0
     assert gaussian_epsilon(1e6, 1e-15) == pytest.approx(0.5e12, rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 4.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+def test_the_largest_shift_is_found_from_below(epsilon: float, delta: float) -> None:
+    shift = gaussian_shift(epsilon, delta)
+    assert gaussian_delta(shift, epsilon) <= delta < gaussian_delta(shift * (1 + 1e-8), epsilon)
+    assert gaussian_epsilon(shift, delta) == pytest.approx(epsilon, rel=1e-8)

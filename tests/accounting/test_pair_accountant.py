@@ -7,17 +7,21 @@ import math
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from hushgraph.accounting import PoissonDraw, StepEvent
+from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.accounting.gaussian import gaussian_epsilon
 from hushgraph.accounting.pair_accountant import PairAccountant
 from hushgraph.errors import PlanError
 
 
-def event(*, rate: float, trees: int = 1, sigma: float) -> StepEvent:
-    return StepEvent(draw=PoissonDraw(rate=rate), changed_trees=trees, sigma_over_clip=sigma)
+def event(*, rate: float, trees: int = 1, sigma: float, gone: int = 1) -> StepEvent:
+    return StepEvent(draw=PoissonDraw(rate=rate), changed_trees=trees, sigma_over_clip=sigma, gone=gone)
 
 
-def accountant(*rows: tuple[StepEvent, int]) -> PairAccountant:
+def gaussian(shift: float) -> GaussianEvent:
+    return GaussianEvent(shift_over_sigma=shift)
+
+
+def accountant(*rows: tuple[Event, int]) -> PairAccountant:
     made = PairAccountant()
     for row in rows:
         made.compose(*row)
@@ -127,3 +131,45 @@ def test_a_delta_within_rounding_is_refused() -> None:
     with pytest.raises(PlanError, match=r"delta=1e-10: 100000 steps .* down to delta=1e-09"):
         ours.epsilon(1e-10)
     assert ours.epsilon(1e-9) > 0.0
+
+
+def test_gaussian_releases_and_full_batches_are_one_gaussian() -> None:
+    ours = accountant((gaussian(0.4), 1), (gaussian(0.1), 9), (event(rate=1.0, trees=2, sigma=30.0), 25))
+    shift = math.sqrt(0.4**2 + 9 * 0.1**2 + 25 * (3 / 30) ** 2)
+    for delta in (1e-4, 1e-6, 1e-9):
+        formula = gaussian_epsilon(shift, delta)
+        assert ours.epsilon(delta) == pytest.approx(formula, rel=1e-9)
+        on_grid = ours.distribution().get_epsilon_for_delta(delta)
+        assert formula * (1 - 1e-9) <= on_grid <= formula * 1.001
+
+
+@pytest.mark.parametrize(("trees", "gone", "moved"), [(1, 1, 1), (2, 2, 2), (5, 5, 5), (2, 0, 4), (1, 0, 2)])
+def test_full_batches_by_roots_gone_and_changed(trees: int, gone: int, moved: int) -> None:
+    """A root that is gone moves the sum by C, one that changes by 2C."""
+    ours = accountant((event(rate=1.0, trees=trees, sigma=40.0, gone=gone), 64))
+    assert ours.epsilon(1e-6) == pytest.approx(gaussian_epsilon(moved * 8 / 40, 1e-6), rel=1e-9)
+    on_grid = ours.distribution().get_epsilon_for_delta(1e-6)
+    assert on_grid == pytest.approx(ours.epsilon(1e-6), rel=1e-3)
+
+
+def test_a_release_beside_sampled_steps_costs_more_than_either_and_less_than_their_sum() -> None:
+    board, steps = (gaussian(0.5), 1), (event(rate=0.1, sigma=2.0), 100)
+    both, alone = (
+        accountant(board, steps).epsilon(1e-6),
+        [accountant(r).epsilon(1e-6) for r in (board, steps)],
+    )
+    assert max(alone) < both < sum(alone)
+
+
+def test_a_release_that_shifts_nothing_is_free() -> None:
+    steps = (event(rate=0.1, sigma=2.0), 100)
+    assert accountant((gaussian(0.0), 1)).epsilon(1e-6) == 0.0
+    assert accountant((gaussian(0.0), 1)).delta(0.0) == 0.0
+    with_it, without = accountant((gaussian(0.0), 1), steps), accountant(steps)
+    assert with_it.epsilon(1e-6) == pytest.approx(without.epsilon(1e-6), rel=1e-6)
+
+
+def test_a_release_without_noise_is_not_private() -> None:
+    ours = accountant((gaussian(math.inf), 1), (event(rate=0.1, sigma=2.0), 100))
+    assert ours.epsilon(1e-6) == math.inf
+    assert ours.delta(10.0) == 1.0

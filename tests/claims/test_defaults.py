@@ -29,8 +29,11 @@ def graph(seed: int, *, edges: int, scale: float) -> Graph:
 
 
 def test_the_rule_takes_public_numbers_only() -> None:
-    assert set(inspect.signature(defaults.private_defaults).parameters) == PUBLIC
-    assert set(inspect.signature(defaults.plain_defaults).parameters) == {"num_train_nodes", "num_classes"}
+    assert set(inspect.signature(defaults.choose_private).parameters) == PUBLIC
+    assert set(inspect.signature(defaults.choose_non_private).parameters) == {
+        "num_train_nodes",
+        "num_classes",
+    }
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
@@ -47,7 +50,7 @@ def test_settings_do_not_depend_on_rows(epsilon: float) -> None:
 @pytest.mark.parametrize("nodes", [10, 3_000, 10**6, 10**9])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
 def test_the_rule_gives_a_usable_plan_everywhere(layers: int, owner: str, nodes: int, epsilon: float) -> None:
-    found = defaults.private_defaults(
+    found = defaults.choose_private(
         num_train_nodes=nodes,
         epsilon=epsilon,
         delta=1 / (10 * nodes),
@@ -70,7 +73,7 @@ def test_the_rule_gives_a_usable_plan_everywhere(layers: int, owner: str, nodes:
 
 def test_more_budget_never_reads_fewer_edges() -> None:
     readers = [
-        defaults.private_defaults(
+        defaults.choose_private(
             num_train_nodes=147_000, epsilon=e, delta=1e-6, num_layers=1, num_classes=6
         ).max_readers
         for e in (0.1, 1.0, 4.0, 12.0, 100.0)
@@ -82,7 +85,7 @@ def test_more_budget_never_reads_fewer_edges() -> None:
 
 def test_depth_is_paid_for_by_fewer_readers() -> None:
     one, two, three = (
-        defaults.private_defaults(
+        defaults.choose_private(
             num_train_nodes=147_000, epsilon=12.0, delta=1e-6, num_layers=layers, num_classes=6
         ).max_readers
         for layers in (1, 2, 3)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hushgraph.privacy.plan_fields import CHOICES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph.errors import PlanError
 from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.privacy.plan_fields import CHOICES
 
 BASE: dict[str, Any] = {
     "num_train_nodes": 500,

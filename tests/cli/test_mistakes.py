@@ -7,7 +7,7 @@ import typer
 
 from hushgraph.cli.app import app, main
 from hushgraph.cli.options import nearest_flag, parse_choices, suggest_value
-from hushgraph.privacy.plan_fields import CHOICES
+from hushgraph.privacy.fields import CHOICES
 from hushgraph.runs.config import _CHOICES
 
 

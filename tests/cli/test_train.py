@@ -21,7 +21,7 @@ from hushgraph.cli.app import main
 from hushgraph.cli.terminal import StatusLine
 from hushgraph.cli.train import progress_figures
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.defaults import plain_defaults, private_defaults, reads_for
+from hushgraph.privacy.defaults import choose_non_private, choose_private, choose_reads
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training import train as training
@@ -386,14 +386,14 @@ def test_the_figures_in_the_help_are_the_defaults(run: Run) -> None:
     _, out, _ = run("train", "--help")
     text = " ".join(out.split())
     many = {"num_train_nodes": 10**7}
-    private = private_defaults(**many, epsilon=1.0, delta=1e-8, num_layers=1, num_classes=5)
-    plain = plain_defaults(**many, num_classes=5)
-    few = plain_defaults(num_train_nodes=10, num_classes=5)
+    private = choose_private(**many, epsilon=1.0, delta=1e-8, num_layers=1, num_classes=5)
+    plain = choose_non_private(**many, num_classes=5)
+    few = choose_non_private(num_train_nodes=10, num_classes=5)
     assert f"[{private.steps}; {few.steps} to {plain.steps} without privacy]" in text
     assert f"[all, up to {private.batch_size:,}:" in text
     assert f"[{private.hidden}: noise grows with it; {plain.hidden} without privacy]" in text
     assert "[4 K + 4, which is free; K if readers own]" in text
-    assert (reads_for(3, "sender"), reads_for(3, "reader")) == (4 * 3 + 4, 3)
+    assert (choose_reads(3, "sender"), choose_reads(3, "reader")) == (4 * 3 + 4, 3)
 
 
 @pytest.fixture
@@ -403,7 +403,7 @@ def trained(run: Run, data: Path) -> hg.Run:
 
 
 def test_predictions_as_csv_and_npz(run: Run, data: Path, trained: hg.Run) -> None:
-    wanted = trained.probabilities(data)
+    wanted = trained.predict_proba(data)
     code, out, err = run("predict", "trained", data, "--out", "plain.csv")
     assert (code, err) == (0, "")
     assert out.startswith("120 predictions in plain.csv. ")

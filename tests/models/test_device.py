@@ -30,7 +30,7 @@ def resident_pages():
     return int(open("/proc/self/statm").read().split()[1])
 
 torch.set_num_threads(1)
-with memory.freed_memory_kept() if sys.argv[1] == "kept" else contextlib.nullcontext():
+with memory.keep_freed_memory() if sys.argv[1] == "kept" else contextlib.nullcontext():
     page_faults()
     faults, inside = page_faults(), resident_pages()
 print(json.dumps({"faults": faults, "given_back": inside - resident_pages()}))
@@ -57,10 +57,10 @@ def test_pages_are_reused_inside_and_given_back_after() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    with memory.freed_memory_kept():
+    with memory.keep_freed_memory():
         assert torch.ones(3).sum() == 3
 
 
 def test_settings_are_put_back_after_an_error() -> None:
-    with pytest.raises(RuntimeError, match="stop"), memory.freed_memory_kept():
+    with pytest.raises(RuntimeError, match="stop"), memory.keep_freed_memory():
         raise RuntimeError("stop")

@@ -509,10 +509,10 @@ def test_a_process_alone_needs_nothing() -> None:
     tensors = {"a": torch.ones(2)}
     assert group.share(roots) is not None
     np.testing.assert_array_equal(group.share(roots), roots)
-    assert group.decided(lambda: tensors) is tensors
+    assert group.broadcast(lambda: tensors) is tensors
     assert group.summed(tensors)["a"] is tensors["a"]
     group.follow(list(tensors.values()))
-    with pytest.raises(InputError, match="as it is"), group.agreeing():
+    with pytest.raises(InputError, match="as it is"), group.share_errors():
         raise InputError("as it is")
     assert group.device(torch.device("cuda")) == torch.device("cuda")
 

@@ -66,7 +66,7 @@ def test_every_architecture_trains(graph: Graph, model: str, layers: int) -> Non
     assert (predicted.shape, predicted.dtype) == ((240,), np.int64)
     assert np.isclose(run.result["test_accuracy"], np.mean((predicted == graph.y)[graph.test_idx]))
     assert np.isclose(run.result["val_accuracy"], np.mean((predicted == graph.y)[graph.val_idx]))
-    assert np.array_equal(run.probabilities(graph).argmax(1), predicted)
+    assert np.array_equal(run.predict_proba(graph).argmax(1), predicted)
 
 
 @pytest.mark.parametrize(("max_readers", "max_reads"), [(0, None), (2, 0), (2, None)])
@@ -84,8 +84,8 @@ def test_attention_is_trained_only_where_training_reads_edges(
 def test_no_readers_still_passes_messages_at_inference(graph: Graph) -> None:
     run = hg.train(graph, epsilon=8.0, **QUICK | {"max_readers": 0})
     assert run.plan.changed_trees == 1
-    alone = run.probabilities(without_edges(graph))
-    assert np.abs(run.probabilities(graph) - alone).max() > 1e-3
+    alone = run.predict_proba(without_edges(graph))
+    assert np.abs(run.predict_proba(graph) - alone).max() > 1e-3
 
 
 def test_no_readers_read_no_edge_in_training(graph: Graph) -> None:
@@ -324,8 +324,8 @@ def test_directed_graphs_belong_to_readers_unless_symmetrized(directed: Graph) -
     both = hg.train(directed, epsilon=8.0, symmetrize=True, **QUICK)
     assert (both.plan.edge_owner, both.plan.changed_trees) == ("sender", 3)
     # Prediction reads the data as training did.
-    assert np.allclose(both.probabilities(directed), both.probabilities(directed.symmetrized()))
-    assert not np.allclose(both.probabilities(directed), both.probabilities(directed, symmetrize=False))
+    assert np.allclose(both.predict_proba(directed), both.predict_proba(directed.symmetrized()))
+    assert not np.allclose(both.predict_proba(directed), both.predict_proba(directed, symmetrize=False))
 
 
 @pytest.mark.parametrize("clipping", ["flat", "groups"])
@@ -339,7 +339,7 @@ def test_sparse_features_train_like_dense_ones(graph: Graph, model: str) -> None
     thin = replace(graph, x=sparse.csr_array(graph.x))
     one, two = hg.train(graph, **settings), hg.train(thin, **settings)
     assert distance(weights(one), weights(two)) < 1e-5
-    assert np.allclose(one.probabilities(graph), two.probabilities(thin), atol=1e-5)
+    assert np.allclose(one.predict_proba(graph), two.predict_proba(thin), atol=1e-5)
 
 
 @pytest.mark.parametrize("model", ["gcn", "gin", "gat", "mlp"])

@@ -7,29 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph.accounting.accountant import Accountant, make_accountant
-    from hushgraph.accounting.calibrate import most_steps, smallest_noise
-    from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
+    from hushgraph.accounting.calibrate import most_steps, smallest_noise, smallest_scale
+    from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 
 __all__ = [
     "Accountant",
     "Draw",
+    "Event",
     "FixedSizeDraw",
+    "GaussianEvent",
     "PoissonDraw",
     "StepEvent",
     "make_accountant",
     "most_steps",
     "smallest_noise",
+    "smallest_scale",
 ]
 
 _HOMES = {
     "Accountant": "accountant",
     "Draw": "events",
+    "Event": "events",
     "FixedSizeDraw": "events",
+    "GaussianEvent": "events",
     "PoissonDraw": "events",
     "StepEvent": "events",
     "make_accountant": "accountant",
     "most_steps": "calibrate",
     "smallest_noise": "calibrate",
+    "smallest_scale": "calibrate",
 }
 
 

@@ -6,14 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from typing import Literal
 
-from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Event, FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import PlanError
 
 AccountantName = Literal["pair", "paper"]
 
 
 class Accountant(ABC):
-    """Adds up what steps cost.
+    """Adds up what steps and other releases cost.
 
     Guarantees:
         Never flattering: rounding is up, and what is not private costs `math.inf`.
@@ -23,19 +23,19 @@ class Accountant(ABC):
     name: AccountantName
 
     def __init__(self) -> None:
-        self._counts: dict[StepEvent, int] = {}
+        self._counts: dict[Event, int] = {}
 
     @property
     def steps(self) -> int:
-        """How many steps were composed so far."""
+        """How many steps, and other releases, were composed so far."""
         return sum(self._counts.values())
 
-    def compose(self, event: StepEvent, count: int = 1) -> None:
-        """Add `count` steps that all cost `event`.
+    def compose(self, event: Event, count: int = 1) -> None:
+        """Add `count` releases that all cost `event`.
 
         Args:
-            event: what one step did.
-            count: how many such steps, 0 or more.
+            event: what one step, or one Gaussian release, did.
+            count: how many of them, 0 or more.
 
         Raises:
             PlanError: if this accountant cannot price the event.
@@ -54,7 +54,7 @@ class Accountant(ABC):
             raise PlanError(f"delta={delta}: expected a probability; use 1 / (10 N) for N training nodes.")
         if not self._counts or delta == 1.0:
             return 0.0
-        if delta == 0.0 or any(event.sigma_over_clip == 0.0 for event in self._counts):
+        if delta == 0.0 or any(math.isinf(event.largest_shift) for event in self._counts):
             return math.inf
         return self._epsilon(delta)
 
@@ -64,16 +64,16 @@ class Accountant(ABC):
             raise PlanError(f"epsilon={epsilon}: expected 0 or more.")
         if not self._counts:
             return 0.0
-        if any(event.sigma_over_clip == 0.0 for event in self._counts):
+        if any(math.isinf(event.largest_shift) for event in self._counts):
             return 1.0
         return 0.0 if math.isinf(epsilon) else self._delta(epsilon)
 
     @abstractmethod
-    def supports(self, event: StepEvent) -> bool:
+    def supports(self, event: Event) -> bool:
         """Whether this accountant has a price for the event."""
 
     @abstractmethod
-    def _refusal(self, event: StepEvent) -> str:
+    def _refusal(self, event: Event) -> str:
         """Why `supports` said no, and what would work."""
 
     @abstractmethod
@@ -85,19 +85,35 @@ class Accountant(ABC):
         """Delta for a finite epsilon, at least one step, noise above 0."""
 
 
-def check_event(event: StepEvent) -> None:
+def check_event(event: Event) -> None:
     """Refuse numbers that mean nothing, whatever the accountant."""
+    if isinstance(event, StepEvent):
+        _check_step(event)
+    elif not event.shift_over_sigma >= 0.0:
+        raise PlanError(f"shift_over_sigma={event.shift_over_sigma}: expected 0 or more; inf is no noise.")
+
+
+def _check_step(event: StepEvent) -> None:
     if event.changed_trees < 1:
         raise PlanError(
             f"changed_trees={event.changed_trees}: expected 1 or more; a node changes its own tree."
         )
     if not 0.0 <= event.sigma_over_clip < math.inf:
         raise PlanError(f"sigma_over_clip={event.sigma_over_clip}: expected a finite number, 0 or more.")
+    if not 0 <= event.gone <= event.changed_trees:
+        raise PlanError(f"gone={event.gone}: expected 0 to changed_trees={event.changed_trees} roots.")
     draw = event.draw
     if isinstance(draw, PoissonDraw) and not 0.0 < draw.rate <= 1.0:
         raise PlanError(f"rate={draw.rate}: expected a sampling rate above 0 and at most 1.")
     if isinstance(draw, FixedSizeDraw) and not 1 <= draw.size <= draw.population:
         raise PlanError(f"size={draw.size}: expected 1 to population={draw.population} roots in a batch.")
+
+
+def describe(event: Event) -> str:
+    """The part of an event that an accountant may refuse, as name=value."""
+    if isinstance(event, StepEvent):
+        return f"draw={type(event.draw).__name__}"
+    return f"event={type(event).__name__}"
 
 
 def make_accountant(name: AccountantName) -> Accountant:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from scipy import optimize
 
 from hushgraph.accounting.accountant import AccountantName, check_event, make_accountant
-from hushgraph.accounting.events import Draw, StepEvent
-from hushgraph.accounting.gaussian import gaussian_epsilon
+from hushgraph.accounting.events import Draw, Event, StepEvent
+from hushgraph.accounting.gaussian import gaussian_shift
 from hushgraph.errors import PlanError
 
 # How close to the smallest noise the search comes, relatively.
@@ -44,49 +44,77 @@ def smallest_noise(
     _check_budget(epsilon, delta)
     if steps < 1:
         raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
+    check_event(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0))
+
+    def events(sigma: float) -> list[tuple[Event, int]]:
+        return [(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=sigma), steps)]
+
+    # Full batches cost most, and are a Gaussian.
+    full = (2 * changed_trees - 1) * math.sqrt(steps) / max(gaussian_shift(epsilon, delta), _LEAST_NOISE)
+    return smallest_scale(events=events, start=full, epsilon=epsilon, delta=delta, accountant=accountant)
+
+
+def smallest_scale(
+    *,
+    events: Callable[[float], Iterable[tuple[Event, int]]],
+    start: float,
+    epsilon: float,
+    delta: float,
+    accountant: str,
+) -> float:
+    """The smallest scale of the noise that keeps everything within (epsilon, delta).
+
+    Args:
+        events: what is released at a scale, with counts; a larger scale must never cost more. Part of it may
+            not depend on the scale, such as a board whose noise is settled.
+        start: where the search begins; best a little above the answer.
+        epsilon: the budget, above 0.
+        delta: the budget's delta, between 0 and 1.
+        accountant: "pair" or "paper".
+
+    Returns:
+        The scale, at most a relative 1e-4 above the smallest possible.
+
+    Raises:
+        PlanError: if no scale, or every scale, meets the target.
+
+    Guarantees:
+        The accountant, asked again at the scale returned, answers at most `epsilon`.
+    """
+    _check_budget(epsilon, delta)
     tried: dict[float, float] = {}
 
-    def excess(log_sigma: float) -> float:
-        event = StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=math.exp(log_sigma))
+    def excess(log_scale: float) -> float:
         try:
-            found = _spent(event, steps, delta, accountant)
+            spent = _spent(events(math.exp(log_scale)), delta, accountant)
         except PlanError:
             # What was priced at another noise and is not at this one costs too much to be priced.
             if not tried:
                 raise
-            found = math.inf
+            spent = math.inf
         # Log scales make the search nearly linear; clipped, because not private is inf and free is 0.
-        tried[log_sigma] = math.log(min(max(found / epsilon, 1e-20), 1e20))
-        return tried[log_sigma]
+        tried[log_scale] = math.log(min(max(spent / epsilon, 1e-20), 1e20))
+        return tried[log_scale]
 
-    check_event(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0))
-    low, high = _bracket(excess, changed_trees, steps, epsilon, delta, tried)
-    found = float(
+    low, high = _bracket(excess, math.log(start), f"epsilon={epsilon:g} at delta={delta:g}", tried)
+    root = float(
         optimize.brentq(lambda x: tried[x] if x in tried else excess(x), low, high, xtol=_TOLERANCE / 4)
     )
     safe = min(x for x, value in tried.items() if value <= 0.0)
     step = _TOLERANCE / 2
-    while safe - found > step:
-        if excess(found + step) <= 0.0:
-            safe = found + step
+    while safe - root > step:
+        if excess(root + step) <= 0.0:
+            safe = root + step
         step *= 2
     return math.exp(safe)
 
 
 def _bracket(
-    excess: Callable[[float], float],
-    changed_trees: int,
-    steps: int,
-    epsilon: float,
-    delta: float,
-    tried: dict[float, float],
+    excess: Callable[[float], float], start: float, target: str, tried: dict[float, float]
 ) -> tuple[float, float]:
-    """Two log noises, the first too small and the second large enough."""
-    target = f"epsilon={epsilon:g} at delta={delta:g} over steps={steps}"
+    """Two log scales, the first too small and the second large enough."""
     least, most = math.log(_LEAST_NOISE), math.log(_MOST_NOISE)
-    # Full batches cost most, and are a Gaussian.
-    full = math.log((2 * changed_trees - 1) * math.sqrt(steps)) - _log_gaussian_shift(epsilon, delta)
-    high = min(max(full, least), most)
+    high = min(max(start, least), most)
     while excess(high) > 0.0:
         if high >= most:
             raise PlanError(
@@ -128,7 +156,7 @@ def most_steps(*, event: StepEvent, epsilon: float, delta: float, accountant: st
     _check_budget(epsilon, delta)
 
     def spent(steps: int) -> float:
-        return _spent(event, steps, delta, accountant)
+        return _spent([(event, steps)], delta, accountant)
 
     low, high = 0, 1
     while spent(high) <= epsilon:
@@ -150,16 +178,8 @@ def _check_budget(epsilon: float, delta: float) -> None:
         raise PlanError(f"delta={delta}: expected a probability above 0 and below 1; use 1 / (10 N).")
 
 
-def _spent(event: StepEvent, steps: int, delta: float, accountant: str) -> float:
+def _spent(events: Iterable[tuple[Event, int]], delta: float, accountant: str) -> float:
     ledger = make_accountant(cast(AccountantName, accountant))
-    ledger.compose(event, steps)
+    for event, count in events:
+        ledger.compose(event, count)
     return ledger.epsilon(delta)
-
-
-def _log_gaussian_shift(epsilon: float, delta: float) -> float:
-    """Log of the largest shift of a Gaussian that (epsilon, delta) allows."""
-    low, high = -50.0, 50.0
-    while high - low > 1e-9:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if gaussian_epsilon(math.exp(middle), delta) <= epsilon else (low, middle)
-    return low

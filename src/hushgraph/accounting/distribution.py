@@ -1,4 +1,4 @@
-"""One step's privacy loss on a grid, as a `dp_accounting` privacy loss distribution.
+"""The privacy loss of one step or one release on a grid, as a `dp_accounting` privacy loss distribution.
 
 The line is cut into small cells. A cell whose losses lie in [a, b] is replaced by two atoms, at a and at b,
 that have its probability under both distributions. That can only raise the hockey-stick divergence, and
@@ -14,7 +14,7 @@ import math
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-from hushgraph.accounting.events import PoissonDraw, StepEvent
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.accounting.pairs import FloatArray, PairLoss
 
 # Cells are at most this wide, in standard deviations of the noise and in grid intervals.
@@ -24,14 +24,21 @@ _CELL_INTERVALS = 0.5
 _ROUNDING = 1e-7
 
 
-def pair_losses(event: StepEvent, tail: float) -> tuple[PairLoss, PairLoss]:
-    """The dominating pair of a step in both directions, each without at most `tail` of its probability."""
-    rate = event.draw.rate if isinstance(event.draw, PoissonDraw) else math.nan
-    n = event.changed_trees
+def pair_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
+    """The dominating pair of an event in both directions, each without at most `tail` of its probability."""
+    upper, lower, rate, sigma = _mixture(event)
     return (
-        PairLoss(upper_trees=n, lower_trees=n - 1, rate=rate, sigma=event.sigma_over_clip, tail=tail),
-        PairLoss(upper_trees=n - 1, lower_trees=n, rate=rate, sigma=event.sigma_over_clip, tail=tail),
+        PairLoss(upper_trees=upper, lower_trees=lower, rate=rate, sigma=sigma, tail=tail),
+        PairLoss(upper_trees=lower, lower_trees=upper, rate=rate, sigma=sigma, tail=tail),
     )
+
+
+def _mixture(event: Event) -> tuple[int, int, float, float]:
+    """How many roots shift either distribution, how likely each, and the noise in units of their shift."""
+    if isinstance(event, GaussianEvent):
+        return 1, 0, 1.0, 1 / event.shift_over_sigma
+    rate = event.draw.rate if isinstance(event.draw, PoissonDraw) else math.nan
+    return event.changed_trees, event.changed_trees - event.gone, rate, event.sigma_over_clip
 
 
 def spread(loss: PairLoss) -> float:

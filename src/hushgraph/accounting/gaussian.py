@@ -42,3 +42,14 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     while gaussian_delta(shift, epsilon) > delta:
         epsilon *= 1 + 1e-11
     return epsilon
+
+
+def gaussian_shift(epsilon: float, delta: float) -> float:
+    """The largest shift, from below, at which `gaussian_delta` at `epsilon` > 0 is at most `delta` < 1."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, epsilon) <= delta:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
+    return low

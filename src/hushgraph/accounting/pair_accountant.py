@@ -1,4 +1,4 @@
-"""The accountant of the dominating pair: Poisson batches, any number of changed trees, any noise."""
+"""The accountant of the dominating pair: Poisson batches and Gaussian releases, any noise."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import optimize
 
-from hushgraph.accounting.accountant import Accountant, AccountantName
+from hushgraph.accounting.accountant import Accountant, AccountantName, describe
 from hushgraph.accounting.distribution import loss_range, pair_losses, spread, step_distribution
-from hushgraph.accounting.events import PoissonDraw, StepEvent
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from hushgraph.errors import PlanError
 
@@ -27,10 +27,11 @@ _MOST_POINTS = 1 << 20
 
 
 class PairAccountant(Accountant):
-    """Prices Poisson batches by the dominating pair of the privacy contract.
+    """Prices Poisson batches by the dominating pair of the privacy contract, and Gaussian releases.
 
-    The pair of every step becomes a pessimistic `dp_accounting` privacy loss distribution, both directions,
-    and `dp_accounting` composes them. Steps that all take every root are one Gaussian, priced exactly.
+    The pair of every event becomes a pessimistic `dp_accounting` privacy loss distribution, both directions,
+    and `dp_accounting` composes each direction whole. Gaussian releases and steps that take every root are
+    together one Gaussian, priced exactly.
 
     Args:
         precision: divides the grid interval; 2 is what "doubled precision" means in the tests.
@@ -44,16 +45,16 @@ class PairAccountant(Accountant):
     def __init__(self, *, precision: float = 1.0) -> None:
         super().__init__()
         self._precision = precision
-        self._composed: (
-            tuple[dict[StepEvent, int], privacy_loss_distribution.PrivacyLossDistribution] | None
-        ) = None
+        self._composed: tuple[dict[Event, int], privacy_loss_distribution.PrivacyLossDistribution] | None = (
+            None
+        )
 
-    def supports(self, event: StepEvent) -> bool:
-        return isinstance(event.draw, PoissonDraw)
+    def supports(self, event: Event) -> bool:
+        return isinstance(event, GaussianEvent) or isinstance(event.draw, PoissonDraw)
 
-    def _refusal(self, event: StepEvent) -> str:
+    def _refusal(self, event: Event) -> str:
         return (
-            f"draw={type(event.draw).__name__}: the 'pair' accountant prices Poisson batches only; "
+            f"{describe(event)}: the 'pair' accountant prices Poisson batches only; "
             "draw Poisson batches, or use accountant='paper' for fixed-size ones."
         )
 
@@ -93,20 +94,22 @@ class PairAccountant(Accountant):
 
     def _compose_all(self) -> privacy_loss_distribution.PrivacyLossDistribution:
         tail = _LEFT_OUT / self.steps
-        losses = {event: pair_losses(event, tail) for event in self._counts}
+        # An event that shifts nothing costs nothing, and has no loss to put on a grid.
+        counts = {event: count for event, count in self._counts.items() if event.largest_shift}
+        losses = {event: pair_losses(event, tail) for event in counts}
         spreads = {event: max(map(spread, both)) for event, both in losses.items()}
         # One grid for all: fine enough for the finest step that matters, and no finer than memory allows.
-        total = math.sqrt(sum(count * spreads[event] ** 2 for event, count in self._counts.items()))
+        total = math.sqrt(sum(count * spreads[event] ** 2 for event, count in counts.items()))
         finest = min(
             spreads[event]
-            for event, count in self._counts.items()
+            for event, count in counts.items()
             if spreads[event] * math.sqrt(count) > 0.01 * total
         )
         interval = finest / (_INTERVALS_PER_SPREAD * self._precision)
         widest = max(loss_range(loss) for both in losses.values() for loss in both)
         interval = max(interval, widest / (_MOST_POINTS * self._precision))
         composed = None
-        for event, count in self._counts.items():
+        for event, count in counts.items():
             steps = step_distribution(losses[event], interval).self_compose(
                 count, tail_mass_truncation=_LEFT_OUT
             )
@@ -114,14 +117,19 @@ class PairAccountant(Accountant):
         return composed
 
     def _shift(self) -> float:
-        """The shift, in standard deviations, of the Gaussian that dominates all steps: rates of 1."""
-        shifts = (((2 * e.changed_trees - 1) / e.sigma_over_clip, count) for e, count in self._counts.items())
+        """The shift, in standard deviations, of the Gaussian that dominates everything: rates of 1."""
         # A product becomes infinite where a power would be an error.
-        return math.sqrt(sum(count * shift * shift for shift, count in shifts))
+        return math.sqrt(sum(n * e.largest_shift * e.largest_shift for e, n in self._counts.items()))
 
     def _is_gaussian(self) -> bool:
-        return all(isinstance(e.draw, PoissonDraw) and e.draw.rate == 1.0 for e in self._counts)
+        return all(_is_gaussian(event) for event in self._counts)
 
     def _delta_at(self, pld: privacy_loss_distribution.PrivacyLossDistribution, epsilon: float) -> float:
         rounding = _ROUNDING_PER_STEP * self.steps
         return float(np.clip(pld.get_delta_for_epsilon(epsilon) + rounding, 0.0, 1.0))
+
+
+def _is_gaussian(event: Event) -> bool:
+    return isinstance(event, GaussianEvent) or (
+        isinstance(event.draw, PoissonDraw) and event.draw.rate == 1.0
+    )

@@ -5,7 +5,8 @@ With n changed trees, rate q and noise s (everything in units of the clipping no
     P* = sum_i Bin(n, q)(i)   N(+i, s^2)
     Q* = sum_j Bin(n-1, q)(j) N(-j, s^2)
 
-and the step is dominated by (P*, Q*) when the row is emptied, by (Q*, P*) when it is filled.
+and the step is dominated by (P*, Q*) when the row is emptied, by (Q*, P*) when it is filled. Where g of the
+n roots contribute nothing in the second dataset, n - g takes the place of n - 1: the argument is the same.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import special
 
-from hushgraph.accounting.accountant import Accountant, AccountantName
-from hushgraph.accounting.events import FixedSizeDraw, StepEvent
+from hushgraph.accounting.accountant import Accountant, AccountantName, describe
+from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent
 from hushgraph.accounting.pairs import FloatArray
 from hushgraph.errors import PlanError
 
@@ -24,16 +24,16 @@ _FIRST_HIGHEST = 1e4
 _MARGIN = 1e-9
 
 
-def step_divergence(event: StepEvent, orders: FloatArray) -> FloatArray:
+def step_divergence(event: Event, orders: FloatArray) -> FloatArray:
     """Renyi divergence of one step at every order.
 
     gamma(alpha) = 1/(alpha-1) ln E exp(alpha (alpha-1) 2 rho^2 C^2 / sigma^2), where rho, the number of
     changed trees in the batch, is hypergeometric: `size` draws from `population`, `changed_trees` of them
     changed.
     """
-    draw = event.draw
-    if not isinstance(draw, FixedSizeDraw):
+    if isinstance(event, GaussianEvent) or not isinstance(event.draw, FixedSizeDraw):
         raise PlanError(_refusal(event))
+    draw = event.draw
     changed = min(event.changed_trees, draw.population)
     drawn = np.arange(max(0, draw.size + changed - draw.population), min(changed, draw.size) + 1)
     log_probs = _log_chances(drawn, changed, draw)
@@ -62,9 +62,9 @@ def _log_chances(drawn: npt.NDArray[np.int64], changed: int, draw: FixedSizeDraw
     return found
 
 
-def _refusal(event: StepEvent) -> str:
+def _refusal(event: Event) -> str:
     return (
-        f"draw={type(event.draw).__name__}: the 'paper' accountant prices fixed-size batches only; "
+        f"{describe(event)}: the 'paper' accountant prices fixed-size batches only; "
         "draw fixed-size batches, or use accountant='pair' for Poisson ones."
     )
 
@@ -86,10 +86,10 @@ class RenyiAccountant(Accountant):
         super().__init__()
         self._points = points
 
-    def supports(self, event: StepEvent) -> bool:
-        return isinstance(event.draw, FixedSizeDraw)
+    def supports(self, event: Event) -> bool:
+        return not isinstance(event, GaussianEvent) and isinstance(event.draw, FixedSizeDraw)
 
-    def _refusal(self, event: StepEvent) -> str:
+    def _refusal(self, event: Event) -> str:
         return _refusal(event)
 
     def _epsilon(self, delta: float) -> float:

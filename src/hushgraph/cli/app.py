@@ -18,7 +18,7 @@ from hushgraph.cli import audit, compare, datasets, plan, predict, report, repro
 from hushgraph.cli.config_file import print_settings
 from hushgraph.cli.options import check_choices
 from hushgraph.cli.terminal import describe_failure, fail
-from hushgraph.training.interruption import terminated_as_interrupted
+from hushgraph.training.interruption import treat_sigterm_as_interrupt
 
 app = typer.Typer(
     name="hushgraph",
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
-        with terminated_as_interrupted():
+        with treat_sigterm_as_interrupt():
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
     except BrokenPipeError:
         # The reader of our output has left; Python would complain again when it flushes at exit.

@@ -47,7 +47,7 @@ def predict(
         terminal.show_loading(line, data)
         graph = loaded.read(options.join_edges(data, edges), symmetrize=symmetrize)
         line.show("Predicting")
-        scores = loaded.probabilities(graph, symmetrize=False)
+        scores = loaded.predict_proba(graph, symmetrize=False)
         predictions.save(
             out,
             scores,

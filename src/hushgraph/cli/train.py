@@ -175,8 +175,8 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         line.show("Preparing the first step")
 
     try:
-        group = context.with_resource(distributed.joined())
-        with group.agreeing():
+        group = context.with_resource(distributed.join_group())
+        with group.share_errors():
             settings = _read_settings(context)
         with Interruption() as interruption:
 
@@ -188,11 +188,11 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             graph = options.join_edges(data, edges)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if resume is None:
-                out = flags["out"] or Path(group.decided(lambda: str(choose_folder(data, flags["model"]))))
+                out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, flags["model"]))))
                 run = training.train(graph, out=out, **settings, **hooks)
             else:
                 run = training.resume(resume, graph, **hooks)
-    except distributed.ToldError as error:
+    except distributed.ReportedError as error:
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"

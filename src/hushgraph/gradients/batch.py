@@ -27,6 +27,7 @@ class Features:
         self._graph = graph
         self.device = torch.device(device)
         self.num_nodes = graph.num_nodes
+        self.width = graph.num_features
         self._dense: Tensor | None = None
         is_stored = isinstance(graph, StoredGraph)
         if isinstance(graph.x, np.ndarray) and not is_stored:

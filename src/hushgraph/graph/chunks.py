@@ -83,3 +83,16 @@ def _copy_in_range(
             f"{where}, position {start + offset} is {ends[offset]}: expected a node from 0 to {num_nodes - 1}"
         )
     np.copyto(buffer, ends, casting="unsafe")
+
+
+def digest_edges(edges: Edges, num_nodes: int) -> str:
+    """A digest of the edges that does not depend on their order."""
+    total = 0
+    for source, target in pieces(edges, num_nodes):
+        words = (source.astype(np.uint64) << np.uint64(32)) | target.astype(np.uint64)
+        words *= np.uint64(0x9E3779B97F4A7C15)
+        words ^= words >> np.uint64(29)
+        words *= np.uint64(0xBF58476D1CE4E5B9)
+        words ^= words >> np.uint64(32)
+        total += int(words.sum(dtype=np.uint64))
+    return f"{total % 2**64:016x}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.graph.graph import Graph
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
@@ -48,3 +50,11 @@ def evaluate(
         class_accuracy=class_accuracy,
         class_counts=counts,
     )
+
+
+def measure_accuracy(
+    predicted: npt.NDArray[np.int64], graph: Graph, nodes: npt.NDArray[np.int64]
+) -> float | None:
+    """Accuracy on the labelled ones of `nodes`; None where none has a label."""
+    evaluation = evaluate(predicted, graph.y, nodes, graph.num_classes)
+    return None if evaluation is None else evaluation.accuracy

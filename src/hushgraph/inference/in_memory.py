@@ -55,11 +55,11 @@ class WholeGraph:
             yield np.arange(begin, min(begin + size, self.graph.num_nodes))
 
 
-def check_features(graph: Graph, wanted: int) -> None:
+def check_features(num_features: int, wanted: int) -> None:
     """Refuse a graph that has not as many features as the model was trained on."""
-    if graph.num_features != wanted:
+    if num_features != wanted:
         raise InputError(
-            f"the graph has {graph.num_features} features, the model was trained on {wanted}; give a graph "
+            f"the graph has {num_features} features, the model was trained on {wanted}; give a graph "
             "with the same columns"
         )
 
@@ -87,7 +87,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
             whole = whole_graph(graph.graph.indptr, graph.graph.indices, features.device)
             result: Tensor = model(features.all(), (whole,) * (depth or 0))
             return result
-        check_features(graph.graph, cast(int, model.encoder[0].in_features))
+        check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
         h = torch.cat([model.encoder(model.scaled(features.rows(nodes))) for nodes in graph.node_ranges()])

@@ -1,4 +1,4 @@
-"""How much memory there is, and memory that is freed between steps, which stays with the process."""
+"""The device to compute on, how much memory there is, and how freed memory is kept."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
+from hushgraph.errors import InputError
+
 # Names and defaults of glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
 _KEPT = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
+
+
+def choose_device(name: str) -> torch.device:
+    """The device called `name`, where "auto" is a GPU if there is one; InputError where it is missing."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(f"device={name!r}: expected auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda': no GPU is visible to torch; use cpu or auto")
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
 def physical_memory() -> int:
@@ -22,7 +35,7 @@ def physical_memory() -> int:
 
 
 @contextmanager
-def freed_memory_kept() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Within this context large tensors reuse pages; afterwards the pages go back to the system.
 
     glibc returns every large block at once when it is freed and takes it back page by page, which costs a

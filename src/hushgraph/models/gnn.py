@@ -16,7 +16,7 @@ from hushgraph.models.gat import GATLayer
 from hushgraph.models.gcn import GCNLayer
 from hushgraph.models.gin import GINLayer
 from hushgraph.models.parts import ACTIVATIONS, Activation, mlp
-from hushgraph.privacy.plan_fields import MOST_LAYERS
+from hushgraph.privacy.fields import MOST_LAYERS
 
 ModelName = Literal["gcn", "gin", "gat", "mlp"]
 
@@ -126,4 +126,43 @@ class GNN(nn.Module):
         for layer, reads in zip(self.layers, reversed(blocks), strict=True):
             h = layer(h, reads)
         scores: Tensor = self.decoder(h)
+        return scores
+
+
+class ReadingMLP(nn.Module):
+    """A hidden layer over (features, readings), and a straight path from the readings to the scores.
+
+    Args:
+        num_features: columns of the features.
+        num_readings: columns of the readings, which stand behind the features.
+        num_classes: columns of the scores.
+        hidden: size of the hidden layer.
+        activation: "tanh" or "relu".
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        num_readings: int,
+        num_classes: int,
+        *,
+        hidden: int,
+        activation: Activation = "tanh",
+    ) -> None:
+        super().__init__()
+        width = num_features + num_readings
+        _check_fits(width, num_classes, hidden, 0, 2)
+        self.num_features = num_features
+        self.encoder = mlp([width, hidden], activation, activate_last=True)
+        self.decoder = nn.Linear(hidden, num_classes)
+        self.skip = nn.Linear(num_readings, num_classes, bias=False)
+        # Scores start at 0: the first gradients then point where labels do, not where chance did.
+        nn.init.zeros_(self.decoder.weight)
+        nn.init.zeros_(self.decoder.bias)
+        nn.init.zeros_(self.skip.weight)
+
+    def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
+        """Scores [rows, classes] from rows of features and readings; there are no blocks."""
+        readings = x[:, self.num_features :]
+        scores: Tensor = self.decoder(self.encoder(x)) + self.skip(readings)
         return scores

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from hushgraph.noise.secure_noise import SecureNoise
-
-NoiseSource: TypeAlias = torch.Generator | SecureNoise
 
 # torch's state of a Mersenne Twister: three words, then one word of eight bytes for each of its numbers.
 _TWISTER_NUMBERS = 624
@@ -53,18 +49,35 @@ def _random_state(state: np.ndarray) -> np.ndarray:
     return state
 
 
-def noisy(sums: Mapping[str, Tensor], sigmas: Mapping[str, float], source: NoiseSource) -> dict[str, Tensor]:
-    """Every sum plus N(0, sigma^2) per coordinate, each coordinate drawn anew.
+class NoiseSource(Protocol):
+    """Adds the noise of one step to clipped sums."""
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        """Every sum plus N(0, sigma^2) per coordinate, each coordinate drawn anew.
+
+        Args:
+            sums: clipped sums, per parameter.
+            sigmas: standard deviations, per parameter.
+        """
+
+
+class GaussianNoise:
+    """Noise from a generator of torch.
 
     Args:
-        sums: clipped sums, per parameter.
-        sigmas: standard deviations, per parameter.
-        source: a generator on the device of the sums, used for nothing else; or `SecureNoise`.
+        device: of the sums.
+        seed: of the generator, which is used for nothing else; from the operating system unless given.
     """
-    if isinstance(source, SecureNoise):
-        return source.noisy(sums, sigmas)
-    return {
-        name: value
-        + sigmas[name] * torch.randn(value.shape, generator=source, device=value.device, dtype=value.dtype)
-        for name, value in sums.items()
-    }
+
+    def __init__(self, device: torch.device | str, seed: int | None = None) -> None:
+        # Apart from every other stream that starts from the same seed.
+        self._generator = noise_generator(device, None if seed is None else seed ^ 0x6E6F697365)
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        """Every sum plus N(0, sigma^2) per coordinate, in the precision of the sum."""
+        return {
+            name: value
+            + sigmas[name]
+            * torch.randn(value.shape, generator=self._generator, device=value.device, dtype=value.dtype)
+            for name, value in sums.items()
+        }

@@ -61,7 +61,7 @@ class SecureNoise:
             )
         return (1 + a) / (1 - b)
 
-    def noisy(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
         """Every sum, rounded to its grid, plus noise; on its device and in its precision."""
         sizes = [value.numel() for value in sums.values()]
         ends = np.cumsum(sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+Method = Literal["billboard", "trees"]
 EdgeOwner = Literal["sender", "reader"]
 Sampler = Literal["stable", "paper"]
 Accountant = Literal["pair", "paper"]

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from hushgraph.privacy import bounds
+from hushgraph.privacy.choices import EdgeOwner
 
 # Training nodes per class that make one more reader worth its noise at epsilon 1.
 _NODES_PER_READER = 10_000
@@ -23,7 +24,7 @@ _FEATURE_NORM = 6.0
 # Learning rate times steps where noise is negligible, and the noise at which it is halved.
 _TRAVEL = 8.0
 _NOISE_AT_HALF_TRAVEL = 6e-4
-_MOMENTUM = 0.7
+MOMENTUM = 0.7
 # Without noise, training nodes per class decide how long it takes until a model learns them by heart.
 _PLENTY_PER_CLASS = 10_000
 
@@ -42,14 +43,14 @@ class Defaults:
     momentum: float
 
 
-def private_defaults(
+def choose_private(
     *,
     num_train_nodes: int,
     epsilon: float,
     delta: float,
     num_layers: int,
     num_classes: int,
-    edge_owner: str = "sender",
+    edge_owner: EdgeOwner = "sender",
 ) -> Defaults:
     """The rule for private training.
 
@@ -58,8 +59,8 @@ def private_defaults(
     """
     affordable = int(math.sqrt(epsilon) * num_train_nodes / (_NODES_PER_READER * num_classes))
     changed = 1 + min(affordable, _MOST_READERS)
-    readers = _most_readers(changed, num_layers, edge_owner)
-    reads = reads_for(readers, edge_owner)
+    readers = _choose_readers(changed, num_layers, edge_owner)
+    reads = choose_reads(readers, edge_owner)
     trees = bounds.changed_trees(readers, reads, num_layers, edge_owner, num_trees=num_train_nodes)
     # Size of one unit of noise on the mean gradient over a whole run, if the run were a single Gaussian step.
     noise = (2 * trees - 1) / (num_train_nodes * _gaussian_mu(epsilon, delta))
@@ -72,11 +73,11 @@ def private_defaults(
         learning_rate=float(f"{travel / STEPS:.2g}"),
         hidden=_HIDDEN,
         feature_norm=_FEATURE_NORM,
-        momentum=_MOMENTUM,
+        momentum=MOMENTUM,
     )
 
 
-def plain_defaults(*, num_train_nodes: int, num_classes: int) -> Defaults:
+def choose_non_private(*, num_train_nodes: int, num_classes: int) -> Defaults:
     """The rule for training without privacy: wide lists, nothing to save on, an early end."""
     return Defaults(
         max_readers=20,
@@ -90,14 +91,14 @@ def plain_defaults(*, num_train_nodes: int, num_classes: int) -> Defaults:
     )
 
 
-def reads_for(max_readers: int, edge_owner: str) -> int:
+def choose_reads(max_readers: int, edge_owner: EdgeOwner) -> int:
     """D for a K: as small as K where reads cost, with room for most offers where they do not."""
     if max_readers == 0 or edge_owner == "reader":
         return max_readers
     return 4 * max_readers + 4
 
 
-def _most_readers(changed: int, num_layers: int, edge_owner: str) -> int:
+def _choose_readers(changed: int, num_layers: int, edge_owner: EdgeOwner) -> int:
     """The largest K for which at most `changed` trees change; 0 where no layer reads edges."""
     if num_layers == 0:
         return 0
@@ -105,7 +106,7 @@ def _most_readers(changed: int, num_layers: int, edge_owner: str) -> int:
         k
         for k in range(_MOST_READERS + 1)
         if k == 0
-        or bounds.changed_trees(k, reads_for(k, edge_owner), num_layers, edge_owner, num_trees=changed)
+        or bounds.changed_trees(k, choose_reads(k, edge_owner), num_layers, edge_owner, num_trees=changed)
         <= changed
     )
 
@@ -115,3 +116,33 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
     log_term = math.log(1 / delta)
     # Rounding leaves nothing of a tiny epsilon, and noise is divided by this.
     return max(1e-9, math.sqrt(2 * log_term + 2 * epsilon) - math.sqrt(2 * log_term))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BillboardDefaults:
+    """One choice for everything that a billboard run leaves open."""
+
+    shares: tuple[float, ...]
+    batch_size: int
+    steps: int
+    learning_rate: float
+    hidden: int
+    feature_norm: float
+    reading_scale: float
+    momentum: float
+
+
+def choose_billboard(
+    *, num_train_nodes: int, num_classes: int, epsilon: float | None, delta: float
+) -> BillboardDefaults:
+    """The rule for billboard runs; without epsilon, for one without noise."""
+    return BillboardDefaults(
+        shares=(0.3, 0.2, 0.3, 0.2),
+        batch_size=min(num_train_nodes, LARGEST_BATCH),
+        steps=300,
+        learning_rate=0.01,
+        hidden=64,
+        feature_norm=_FEATURE_NORM,
+        reading_scale=0.3,
+        momentum=MOMENTUM,
+    )

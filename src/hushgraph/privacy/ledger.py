@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hushgraph._files import write_whole
-from hushgraph.accounting.events import StepEvent
+from hushgraph.accounting.events import Event, GaussianEvent, StepEvent
 from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, WriteError
 from hushgraph.privacy import ledger_file
 
@@ -35,6 +35,8 @@ class Budget(Protocol):
     def steps(self) -> int: ...
     @property
     def step_event(self) -> StepEvent: ...
+    @property
+    def charges(self) -> tuple[tuple[Event, int], ...]: ...
     def fingerprint(self) -> str: ...
 
 
@@ -69,8 +71,11 @@ class Ledger:
         self.delta = float(header["delta"])
         self.accountant: str = header["accountant"]
         self.planned_steps = int(header["steps"])
+        self.planned_charges = [
+            (ledger_file.event_from_json(event), int(count)) for event, count in header.get("charges", [])
+        ]
         self.planned_event = ledger_file.event_from_json(header["event"])
-        self._counts: Counter[StepEvent] = Counter()
+        self._counts: Counter[Event] = Counter()
         self._largest = 1
         self._last_sum = checksum
         self._lock = lock
@@ -89,6 +94,11 @@ class Ledger:
             "steps": plan.steps,
             "event": ledger_file.event_to_json(plan.step_event),
         }
+        if len(plan.charges) > 1:
+            charges: Counter[Event] = Counter()
+            for event, count in plan.charges:
+                charges[event] += count
+            header["charges"] = [[ledger_file.event_to_json(e), count] for e, count in charges.items()]
         line, checksum = ledger_file.written(header, after="")
         ledger = cls(target, header, checksum, lock=ledger_file.lock(target))
         if target.exists():
@@ -176,7 +186,12 @@ class Ledger:
     @property
     def steps_charged(self) -> int:
         """How many steps have been paid for, of any kind."""
-        return sum(self._counts.values())
+        return sum(count for event, count in self._counts.items() if isinstance(event, StepEvent))
+
+    @property
+    def boards_charged(self) -> int:
+        """How many boards have been paid for."""
+        return sum(count for event, count in self._counts.items() if isinstance(event, GaussianEvent))
 
     @property
     def remaining_steps(self) -> int:
@@ -196,7 +211,7 @@ class Ledger:
         """Epsilon of everything charged so far, at `delta` (the budget's unless given)."""
         return self._price(self._counts, self.delta if delta is None else delta)
 
-    def charge(self, event: StepEvent, *, step: int | None = None, count: int = 1) -> None:
+    def charge(self, event: Event, *, step: int | None = None, count: int = 1) -> None:
         """Pay for `count` steps of `event` before they are taken.
 
         Args:
@@ -272,13 +287,11 @@ class Ledger:
                     "further step was taken; restore the folder and resume, or start anew"
                 )
 
-    def _charge_line(
-        self, event: StepEvent, step: int, count: int, *, torn: bool = False
-    ) -> tuple[bytes, str]:
+    def _charge_line(self, event: Event, step: int, count: int, *, torn: bool = False) -> tuple[bytes, str]:
         entry = {"step": step, "count": count, "event": ledger_file.event_to_json(event)}
         return ledger_file.written({**entry, "torn": True} if torn else entry, after=self._last_sum)
 
-    def _book(self, event: StepEvent, count: int, checksum: str) -> None:
+    def _book(self, event: Event, count: int, checksum: str) -> None:
         self._counts[event] += count
         self._largest = max(self._largest, count)
         self._last_sum = checksum
@@ -286,9 +299,11 @@ class Ledger:
     def _only_planned(self) -> bool:
         return not set(self._counts) - {self.planned_event}
 
-    def _allows(self, event: StepEvent, count: int) -> bool:
+    def _allows(self, event: Event, count: int) -> bool:
         """Whether the budget covers `count` more of `event`."""
         if math.isinf(self.budget):
+            return True
+        if self._is_planned(event, count):
             return True
         # The budget is the price of exactly the planned steps, so pricing them again would say the same.
         planned = event == self.planned_event and self._only_planned()
@@ -296,11 +311,17 @@ class Ledger:
             return True
         return self._price(self._counts + Counter({event: count}), self.delta) <= self.budget
 
-    def _price(self, counts: Counter[StepEvent], delta: float) -> float:
+    def _is_planned(self, event: Event, count: int) -> bool:
+        planned = Counter(dict(self.planned_charges))
+        return (
+            bool(planned) and self._counts[event] + count <= planned[event] and not (self._counts - planned)
+        )
+
+    def _price(self, counts: Counter[Event], delta: float) -> float:
         """Epsilon of so many steps of each kind."""
         if not counts:
             return 0.0
-        if any(event.sigma_over_clip == 0 for event in counts):
+        if any(math.isinf(event.largest_shift) for event in counts):
             return math.inf
         # Imported here: reading or creating a ledger should not wait for the accountants' libraries.
         from hushgraph.accounting import make_accountant

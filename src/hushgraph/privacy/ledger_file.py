@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import RunError
 
 DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
@@ -40,8 +40,12 @@ def _checksum(body: str, after: str) -> str:
     return hashlib.sha256(f"{after}\n{body}".encode()).hexdigest()[:32]
 
 
-def event_to_json(event: StepEvent) -> dict[str, Any]:
+def event_to_json(event: Event) -> dict[str, Any]:
     """An event as JSON values."""
+    if isinstance(event, GaussianEvent):
+        return {
+            "shift_over_sigma": event.shift_over_sigma if math.isfinite(event.shift_over_sigma) else "inf"
+        }
     names = {kind: name for name, kind in DRAWS.items()}
     return {
         "draw": {"kind": names[type(event.draw)], **asdict(event.draw)},
@@ -50,8 +54,10 @@ def event_to_json(event: StepEvent) -> dict[str, Any]:
     }
 
 
-def event_from_json(fields: dict[str, Any]) -> StepEvent:
+def event_from_json(fields: dict[str, Any]) -> Event:
     """The event that `event_to_json` wrote; one of several errors where something else did."""
+    if "shift_over_sigma" in fields:
+        return GaussianEvent(shift_over_sigma=float(fields["shift_over_sigma"]))
     draw = dict(fields["draw"])
     kind = DRAWS[draw.pop("kind")]
     for value in (*draw.values(), fields["changed_trees"], fields["sigma_over_clip"]):

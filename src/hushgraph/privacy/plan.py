@@ -9,14 +9,17 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from hushgraph.accounting.events import Draw, FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph._validate import as_float, show_value
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError
-from hushgraph.privacy import bounds, plan_fields
+from hushgraph.privacy import bounds, choices
+from hushgraph.privacy.fields import check_fields, read_fields
 
 if TYPE_CHECKING:
     from hushgraph.accounting.accountant import AccountantName
 
 ADJACENCY = "node-level, zero-out"
+PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 
 
 @lru_cache(maxsize=1024)
@@ -100,23 +103,24 @@ class PrivacyPlan:
     batch_size: int
     steps: int
     max_reads: int | None = None
-    edge_owner: str = "sender"
+    edge_owner: choices.EdgeOwner = "sender"
     clip: float = 1.0
     noise_multiplier: float | None = None
     # Both are filled in by __post_init__, so readers never meet None.
     delta: float = None  # type: ignore[assignment]
-    sampler: str = "stable"
-    accountant: str = "pair"
-    batches: str = None  # type: ignore[assignment]
-    clipping: str = "normalised"
-    noise: str = "common"
+    sampler: choices.Sampler = "stable"
+    accountant: choices.Accountant = "pair"
+    batches: choices.Batches = None  # type: ignore[assignment]
+    clipping: choices.Clipping = "normalised"
+    noise: choices.Noise = "common"
 
     adjacency: ClassVar[str] = ADJACENCY
+    method: ClassVar[choices.Method] = "trees"
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in plan_fields.checked(given).items():
+        for name, value in check_fields(given).items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -155,6 +159,10 @@ class PrivacyPlan:
         """Standard deviation of the noise in units of the clipping norm C; 0 where no noise was chosen."""
         return (self.noise_multiplier or 0.0) * 2 * self.changed_trees
 
+    def training_sigma(self, step: int) -> float:
+        """Standard deviation of the noise of a step, in units of C, by the number of the step."""
+        return self.sigma_over_clip
+
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on the clipped sum."""
@@ -175,30 +183,73 @@ class PrivacyPlan:
         )
 
     @property
+    def charges(self) -> tuple[tuple[Event, int], ...]:
+        """What the run is charged for, in order: events and how often each occurs."""
+        return ((self.step_event, self.steps),)
+
+    @property
+    def total_steps(self) -> int:
+        """How many noisy steps the run takes in all."""
+        return self.steps
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Whether predictions for everybody else are covered together with the weights."""
+        return False
+
+    def with_steps_done(self, steps: int) -> PrivacyPlan:
+        """The plan of a run that stopped after `steps` steps, to price what was spent until then."""
+        return replace(self, steps=steps)
+
+    @property
     def epsilon(self) -> float:
         """Epsilon at `delta` for all steps; infinite without noise."""
-        return self._epsilon_for(self.changed_trees)
+        return self._epsilon_for(self.step_event)
 
     @property
     def epsilon_group_of_two(self) -> float:
-        """Epsilon when two rows are emptied together, which is what hides that an undirected edge exists.
+        """Epsilon when two rows are emptied together. Infinite where the accountant refuses to price that."""
+        two = bounds.changed_by_two(self.changed_trees, self.num_train_nodes)
+        # Where nothing is read, two examples are gone and nothing else differs.
+        gone = 1 if self.reads_edges or self.accountant == "paper" else 2
+        return self._epsilon_or_infinity(replace(self.step_event, changed_trees=two, gone=gone))
 
-        Infinite where the accountant prices one row but refuses two.
+    @property
+    def epsilon_edge(self) -> float:
+        """Epsilon for one edge, the rest of both rows kept: both its records if undirected, else its one.
+
+        0 where training reads no edge; infinite where no bound is proven.
         """
+        if not self.reads_edges:
+            return 0.0 if self.is_private else math.inf
+        trees = bounds.trees_of_a_record(self.max_readers, self.num_layers, self.edge_owner)
+        if self.sampler != "stable" or self.accountant != "pair":
+            return math.inf
+        records = 2 if self.edge_owner == "sender" else 1
+        changed = min(records * trees, self.num_train_nodes)
+        # No row is emptied, so no example is gone.
+        return self._epsilon_or_infinity(replace(self.step_event, changed_trees=changed, gone=0))
+
+    @property
+    def epsilon_label(self) -> float:
+        """Epsilon for one training label changed into another, which changes the gradient of its own root."""
+        if self.accountant != "pair":
+            return math.inf
+        return self._epsilon_or_infinity(replace(self.step_event, changed_trees=1, gone=0))
+
+    def _epsilon_or_infinity(self, event: StepEvent) -> float:
         try:
-            return self._epsilon_for(bounds.changed_by_two(self.changed_trees, self.num_train_nodes))
+            return self._epsilon_for(event)
         except PlanError:
             return math.inf
 
-    def _epsilon_for(self, changed: int) -> float:
-        """Epsilon with this noise when `changed` trees may differ."""
+    def _epsilon_for(self, event: StepEvent) -> float:
+        """Epsilon where every step costs `event`."""
         if not self.is_private:
             return math.inf
         if self.steps == 0:
             return 0.0
-        return _price(
-            self.accountant, replace(self.step_event, changed_trees=changed), self.steps, self.delta
-        )
+        return _price(self.accountant, event, self.steps, self.delta)
 
     @property
     def unproven(self) -> tuple[str, ...]:
@@ -274,6 +325,10 @@ class PrivacyPlan:
             "guarantee": self.guarantee,
             "changed_trees": self.changed_trees,
             "epsilon_group_of_two": _json_number(self.epsilon_group_of_two),
+            "epsilon_edge": _json_number(self.epsilon_edge),
+            "epsilon_label": _json_number(self.epsilon_label),
+            "method": self.method,
+            "predictions": PREDICTIONS[self.covers_predictions and self.is_private],
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,
@@ -290,8 +345,12 @@ class PrivacyPlan:
     @classmethod
     def from_json(cls, text: str) -> PrivacyPlan:
         """The plan that `to_json` wrote; unknown, missing and repeated keys are refused."""
+        if cls is PrivacyPlan and '"method": "billboard"' in text:
+            from hushgraph.privacy.billboard_plan import BillboardPlan
+
+            return BillboardPlan.from_json(text)
         known = [field.name for field in fields(cls)]
-        return cls(**plan_fields.from_json(text, known=known, adjacency=cls.adjacency))
+        return cls(**read_fields(text, known=known, adjacency=cls.adjacency))
 
     def fingerprint(self) -> str:
         """SHA-256 of `to_json`: equal exactly when the plans are."""
@@ -300,9 +359,9 @@ class PrivacyPlan:
 
 def _checked_epsilon(epsilon: float) -> float:
     """The target as a 64-bit number: a narrower one would round what it is compared with."""
-    number = plan_fields.real(epsilon)
+    number = as_float(epsilon)
     if number is None:
-        raise PlanError(f"epsilon={plan_fields.shown(epsilon)}: expected a positive number")
+        raise PlanError(f"epsilon={show_value(epsilon)}: expected a positive number")
     if not (math.isfinite(number) and number > 0):
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
     return number

@@ -68,7 +68,7 @@ def facts(
 def finished(source: Run | str | os.PathLike[str]) -> RunFolder:
     """The folder of a run, refused where the run is not done."""
     folder = source.folder if isinstance(source, Run) else RunFolder.open(source)
-    folder.check_done()
+    folder.check_finished()
     return folder
 
 

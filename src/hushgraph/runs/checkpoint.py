@@ -11,19 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import RunError
-from hushgraph._tensor_file import read_tensors, write_tensors
+from hushgraph._files import read_tensors, write_tensors
 
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 # What the built-in optimisers keep for every single weight.
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
-class Reached(NamedTuple):
-    """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
+class Progress(NamedTuple):
+    """How far a run had come: steps taken or lost, how many were lost, seconds at work, its round."""
 
     step: int = 0
     steps_lost: int = 0
     seconds: float = 0.0
+    round: int = 0
 
 
 def write_checkpoint(
@@ -31,7 +32,7 @@ def write_checkpoint(
     model: nn.Module,
     average: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    reached: Reached,
+    progress: Progress,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
@@ -42,49 +43,59 @@ def write_checkpoint(
                 tensors[f"optimizer.{place}.{key}"] = value
             elif isinstance(value, (bool, int, float)):
                 numbers[f"{place}.{key}"] = value
-    about = {**reached._asdict(), "numbers": numbers}
+    about = {**progress._asdict(), "numbers": numbers}
     write_tensors(path, tensors, {"about": json.dumps(about)})
 
 
 def read_checkpoint(
     path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
-) -> Reached:
+) -> Progress:
     """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
     state: dict[int, dict[str, Any]] = {}
     try:
         about = json.loads(metadata["about"])
+        progress = _parse_progress(about)
         for name, tensor in tensors.items():
             part, key = name.split(".", 1)
             parts[part][key] = tensor
         for name, value in (parts["optimizer"] | about["numbers"]).items():
             place, key = name.split(".", 1)
             state.setdefault(int(place), {})[key] = value
-        fill(model, parts["model"], path)
+        fill_model(model, parts["model"], path)
         for name, value in average.items():
             value.copy_(parts["average"][name])
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         _check_state(optimizer)
-        return Reached(int(about["step"]), int(about["steps_lost"]), float(about["seconds"]))
+        return progress
     except RunError:
         raise
     except _DAMAGED as error:
-        raise _refused(path, error) from None
+        raise _damage_error(path, error) from None
 
 
-def step_of(path: Path) -> int:
-    """How many steps had been taken or lost when the checkpoint was written; 0 where there is none."""
+def read_progress(path: Path) -> Progress:
+    """How far the run had come when the checkpoint was written; nowhere where there is none."""
     if not path.exists():
-        return 0
+        return Progress()
     metadata = read_tensors(path)[1]
     try:
-        return int(json.loads(metadata["about"])["step"])
+        return _parse_progress(json.loads(metadata["about"]))
     except _DAMAGED as error:
-        raise _refused(path, error) from None
+        raise _damage_error(path, error) from None
 
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+def _parse_progress(about: Mapping[str, Any]) -> Progress:
+    return Progress(
+        step=int(about["step"]),
+        steps_lost=int(about["steps_lost"]),
+        seconds=float(about["seconds"]),
+        round=int(about.get("round", 0)),
+    )
+
+
+def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Put stored parameters into a model that has exactly these; `path` is where they are from."""
     parameters = dict(model.named_parameters())
     wrong = [f"{name} is not in both" for name in sorted(set(parameters) ^ set(tensors))]
@@ -119,7 +130,7 @@ def _check_state(optimizer: torch.optim.Optimizer) -> None:
                 raise ValueError(f"{key} of the optimiser is {list(value.shape)} of {value.dtype}")
 
 
-def _refused(path: Path, error: Exception) -> RunError:
+def _damage_error(path: Path, error: Exception) -> RunError:
     reason = " ".join(str(error).split())[:300]
     return RunError(
         f"run={path.parent}: {path.name} is damaged or of another run ({reason}); restore it, or train again"

@@ -5,20 +5,24 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from hushgraph.errors import InputError, RunError
-from hushgraph.privacy.plan_fields import plain, shown
+from hushgraph._validate import convert_numbers, show_value
+from hushgraph.privacy import choices
+from hushgraph.privacy.defaults import MOMENTUM
+
+# "own": the caller passed a module, or a function that makes an optimiser.
+ConfiguredModel = choices.Model | Literal["own"]
+ConfiguredOptimizer = choices.Optimizer | Literal["own"]
 
 _CHOICES = {
-    "model": ("gcn", "gin", "gat", "mlp"),
-    "optimizer": ("adam", "sgd"),
-    "schedule": ("cosine", "constant"),
-    "activation": ("tanh", "relu"),
-    "setting": ("transductive", "inductive"),
+    "model": (*get_args(choices.Model), "own"),
+    "optimizer": (*get_args(choices.Optimizer), "own"),
+    "schedule": get_args(choices.Schedule),
+    "activation": get_args(choices.Activation),
+    "setting": get_args(choices.Setting),
 }
-# How a run remembers that the caller brought one: nothing to choose by name.
-_OWN = {"model": ("own",), "optimizer": ("own",)}
 _LEAST = {"hidden": 1, "encoder_layers": 1, "decoder_layers": 1, "resample_every": 1, "evaluate_every": 1}
 # Above this, torch's generators take no seed.
 _LARGEST_SEED = 2**63 - 1
@@ -40,6 +44,8 @@ class TrainingConfig:
         schedule: "cosine" takes the learning rate to zero at the last step; "constant" leaves it.
         average: decay of the moving average of weights that the run ends with; 0 keeps the last weights.
         stability: of normalised clipping.
+        reading_scale: a reading of one standard deviation of the board's noise becomes this number.
+        damped: whether readings give less weight to places that are louder than noise alone.
         resample_every: steps between fresh lists. The bound holds for every choice of keys, so it is free.
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
@@ -49,21 +55,23 @@ class TrainingConfig:
         secure_noise: noise and batches from a cryptographic generator, noise in exact steps of a grid.
     """
 
-    model: str = "gcn"
+    model: ConfiguredModel = "gcn"
     hidden: int = 128
     encoder_layers: int = 1
     decoder_layers: int = 1
-    activation: str = "tanh"
-    optimizer: str = "adam"
+    activation: choices.Activation = "tanh"
+    optimizer: ConfiguredOptimizer = "adam"
     learning_rate: float = 0.01
-    momentum: float = 0.8
+    momentum: float = MOMENTUM
     feature_norm: float = 0.0
-    schedule: str = "cosine"
+    schedule: choices.Schedule = "cosine"
     average: float = 0.98
     stability: float = 0.1
+    reading_scale: float = 0.3
+    damped: bool = True
     resample_every: int = 50
     evaluate_every: int = 50
-    setting: str = "transductive"
+    setting: choices.Setting = "transductive"
     symmetrize: bool = False
     split: str | None = None
     split_seed: int = 0
@@ -73,12 +81,12 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in plain(given, {field.name: field.type for field in fields(self)}).items():
+        for name, value in convert_numbers(given, {field.name: field.type for field in fields(self)}).items():
             object.__setattr__(self, name, value)
         wrong = [
-            f"{name}={shown(getattr(self, name))} (one of {', '.join(allowed)})"
+            f"{name}={show_value(getattr(self, name))} (one of {', '.join(choice for choice in allowed if choice != 'own')})"
             for name, allowed in _CHOICES.items()
-            if getattr(self, name) not in (*allowed, *_OWN.get(name, ()))
+            if getattr(self, name) not in allowed
         ]
         wrong += [
             f"{name}={getattr(self, name)} (at least {least})"
@@ -91,6 +99,8 @@ class TrainingConfig:
             wrong.append(f"momentum={self.momentum} (from 0 to below 1)")
         if not 0 <= self.feature_norm < float("inf"):
             wrong.append(f"feature_norm={self.feature_norm} (a finite number, at least 0)")
+        if not 0 < self.reading_scale < float("inf"):
+            wrong.append(f"reading_scale={self.reading_scale} (a finite number above 0)")
         if not 0 <= self.average < 1:
             wrong.append(f"average={self.average} (from 0 to below 1)")
         if self.seed is not None and not 0 <= self.seed <= _LARGEST_SEED:

@@ -4,6 +4,8 @@ run.json                what the run is: plan, configuration, shapes, versions
 ledger.jsonl            what it has paid for
 metrics.jsonl           validation accuracy and epsilon over time
 checkpoint.safetensors  where to go on after an interruption; gone once the run is done
+board-1.safetensors     the board of a billboard run, noise included; board-2 where there are two
+round-1.safetensors     the weights that a second board's ballots come from
 weights.safetensors     the result
 result.json             the summary of a finished run
 """
@@ -17,7 +19,7 @@ import math
 import os
 import platform
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,17 +30,17 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.checkpoint import Reached, fill, read_checkpoint, step_of, write_checkpoint
+from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.datasets import load_graph
 from hushgraph.graph.columns import Columns
 from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
 from hushgraph.graph.graph import Graph
-from hushgraph.models.gnn import GNN
+from hushgraph.billboard.board import Board, load_board
+from hushgraph.models.gnn import GNN, ReadingMLP
+from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.result_file import read_result
-from hushgraph._tensor_file import read_tensors, write_tensors
-from hushgraph._files import write_whole
+from hushgraph._files import read_tensors, write_tensors, write_whole
 
 FORMAT = 1
 _FILES = (
@@ -46,6 +48,9 @@ _FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
+    "board-1.safetensors",
+    "board-2.safetensors",
+    "round-1.safetensors",
     "weights.safetensors",
     "result.json",
 )
@@ -74,8 +79,24 @@ class RunFolder:
     data: str
     columns: Columns | None = None
 
-    def write(self) -> None:
-        """Make the folder of a new run; RunError, and nothing left behind, where that cannot be done."""
+    @classmethod
+    def describe(
+        cls, path: str | os.PathLike[str], graph: Graph, plan: PrivacyPlan, config: TrainingConfig, *, data: str
+    ) -> RunFolder:
+        """The folder that a run on `graph` will have; nothing is written before `create`."""
+        return cls(
+            path=Path(path),
+            plan=plan,
+            config=config,
+            num_features=graph.num_features,
+            num_classes=graph.num_classes,
+            split_id=split_id(graph),
+            data=data,
+            columns=graph.columns,
+        )
+
+    def create(self) -> None:
+        """Write the folder of a new run; raise RunError and leave nothing behind where that fails."""
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -88,7 +109,7 @@ class RunFolder:
             "versions": versions(),
         }
         about["sum"] = _checksum(about)
-        is_new = self._make()
+        is_new = self._make_directory()
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
@@ -104,8 +125,8 @@ class RunFolder:
                     self.path.rmdir()
             raise
 
-    def _make(self) -> bool:
-        """Make the folder; whether it is a new one."""
+    def _make_directory(self) -> bool:
+        """Make the directory; return whether it is new."""
         try:
             if any((self.path / name).exists() for name in _FILES):
                 raise RunError(
@@ -125,7 +146,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """The folder `write` made; RunError where it is missing or damaged."""
+        """Open the folder that `create` wrote; raise RunError where it is missing or damaged."""
         file = Path(path) / "run.json"
         try:
             about = json.loads(file.read_text())
@@ -143,7 +164,7 @@ class RunFolder:
         try:
             if about["format"] != FORMAT:
                 raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
-            found = cls(
+            folder = cls(
                 path=Path(path),
                 plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
                 config=TrainingConfig.from_json(json.dumps(about["config"])),
@@ -155,7 +176,7 @@ class RunFolder:
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
-            return found
+            return folder
         except RunError as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
@@ -176,11 +197,12 @@ class RunFolder:
         return None if self.columns is None or self.columns.classes is None else tuple(self.columns.classes)
 
     @property
-    def is_done(self) -> bool:
+    def is_finished(self) -> bool:
+        """Whether the weights have been written."""
         return (self.path / "weights.safetensors").exists()
 
     def read_graph(self, data: Any) -> Graph:
-        """The data of the run, read as it was read for training; RunError where it is other data."""
+        """Read the data of the run as it was read for training; raise RunError for other data."""
         config = self.config
         graph = load_graph(
             data,
@@ -200,19 +222,58 @@ class RunFolder:
             )
         return graph
 
-    def new_model(self) -> GNN:
-        """The built-in model of this run, freshly initialised."""
+    @property
+    def num_rounds(self) -> int:
+        """How many models are trained in turn: one, or one per board."""
+        return self.plan.num_rounds if isinstance(self.plan, BillboardPlan) else 1
+
+    def input_width(self, place: int) -> int:
+        """Columns that the model of a round takes: features, and the readings of the boards until then."""
+        is_billboard = isinstance(self.plan, BillboardPlan)
+        return self.num_features + (self.num_classes * (place + 1) if is_billboard else 0)
+
+    def board_path(self, place: int) -> Path:
+        """The file of a board; the first has place 0."""
+        return self.path / f"board-{place + 1}.safetensors"
+
+    def load_boards(self, count: int | None = None) -> list[Board]:
+        """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
+        count = self.num_rounds if count is None else count
+        fingerprint = self.plan.fingerprint()
+        return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
+
+    def save_round(self, place: int, weights: Mapping[str, Tensor]) -> None:
+        """Keep the weights of a round that is not the last."""
+        write_tensors(self.path / f"round-{place + 1}.safetensors", weights, {})
+
+    def load_round(self, place: int, model: nn.Module) -> None:
+        """Fill a model with the weights of a round: of the last one, the result of the run."""
+        is_last = place == self.num_rounds - 1
+        file = self.path / ("weights.safetensors" if is_last else f"round-{place + 1}.safetensors")
+        fill_model(model, read_tensors(file)[0], file)
+
+    def build_model(self, place: int | None = None) -> nn.Module:
+        """Build the built-in model of this run, or of one of its rounds, freshly initialised."""
         if self.config.model == "own":
             raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
+        if isinstance(self.plan, BillboardPlan):
+            place = self.num_rounds - 1 if place is None else place
+            return ReadingMLP(
+                self.num_features,
+                self.input_width(place) - self.num_features,
+                self.num_classes,
+                hidden=self.config.hidden,
+                activation=self.config.activation,
+            )
         return GNN(
             self.num_features,
             self.num_classes,
-            model=self.config.model,  # type: ignore[arg-type]
+            model=self.config.model,
             num_layers=self.plan.num_layers,
             hidden=self.config.hidden,
             encoder_layers=self.config.encoder_layers,
             decoder_layers=self.config.decoder_layers,
-            activation=self.config.activation,  # type: ignore[arg-type]
+            activation=self.config.activation,
             feature_norm=self.config.feature_norm,
             attends=self.plan.reads_edges,
         )
@@ -222,21 +283,25 @@ class RunFolder:
         model: nn.Module,
         average: Mapping[str, Tensor],
         optimizer: torch.optim.Optimizer,
-        reached: Reached,
+        progress: Progress,
     ) -> None:
-        """Everything a resumed run goes on from."""
-        write_checkpoint(self._checkpoint, model, average, optimizer, reached)
+        """Write everything that a resumed run goes on from."""
+        write_checkpoint(self._checkpoint, model, average, optimizer, progress)
 
     def load_checkpoint(
         self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> Reached:
-        """Fill model, average and optimiser from the checkpoint, and tell how far it is."""
+    ) -> Progress:
+        """Fill model, average and optimiser from the checkpoint; return how far it is."""
         if not self._checkpoint.exists():
-            return Reached()
+            return Progress()
         return read_checkpoint(self._checkpoint, model, average, optimizer)
 
-    def save_weights(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
-        """The result; after this the run is done."""
+    def read_progress(self) -> Progress:
+        """How far the checkpoint is, without loading it."""
+        return read_progress(self._checkpoint)
+
+    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+        """Write the result and the weights; after this the run is finished."""
         if not all(bool(value.isfinite().all()) for value in weights.values()):
             raise DivergedError(
                 f"run={self.path}: the weights are no finite numbers any more, and the budget is spent; "
@@ -247,22 +312,22 @@ class RunFolder:
         self._checkpoint.unlink(missing_ok=True)
 
     def load_weights(self, model: nn.Module) -> None:
-        self.check_done()
+        self.check_finished()
         file = self.path / "weights.safetensors"
-        fill(model, read_tensors(file)[0], file)
+        fill_model(model, read_tensors(file)[0], file)
 
-    def check_done(self) -> None:
+    def check_finished(self) -> None:
         """Refuse a run that is not finished."""
-        if not self.is_done:
+        if not self.is_finished:
             raise RunError(
                 f"run={self.path}: it is not finished; resume it with hushgraph train DATA "
                 f"--resume {shlex.quote(str(self.path))}"
             )
 
-    def check_finished(self) -> None:
+    def check_consistent(self) -> None:
         """Refuse a finished run whose ledger, plan and result do not tell the same story."""
         ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
-        self.check_paid(ledger)
+        self.check_charged(ledger)
         result = self.result()
         # Another version of the accountant may have rounded the last digits otherwise.
         if not math.isclose(float(result["epsilon"]), ledger.budget, rel_tol=1e-6):
@@ -277,17 +342,18 @@ class RunFolder:
                 "restore result.json"
             )
 
-    def check_paid(self, ledger: Ledger) -> None:
+    def check_charged(self, ledger: Ledger) -> None:
         """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
-        taken = {"weights.safetensors": self.plan.steps} if self.is_done else {}
+        taken = {"weights.safetensors": self.plan.total_steps} if self.is_finished else {}
         steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
         taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
-        taken["checkpoint.safetensors"] = step_of(self._checkpoint)
+        taken["checkpoint.safetensors"] = read_progress(self._checkpoint).step
         for name, step in taken.items():
             if step > ledger.steps_charged:
                 raise RunError(
-                    f"ledger={ledger.path}: it shows {ledger.steps_charged} steps as paid, but {name} is "
-                    f"of step {step}, so what was spent is unknown; restore the whole folder, or start anew"
+                    f"ledger={ledger.path}: it shows {ledger.steps_charged} steps as charged, but {name} is "
+                    f"of step {step}, so what was spent is unknown; count the whole epsilon as spent and "
+                    "start a new run"
                 )
 
     def append_metrics(self, values: Mapping[str, Any]) -> None:
@@ -308,11 +374,11 @@ class RunFolder:
     def metrics(self) -> list[dict[str, Any]]:
         """All metrics so far; a line that a crash cut short is left out."""
         file = self.path / "metrics.jsonl"
-        found = []
+        lines = []
         for line in file.read_bytes().splitlines() if file.exists() else []:
             with contextlib.suppress(ValueError, RecursionError):
-                found.append(json.loads(line))
-        return found
+                lines.append(json.loads(line))
+        return lines
 
     def result(self) -> dict[str, Any]:
         """The summary of a finished run; RunError where it is not what a run writes."""
@@ -326,16 +392,56 @@ def split_id(graph: Graph) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What the run was made with."""
-    found = {"python": platform.python_version()}
+    """The versions that the run was made with."""
+    names = {"python": platform.python_version()}
     for name in _VERSIONED:
         try:
-            found[name] = version(name)
+            names[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            names[name] = "unknown"
+    return names
 
 
 def _checksum(about: Mapping[str, Any]) -> str:
-    """By which an edited run.json is known: the ledger guards the plan alone."""
+    """Recognises an edited run.json: the ledger guards the plan alone."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_fraction(value: Any) -> bool:
+    return value is None or (_is_number(value) and 0 <= value <= 1)
+
+
+# What readers of result.json rely on.
+_RESULT_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "guarantee": lambda value: isinstance(value, str),
+    "val_accuracy": _is_fraction,
+    "test_accuracy": _is_fraction,
+    "seconds": _is_number,
+    "device": lambda value: isinstance(value, str),
+    "steps_lost": lambda value: isinstance(value, int),
+}
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The summary in result.json; RunError where it is not what a run writes."""
+    try:
+        result: dict[str, Any] = json.loads(path.read_text())
+        float(result["epsilon"])
+        # An infinite epsilon is written as "inf"; JSON itself has no such number, and readers pass it on.
+        json.dumps(result, allow_nan=False)
+    except (OSError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise RunError(
+            f"run={path.parent}: result.json is missing or damaged ({type(error).__name__}); restore it"
+        ) from None
+    for key, is_valid in _RESULT_CHECKS.items():
+        if key not in result:
+            raise RunError(f"run={path.parent}: result.json has no {key}; restore it")
+        if not is_valid(result[key]):
+            raise RunError(f"run={path.parent}: result.json holds another {key} than a run; restore it")
+    if not _is_fraction(result.get("train_accuracy")):
+        raise RunError(f"run={path.parent}: result.json holds another train_accuracy than a run; restore it")
+    return result

@@ -10,6 +10,7 @@ import numpy as np
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
 from hushgraph.errors import PlanError
 from hushgraph.sampling.lists import Int64Array
+from hushgraph.sampling.random import RandomSource
 
 # Slots from which fair bits are drawn before numbers: below, one number a slot takes no time worth saving.
 _MANY_SLOTS = 1 << 20
@@ -35,7 +36,7 @@ class PoissonBatches:
 
     num_slots: int
     rate: float
-    rng: np.random.Generator
+    rng: RandomSource
 
     def __post_init__(self) -> None:
         _check_slots(self.num_slots)
@@ -54,11 +55,12 @@ class PoissonBatches:
         halvings = -exponent
         if self.num_slots < _MANY_SLOTS or halvings < 2:
             return np.flatnonzero(self.rng.random(self.num_slots) < self.rate)
-        drawn = _coins(self.num_slots, halvings, self.rng)
-        return drawn[self.rng.random(len(drawn)) < rest]
+        slots = _coins(self.num_slots, halvings, self.rng)
+        kept: Int64Array = slots[self.rng.random(len(slots)) < rest]
+        return kept
 
 
-def _coins(num_slots: int, halvings: int, rng: np.random.Generator) -> Int64Array:
+def _coins(num_slots: int, halvings: int, rng: RandomSource) -> Int64Array:
     """Sorted slots for which `halvings` fair coins all came up: exactly 2^-halvings each, independently.
 
     64 slots share a random word, so a draw takes `halvings` bits a slot. A binomial size and then a set of
@@ -90,7 +92,7 @@ class FixedSizeBatches:
 
     num_slots: int
     size: int
-    rng: np.random.Generator
+    rng: RandomSource
 
     def __post_init__(self) -> None:
         _check_slots(self.num_slots)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import HushgraphError, InputError
-from hushgraph.training.interruption import as_ctrl_c
+from hushgraph.training.interruption import handle_as_ctrl_c
 
 TIMEOUT = "HUSHGRAPH_TIMEOUT"
 # A process that dies is noticed at once; this is for one that hangs. It has to cover the longest that the
@@ -39,8 +39,8 @@ class GroupError(HushgraphError):
         self.exit_code = exit_code
 
 
-class ToldError(GroupError):
-    """Another process ended the run and has said why, so that this one need not."""
+class ReportedError(GroupError):
+    """Another process ended the run and reports why, so that this one need not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,8 @@ class Group:
         """The roots of a batch that are this process's part of the work."""
         return roots[self.rank :: self.size]
 
-    def device(self, device: torch.device) -> torch.device:
-        """The device of this process, where `device` is what was asked for: a GPU of its own, or the CPU."""
+    def assign_device(self, device: torch.device) -> torch.device:
+        """Give this process a GPU of its own, or the CPU, where `device` was asked for."""
         if self.size == 1 or device.type != "cuda":
             return device
         count = torch.cuda.device_count()
@@ -88,29 +88,29 @@ class Group:
         torch.cuda.set_device(own)
         return own
 
-    def decided(self, decide: Callable[[], _Value]) -> _Value:
-        """What `decide` gives in the leader, which alone calls it, in every process; made of JSON values."""
+    def broadcast(self, make: Callable[[], _Value]) -> _Value:
+        """Call `make` in the leader alone and give its value, made of JSON values, to every process."""
         if self.size == 1:
-            return decide()
+            return make()
         if not self.leads:
-            said = self._said(None, by=0)
-            if "error" in said:
-                raise ToldError(f"process 0: {said['error']}", said["code"])
-            value: _Value = said["value"]
+            message = self._exchange(None, by=0)
+            if "error" in message:
+                raise ReportedError(f"process 0: {message['error']}", message["code"])
+            value: _Value = message["value"]
             return value
         try:
-            value = decide()
+            value = make()
         except BaseException as error:
             # The reason matters more than whether the others could be told.
             with contextlib.suppress(GroupError):
-                self._said(_told(error), by=0)
+                self._exchange(_describe_error(error), by=0)
             raise
-        self._said({"value": value}, by=0)
+        self._exchange({"value": value}, by=0)
         return value
 
     @contextlib.contextmanager
-    def agreeing(self) -> Iterator[None]:
-        """What fails within this context in one process fails in all, and one of them says why."""
+    def share_errors(self) -> Iterator[None]:
+        """What fails within this context in one process fails in all, and one of them reports why."""
         if self.size == 1:
             yield
             return
@@ -121,16 +121,17 @@ class Group:
             raise
         except BaseException as error:
             failure = error
-        mine = {} if failure is None else _told(failure)
-        failed = [(rank, said) for rank in range(self.size) if "error" in (said := self._said(mine, by=rank))]
+        mine = {} if failure is None else _describe_error(failure)
+        messages = [self._exchange(mine, by=rank) for rank in range(self.size)]
+        failed = [(rank, message) for rank, message in enumerate(messages) if "error" in message]
         if not failed:
             return
-        first, said = failed[0]
+        first, message = failed[0]
         # A surprise is worth its traceback wherever it happens.
         if failure is not None and (self.leads or not isinstance(failure, HushgraphError)):
             raise failure
-        kind = GroupError if self.leads else ToldError
-        raise kind(f"process {first}: {said['error']}", said["code"])
+        kind = GroupError if self.leads else ReportedError
+        raise kind(f"process {first}: {message['error']}", message["code"])
 
     def check_same(self, facts: Callable[[], Mapping[str, str]]) -> None:
         """Refuse to go on where the named facts are not the same in all processes; never shows them."""
@@ -138,43 +139,43 @@ class Group:
             return
         mine = dict(facts())
         for rank in range(self.size):
-            theirs = self._said(mine, by=rank)
+            theirs = self._exchange(mine, by=rank)
             # Every process looks at every pair, so that all of them refuse or none does.
             if rank == 0:
                 first = theirs
             odd = sorted(name for name in first if first[name] != theirs.get(name))
             if odd:
-                kind = GroupError if self.leads else ToldError
+                kind = GroupError if self.leads else ReportedError
                 raise kind(
                     f"{', '.join(odd)}: not the same in process 0 and process {rank}; give all processes the "
                     "same data, settings and versions",
                     InputError.exit_code,
                 )
 
-    def summed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """In the leader, every tensor summed over the processes; of no use in the others."""
+    def add_up(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Sum every tensor over the processes; only the leader's result is of use."""
         if self.size == 1:
             return dict(tensors)
-        flat = _flat(list(tensors.values()))
-        with self._talking() as dist:
+        flat = _flatten(list(tensors.values()))
+        with self._communicate() as dist:
             dist.reduce(flat, dst=0)
-        return dict(zip(tensors, _parts(flat, list(tensors.values())), strict=True))
+        return dict(zip(tensors, _unflatten(flat, list(tensors.values())), strict=True))
 
     def follow(self, tensors: Sequence[Tensor]) -> None:
         """Fill `tensors` with what the leader has in them."""
         if self.size == 1:
             return
-        flat = _flat(tensors)
-        with self._talking() as dist:
+        flat = _flatten(tensors)
+        with self._communicate() as dist:
             dist.broadcast(flat, src=0)
         if not self.leads:
-            for tensor, value in zip(tensors, _parts(flat, tensors), strict=True):
+            for tensor, value in zip(tensors, _unflatten(flat, tensors), strict=True):
                 tensor.copy_(value)
 
-    def _said(self, mine: Any, *, by: int) -> Any:
-        """What process `by` has as `mine`. JSON: a message of a stranger must not be able to run code."""
+    def _exchange(self, mine: Any, *, by: int) -> Any:
+        """Send what process `by` has as `mine` to all. JSON, so that no message can run code."""
         body = json.dumps(mine).encode() if by == self.rank else b""
-        with self._talking() as dist:
+        with self._communicate() as dist:
             length = torch.tensor([len(body)], device=self.messages)
             dist.broadcast(length, src=by)
             letters = (
@@ -186,30 +187,31 @@ class Group:
         return mine if by == self.rank else json.loads(letters.cpu().numpy().tobytes())
 
     @contextlib.contextmanager
-    def _talking(self) -> Iterator[Any]:
-        """torch's package; what goes wrong inside becomes one line."""
+    def _communicate(self) -> Iterator[Any]:
+        """Give torch's package; turn an error inside into one line."""
         import torch.distributed as dist
 
         try:
             yield dist
         except RuntimeError as error:
             # The launcher notices as well and says so by this signal; the line below says it better.
-            if signal.getsignal(signal.SIGTERM) is as_ctrl_c:
+            if signal.getsignal(signal.SIGTERM) is handle_as_ctrl_c:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             raise GroupError(
-                f"process {self.rank} of {self.size}: another process is gone or hangs ({_line(error)}); all "
-                "that was paid for is in the ledger: go on with --resume, with any number of processes"
+                f"process {self.rank} of {self.size}: another process is gone or hangs "
+                f"({_first_line(error)}); "
+                "all that was charged is in the ledger: go on with --resume, with any number of processes"
             ) from None
 
 
-def of_leader(value: _Value | None) -> _Value:
-    """`value`, which only the process that leads has."""
+def require_leader(value: _Value | None) -> _Value:
+    """Return `value`, which only the process that leads has."""
     if value is None:
         raise RuntimeError("only the process that leads its group has this")
     return value
 
 
-def current() -> Group:
+def current_group() -> Group:
     """The process group that torch is in, where one has been made; else this process alone."""
     # Not imported here: without a launcher, torch's package is not needed.
     dist = sys.modules.get("torch.distributed")
@@ -220,18 +222,18 @@ def current() -> Group:
 
 
 @contextlib.contextmanager
-def joined() -> Iterator[Group]:
+def join_group() -> Iterator[Group]:
     """Within this context, the processes that a launcher such as torchrun has started are a group.
 
     Ctrl-C and SIGTERM are then for the leader alone, which tells the others once the step has ended.
     """
-    found = {name: os.environ.get(name, "") for name in _LAUNCHED}
-    if not all(found.values()) or found["WORLD_SIZE"] == "1":
-        yield current()
+    launched = {name: os.environ.get(name, "") for name in _LAUNCHED}
+    if not all(launched.values()) or launched["WORLD_SIZE"] == "1":
+        yield current_group()
         return
     import torch.distributed as dist
 
-    timeout = _timeout()
+    timeout = _read_timeout()
     # A lost GPU process then ends in an exception here, not in the end of this process.
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
     on_gpu = torch.cuda.is_available() and dist.is_nccl_available()
@@ -239,10 +241,11 @@ def joined() -> Iterator[Group]:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=timeout)
     except (RuntimeError, ValueError) as error:
         raise GroupError(
-            f"process {found['RANK']} of {found['WORLD_SIZE']}: could not join the others at "
-            f"{found['MASTER_ADDR']}:{found['MASTER_PORT']} ({_line(error)}); start all of them together"
+            f"process {launched['RANK']} of {launched['WORLD_SIZE']}: could not join the others at "
+            f"{launched['MASTER_ADDR']}:{launched['MASTER_PORT']} ({_first_line(error)}); start all of them "
+            "together"
         ) from None
-    group = current()
+    group = current_group()
     _leave_signals_to_the_leader(group)
     _share_threads()
     yield group
@@ -250,7 +253,7 @@ def joined() -> Iterator[Group]:
     dist.destroy_process_group()
 
 
-def _timeout() -> timedelta:
+def _read_timeout() -> timedelta:
     given = os.environ.get(TIMEOUT) or str(_DEFAULT_TIMEOUT)
     try:
         seconds = float(given)
@@ -265,7 +268,7 @@ def _leave_signals_to_the_leader(group: Group) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     if group.leads:
-        signal.signal(signal.SIGTERM, as_ctrl_c)
+        signal.signal(signal.SIGTERM, handle_as_ctrl_c)
     else:
         # torchrun kills what does not end of itself soon after.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -282,22 +285,22 @@ def _share_threads() -> None:
     numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // here))
 
 
-def _told(error: BaseException) -> dict[str, Any]:
+def _describe_error(error: BaseException) -> dict[str, Any]:
     code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
     return {"error": str(error) or type(error).__name__, "code": code}
 
 
-def _line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     """The first line of what torch says, without the places in its source that it begins with."""
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return first.rpartition("] ")[2][:200].rstrip(". ")
 
 
-def _flat(tensors: Sequence[Tensor]) -> Tensor:
+def _flatten(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
-def _parts(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """`flat` cut into tensors of the shapes and types of `like`."""
+def _unflatten(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Cut `flat` into tensors of the shapes and types of `like`."""
     parts = torch.split(flat, [tensor.numel() for tensor in like])
     return [part.view_as(tensor).to(tensor.dtype) for part, tensor in zip(parts, like, strict=True)]

@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-def as_ctrl_c(number: int, frame: FrameType | None) -> None:
+def handle_as_ctrl_c(number: int, frame: FrameType | None) -> None:
     """A handler that treats its signal as Ctrl-C, also where that one is ignored."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):
@@ -19,17 +19,17 @@ def as_ctrl_c(number: int, frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
+def treat_sigterm_as_interrupt() -> Iterator[None]:
     """Within this context SIGTERM, which machines are stopped with, ends a command as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, as_ctrl_c)
+    before = signal.signal(signal.SIGTERM, handle_as_ctrl_c)
     try:
         yield
     finally:
-        # Who has decided otherwise meanwhile, as a process of a group that fails, still has a line to say.
-        if signal.getsignal(signal.SIGTERM) is as_ctrl_c:
+        # Keep a handler that someone else installed meanwhile, as a failing process of a group does.
+        if signal.getsignal(signal.SIGTERM) is handle_as_ctrl_c:
             signal.signal(signal.SIGTERM, before)
 
 
@@ -42,7 +42,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self._before: Any = None
-        self._is_asked = False
+        self._is_requested = False
 
     def __enter__(self) -> Interruption:
         return self
@@ -54,13 +54,13 @@ class Interruption:
 
     def check(self) -> None:
         """Call between steps."""
-        if self._is_asked:
+        if self._is_requested:
             raise KeyboardInterrupt
         if self._before is None and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._note)
+            self._before = signal.signal(signal.SIGINT, self._note_interrupt)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._is_asked = True
+    def _note_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._is_requested = True
         self._restore()
 
     def _restore(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,26 @@ import numpy as np
 import torch
 from torch import nn
 
+from hushgraph.billboard.reading import read_rows
 from hushgraph.datasets import load_graph
+from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
+from hushgraph.inference.covered import (
+    average_over_neighbours,
+    check_width,
+    scale_readings,
+    scale_rows,
+    score_table,
+)
 from hushgraph.inference.evaluation import Evaluation, evaluate
+from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.arguments import check_model_given
-from hushgraph.training.session import usable_device
+from hushgraph.training.boards import build_table
+from hushgraph.training.prepare import check_model
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,7 +58,7 @@ class Run:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
         >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu", out="a-run")
-        >>> run.predict(data).shape, run.probabilities(data).shape
+        >>> run.predict(data).shape, run.predict_proba(data).shape
         ((300,), (300, 3))
         >>> run.report("report.html")
         >>> bool((hg.Run.load("a-run", device="cpu").predict(data) == run.predict(data)).all())
@@ -78,20 +89,105 @@ class Run:
         """The delta at which `epsilon` holds."""
         return self.plan.delta
 
-    def predict(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.int64]:
-        """int64 [num_nodes]: the most likely class of every node, from full neighbourhoods.
+    def predict(
+        self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
+    ) -> npt.NDArray[np.int64]:
+        """int64 [num_nodes]: the most likely class of every node.
+
+        A billboard run computes it from the node's own row, the board and the weights, so that it is covered
+        towards everybody else. A run on trees reads full neighbourhoods in the clear.
 
         Args:
-            data: the training graph or another one with the same features; labels and splits are not read.
+            data: the training data of a billboard run; for trees the training graph or another one with the
+                same features, whose labels and splits are not read.
             symmetrize: add the reverse of every edge; as in training unless given.
+            in_the_clear: of a billboard run, average over neighbours too. That reads them in the clear: the
+                predictions are then not covered.
         """
-        best: npt.NDArray[np.int64] = self._scores(data, symmetrize).argmax(1).cpu().numpy()
+        probabilities = self.predict_proba(data, symmetrize=symmetrize, in_the_clear=in_the_clear)
+        best: npt.NDArray[np.int64] = probabilities.argmax(1)
         return best
 
-    def probabilities(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.float32]:
+    def predict_proba(
+        self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
+    ) -> npt.NDArray[np.float32]:
         """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
-        found: npt.NDArray[np.float32] = self._scores(data, symmetrize).softmax(1).cpu().numpy()
-        return found
+        if not self.plan.covers_predictions:
+            if in_the_clear:
+                raise InputError("in_the_clear: trees always read neighbours in the clear; leave it out")
+            graph = self.read(data, symmetrize=symmetrize)
+            scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
+        else:
+            graph = self._read_training_data(data)
+            scores = self._score_covered(graph)
+        probabilities = scores.softmax(1)
+        if in_the_clear:
+            probabilities = average_over_neighbours(probabilities, graph)
+        values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
+        return values
+
+    def predict_new(
+        self, features: Any, places: Sequence[Sequence[Any]]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Probabilities for nodes that were not there at training and list places on the board.
+
+        Nothing is charged: a new node reads what was released and its own row.
+
+        Args:
+            features: [R, d], or [d] for one row.
+            places: for every row the identifiers that it lists, as the training data named its nodes; numbers
+                from 0 where it had no names. Repeats count once; unknown identifiers are skipped.
+
+        Returns:
+            float32 [R, num_classes], and int64 [R], how many identifiers of each row the board does not have.
+
+        Examples:
+            >>> import hushgraph as hg
+            >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+            >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu")
+            >>> probabilities, unknown = run.predict_new(data.x[:1], [[4, 17, 999]])
+            >>> probabilities.shape, unknown.tolist()
+            ((1, 3), [1])
+        """
+        boards = self.folder.load_boards()
+        rows = torch.from_numpy(np.atleast_2d(np.asarray(features, np.float32)))
+        check_width(rows.shape[1], self.folder.num_features)
+        if len(places) != len(rows):
+            raise InputError(f"places has {len(places)} lists; expected one for each of {len(rows)} rows")
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in places])]).astype(np.int64)
+        listed = boards[0].places_of(np.asarray([place for row in places for place in row]))
+        return self.predict_listed(rows, indptr, listed)
+
+    def predict_listed(
+        self, features: torch.Tensor, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
+        readings = [
+            (board, read_rows(board, indptr, places, damped=self.config.damped))
+            for board in self.folder.load_boards()
+        ]
+        scale = self.config.reading_scale
+        columns = [torch.from_numpy(scale_readings(seen.values, board, scale)) for board, seen in readings]
+        device = next(self.model.parameters()).device
+        table = torch.cat([scale_rows(features, self.config.feature_norm), *columns], dim=1).to(device)
+        with torch.no_grad():
+            values: npt.NDArray[np.float32] = self.model(table, ()).softmax(1).cpu().numpy()
+        return values, readings[0][1].unknown
+
+    def _read_training_data(self, data: Any) -> Graph:
+        """The graph that the board was made on, with its labels: own ballots are taken off readings."""
+        try:
+            return self.folder.read_graph(data)
+        except RunError as error:
+            raise RunError(
+                f"{error}; on another graph there is no board: give new nodes as lists of places "
+                "(predict_new), or train with method='trees'"
+            ) from None
+
+    def _score_covered(self, graph: Graph) -> torch.Tensor:
+        device = next(self.model.parameters()).device
+        table = build_table(self.folder, graph, device, num_boards=self.folder.num_rounds)
+        return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:
         """Results on the test split of the training data; None where no test node has a label.
@@ -102,7 +198,12 @@ class Run:
             data: what the run was trained on; it is read in the same way.
         """
         graph = self.folder.read_graph(data)
-        best = inference.scores(self.model, graph, depth=self.plan.num_layers).argmax(1).cpu().numpy()
+        scores = (
+            self._score_covered(graph)
+            if self.plan.covers_predictions
+            else inference.scores(self.model, graph, depth=self.plan.num_layers)
+        )
+        best = scores.argmax(1).cpu().numpy()
         return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
 
     def report(
@@ -125,13 +226,13 @@ class Run:
     ) -> Run:
         """The finished run in a folder; `model` only where it trained a module of the caller's."""
         if model is not None:
-            check_model_given(model, names=())
+            check_model(model, names=())
         folder = RunFolder.open(path)
-        if folder.is_done:
-            folder.check_finished()
-        model = folder.new_model() if model is None else model
+        if folder.is_finished:
+            folder.check_consistent()
+        model = folder.build_model() if model is None else model
         folder.load_weights(model)
-        model.to(usable_device(device)).eval()
+        model.to(choose_device(device)).eval()
         return cls(model, folder.plan, folder.config, folder.result(), folder.metrics(), folder)
 
     def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
@@ -148,9 +249,5 @@ class Run:
             labels=False,
         )
         # Here too, since a module of the caller's says nothing of its columns.
-        inference.check_features(graph, self.folder.num_features)
+        inference.check_features(graph.num_features, self.folder.num_features)
         return graph
-
-    def _scores(self, data: Any, symmetrize: bool | None) -> torch.Tensor:
-        graph = self.read(data, symmetrize=symmetrize)
-        return inference.scores(self.model, graph, depth=self.plan.num_layers)

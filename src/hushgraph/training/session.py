@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,20 +19,26 @@ from torch import nn
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.evaluation import evaluate
+from hushgraph.inference.evaluation import measure_accuracy
 from hushgraph.inference.in_memory import WholeGraph, best_classes
-from hushgraph.models.device import freed_memory_kept
-from hushgraph.noise.gaussian import NoiseSource
+from hushgraph.models.device import choose_device, keep_freed_memory
+from hushgraph.noise.gaussian import GaussianNoise, NoiseSource
 from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.checkpoint import Reached
+from hushgraph.runs.checkpoint import Progress
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
-from hushgraph.training.distributed import Group, of_leader
-from hushgraph.training.trainer import State, Trainer, new_noise, percentile_clipping
+from hushgraph.training.boards import build_table, make_board
+from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.prepare import OptimizerFactory
+from hushgraph.training.run import Run
+from hushgraph.training.trainer import State, Trainer, choose_percentile_clipping
+from hushgraph.training.tree_batches import SECURE_ROOTS, TreeBatches
 
 CHECKPOINT_SECONDS = 5.0
 # Pricing takes a twentieth of a second or so: often enough for a progress bar, too long for every step.
@@ -38,11 +46,12 @@ _PRICES_PER_RUN = 20
 
 Observer = Callable[[int, int, float, float | None], None]
 """Called with steps done, steps in all, epsilon so far and the last validation accuracy."""
-OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
+OnStart = Callable[[RunFolder], None]
+"""Called with the folder of the run once everything is checked, before the first step."""
 
 
 class Session:
-    """Everything that steps need, made and checked before anything is written.
+    """Everything that steps need, built and checked before anything is written.
 
     Args:
         folder: of the run; it need not be on disk yet.
@@ -50,7 +59,7 @@ class Session:
         model: the caller's module, where the run trains one.
         optimizer: the caller's function from parameters to an optimiser, where there is one.
         device: "auto", "cpu" or "cuda".
-        resumed: whether this run has lived before. Its seed then no longer counts.
+        resumed: whether an earlier session took steps of this run. Its seed then no longer counts.
         group: the processes that train together.
     """
 
@@ -66,92 +75,179 @@ class Session:
         group: Group,
     ) -> None:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
-        self.device = group.device(usable_device(device))
+        self.device = group.assign_device(choose_device(device))
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
-        self.secure = folder.config.secure_noise
-        if self.secure and not folder.plan.is_private:
+        self._is_secure = folder.config.secure_noise
+        if self._is_secure and not folder.plan.is_private:
             raise PlanError("secure_noise: training without privacy adds no noise; leave it out")
-        init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
-        self.model = _model(folder, graph, model, int(init_seed)).to(self.device).train()
-        self.optimizer = _optimizer(self.model, folder.config, optimizer)
+        self._seeds = np.random.SeedSequence(self._seed).generate_state(2 + folder.num_rounds, np.uint64)
+        self._own_model, self._own_optimizer = model, optimizer
+        self._start_round(0)
+
+    def _start_round(self, place: int) -> None:
+        """A fresh model, optimiser and average for a round."""
+        init_seed = self._seeds[0] if place == 0 else self._seeds[1 + place]
+        self._round = place
+        own = self._own_model if place == self.folder.num_rounds - 1 else None
+        self.model = _build_model(self.folder, place, own, int(init_seed)).to(self.device).train()
+        self.optimizer = _build_optimizer(self.model, self.folder.config, self._own_optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
-    def finish(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
-        """Take the steps that are left, put averaged weights into the model, write and give the result.
+    def check_agreement(self) -> None:
+        """Refuse to go on where the processes of a group have begun different runs."""
+        self.group.check_same(
+            lambda: {
+                "plan": self.folder.plan.fingerprint(),
+                "settings": self.folder.config.to_json(),
+                "training nodes": self.folder.split_id,
+                # Of two graphs, one row could change the trees of both: more of them than the plan covers.
+                "edges": digest_edges(self.graph, self.graph.num_nodes),
+                # Other versions may draw other batches and lists from the same seed.
+                "versions": json.dumps(versions()),
+                "device": self.device.type,
+            }
+        )
+
+    def run(self, observer: Observer | None, on_start: OnStart | None) -> Run:
+        """Take the steps that are left and write the result.
 
         Only the process that leads its group has a ledger; the others write nothing.
         """
+        folder, group = self.folder, self.group
+        with contextlib.ExitStack() as stack:
+            ledger: Ledger | None = None
+            with group.share_errors():
+                if group.leads:
+                    ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
+                    folder.check_charged(ledger)
+                    if on_start is not None:
+                        on_start(folder)
+            result = self._train(ledger, observer)
+        metrics = group.broadcast(folder.metrics)
+        return Run(self.model, folder.plan, folder.config, result, metrics, folder)
+
+    def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
         begin = time.monotonic()
-        folder, graph, plan, model, group = self.folder, self.graph, self.folder.plan, self.model, self.group
-        step, lost, before, batch_seed = group.decided(lambda: self._begun(of_leader(ledger)))
-        group.follow([p.detach() for p in model.parameters()])
-        if self.device.type == "cuda":
-            # Norms and sums must be as exact as the bound assumes.
-            torch.backends.cuda.matmul.allow_tf32 = False
-        trainer = Trainer(
-            graph=graph,
-            plan=plan,
-            config=folder.config,
-            state=State(model, self.optimizer, self.average, step),
-            ledger=ledger,
-            depth=plan.num_layers,
-            clipping=_clipping(plan, folder.config),
-            rng=KeyedGenerator(batch_seed) if self.secure else np.random.default_rng(batch_seed),
-            noise=self._noise() if group.leads else None,
-            features=Features(graph, self.device),
-            group=group,
+        folder, group = self.folder, self.group
+        place, step, lost, seconds, batch_seed = group.broadcast(
+            lambda: self._load_progress(require_leader(ledger))
         )
+        if place > self._round:
+            self._start_round(place)
+        group.follow([p.detach() for p in self.model.parameters()])
         watch = None
-        if ledger is not None:
-            whole = WholeGraph(graph, trainer.features)
-            watch = _Watch(trainer, ledger, folder, whole, observer, lost, begin - before)
+        while True:
+            features = self._build_features(ledger)
+            trainer = self._build_trainer(features, ledger, step, batch_seed)
+            if ledger is not None:
+                view = WholeGraph(self.graph, features)
+                watch = _Watch(trainer, ledger, folder, view, observer, lost, begin - seconds, self._round)
+            self._take_steps(trainer, watch)
+            if self._round == folder.num_rounds - 1:
+                break
+            group.broadcast(partial(self._end_round, watch))
+            self._start_round(self._round + 1)
+            group.follow([p.detach() for p in self.model.parameters()])
+            step = 0
+        result = group.broadcast(lambda: self._finish(require_leader(watch)))
+        group.follow([p.detach() for p in self.model.parameters()])
+        self.model.eval()
+        return result
+
+    def _end_round(self, watch: _Watch | None) -> None:
+        """Keep what the next board's ballots come from."""
+        require_leader(watch).checkpoint()
+        self.folder.save_round(self._round, self.average)
+
+    def _take_steps(self, trainer: Trainer, watch: _Watch | None) -> None:
         try:
-            if plan.clipping == "percentile":
-                found = of_leader(percentile_clipping(trainer).thresholds)
-                encoder, aggregation, decoder = group.decided(lambda: found)
-                trainer.use(Clipping.of_groups((encoder, aggregation, decoder)))
-            with freed_memory_kept():
-                trainer.run(_nothing if watch is None else watch.after_step)
+            if self.folder.plan.clipping == "percentile":
+                thresholds = choose_percentile_clipping(trainer).thresholds
+                encoder, aggregation, decoder = self.group.broadcast(lambda: require_leader(thresholds))
+                trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
+            with keep_freed_memory():
+                trainer.run(_do_nothing if watch is None else watch.after_step)
         except BaseException:
             # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
             if watch is not None:
                 with contextlib.suppress(RunError):
                     watch.checkpoint()
             raise
-        result = group.decided(lambda: self._written(of_leader(watch)))
-        group.follow([p.detach() for p in model.parameters()])
-        model.eval()
-        return result
 
-    def _begun(self, ledger: Ledger) -> tuple[int, int, float, int]:
-        """Go on from the checkpoint: steps paid for, those of them lost, seconds, seed of the batches."""
-        saved = Reached()
-        if self.resumed:
-            saved = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
-        paid = ledger.steps_charged
-        seed = secrets.randbits(KEY_BITS) if self.secure else int(self._batch_seed)
-        return paid, saved.steps_lost + paid - saved.step, saved.seconds, seed
-
-    def _noise(self) -> NoiseSource:
+    def _build_features(self, ledger: Ledger | None) -> Features:
+        """What a root sees of itself: its features and, with a billboard, its readings."""
         plan = self.folder.plan
-        if not self.secure:
-            return new_noise(self.device, self._seed)
+        if not isinstance(plan, BillboardPlan):
+            return Features(self.graph, self.device)
+        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), self._round))
+        return build_table(self.folder, self.graph, self.device, num_boards=self._round + 1)
+
+    def _build_trainer(
+        self, features: Features, ledger: Ledger | None, step: int, batch_seed: int
+    ) -> Trainer:
+        plan, config = self.folder.plan, self.folder.config
+        if self.device.type == "cuda":
+            # Norms and sums must be as exact as the bound assumes.
+            torch.backends.cuda.matmul.allow_tf32 = False
+        seed = batch_seed + self._round
+        batches = TreeBatches(
+            graph=self.graph,
+            features=features,
+            plan=plan,
+            rng=KeyedGenerator(seed) if self._is_secure else np.random.default_rng(seed),
+            group=self.group,
+            resample_every=config.resample_every,
+            max_roots=SECURE_ROOTS if self._is_secure else None,
+        )
+        return Trainer(
+            plan=plan,
+            config=config,
+            state=State(self.model, self.optimizer, self.average, step),
+            batches=batches,
+            clipping=_choose_clipping(plan, config),
+            ledger=ledger,
+            noise=self._build_noise() if self.group.leads else None,
+            group=self.group,
+            first_step=self._round * plan.steps,
+        )
+
+    def _load_progress(self, ledger: Ledger) -> tuple[int, int, int, float, int]:
+        """Load the checkpoint: round, steps of it charged, steps lost, seconds, seed of the batches."""
+        plan, charged = self.folder.plan, ledger.steps_charged
+        seed = secrets.randbits(KEY_BITS - 1) if self._is_secure else int(self._seeds[1])
+        if not self.resumed:
+            return 0, charged, charged, 0.0, seed
+        progress = self.folder.read_progress()
+        # A round ends with its last step, and the next begins with the first step that is charged for it.
+        place = min(max(charged - 1, 0) // max(plan.steps, 1), self.folder.num_rounds - 1)
+        if progress.round == place:
+            if place > self._round:
+                self._start_round(place)
+            self.folder.load_checkpoint(self.model, self.average, self.optimizer)
+        lost = progress.steps_lost + charged - progress.step
+        return place, charged - place * plan.steps, lost, progress.seconds, seed
+
+    def _build_noise(self) -> NoiseSource:
+        plan = self.folder.plan
+        if not self._is_secure:
+            # Rounds that share a seed must not share noise.
+            return GaussianNoise(self.device, None if self._seed is None else self._seed + self._round)
         return SecureNoise(
             batch_size=plan.batch_size,
-            sigma_over_clip=plan.sigma_over_clip,
+            sigma_over_clip=plan.training_sigma(self._round * plan.steps),
             # While a GPU works on a step, the CPU has time to draw.
             draw_ahead=self.device.type != "cpu",
         )
 
-    def _written(self, watch: _Watch) -> dict[str, Any]:
-        """The result, once it and the averaged weights are on disk."""
+    def _finish(self, watch: _Watch) -> dict[str, Any]:
+        """Put the averaged weights into the model, write them and the result; return the result."""
         folder, plan = self.folder, self.folder.plan
         watch.checkpoint()
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(self.average[name])
-        result = plan.summary() | self._accuracies(watch.whole)
+        result = plan.summary() | self._measure_accuracies(watch.view)
         result |= {
             "seconds": round(time.monotonic() - watch.begin, 3),
             "device": str(self.device),
@@ -160,22 +256,22 @@ class Session:
         }
         if self.group.size > 1:
             result["processes"] = self.group.size
-        if self.secure:
+        if self._is_secure:
             result["secure_noise"] = True
         if folder.config.seed is not None and plan.is_private:
             result |= {"guarantee": "none", "why_none": "reproducible, not private: the seed is fixed"}
-        watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
-        folder.save_weights(self.average, result)
+        watch.record(plan.total_steps, plan.epsilon, result["val_accuracy"])
+        folder.finish(self.average, result)
         return result
 
-    def _accuracies(self, whole: WholeGraph) -> dict[str, float | None]:
+    def _measure_accuracies(self, view: WholeGraph) -> dict[str, float | None]:
         """Validation and test accuracy; on training nodes only where that is not private, or asked for."""
-        found = {"val_accuracy": self.graph.val_idx, "test_accuracy": self.graph.test_idx}
+        splits = {"val_accuracy": self.graph.val_idx, "test_accuracy": self.graph.test_idx}
         if not self.folder.plan.is_private or self.folder.config.train_accuracy:
-            found["train_accuracy"] = self.graph.train_idx
-        nodes = np.concatenate(list(found.values()))
-        best = best_classes(self.model, whole, nodes, depth=self.folder.plan.num_layers)
-        return {name: _accuracy(best, self.graph, nodes) for name, nodes in found.items()}
+            splits["train_accuracy"] = self.graph.train_idx
+        nodes = np.concatenate(list(splits.values()))
+        best = best_classes(self.model, view, nodes, depth=self.folder.plan.num_layers)
+        return {name: measure_accuracy(best, self.graph, nodes) for name, nodes in splits.items()}
 
 
 @dataclass(eq=False)
@@ -183,16 +279,18 @@ class _Watch:
     """Between steps: looks at the validation split, keeps checkpoints, tells the observer.
 
     Attributes:
-        epsilon: the price of the first `priced` steps: never less than what has been paid for.
+        view: the graph, ready for inference.
+        epsilon: the price of the first `priced` steps: never less than what has been charged.
     """
 
     trainer: Trainer
     ledger: Ledger
     folder: RunFolder
-    whole: WholeGraph
+    view: WholeGraph
     observer: Observer | None
     steps_lost: int
     begin: float
+    round: int = 0
     accuracy: float | None = None
     epsilon: float = 0.0
     priced: int = 0
@@ -202,25 +300,26 @@ class _Watch:
         plan, every = self.trainer.plan, self.trainer.config.evaluate_every
         if self.ledger.steps_charged > self.priced:
             self.priced = self._end_of_window(self.ledger.steps_charged)
-            self.epsilon = replace(plan, steps=self.priced).epsilon
-        if done % every == 0 and done < plan.steps:
-            self._look()
-            # These weights have seen the steps taken; what is paid ahead comes later.
-            self.record(done, replace(plan, steps=self._end_of_window(done)).epsilon, self.accuracy)
+            self.epsilon = plan.with_steps_done(self.priced).epsilon
+        if done % every == 0 and done < plan.total_steps:
+            self._evaluate()
+            # These weights have seen the steps taken; what is charged ahead comes later.
+            self.record(done, plan.with_steps_done(self._end_of_window(done)).epsilon, self.accuracy)
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.checkpoint()
         if self.observer is not None:
-            self.observer(done, plan.steps, self.epsilon, self.accuracy)
+            self.observer(done, plan.total_steps, self.epsilon, self.accuracy)
 
     def _end_of_window(self, step: int) -> int:
         plan = self.trainer.plan
-        window = max(self.trainer.config.evaluate_every, plan.steps // _PRICES_PER_RUN)
-        return min(plan.steps, math.ceil(step / window) * window)
+        window = max(self.trainer.config.evaluate_every, plan.total_steps // _PRICES_PER_RUN)
+        return min(plan.total_steps, math.ceil(step / window) * window)
 
     def checkpoint(self) -> None:
         state = self.trainer.state
-        reached = Reached(state.step, self.steps_lost, round(time.monotonic() - self.begin, 3))
-        self.folder.save_checkpoint(state.model, state.average, state.optimizer, reached)
+        step, seconds = self.trainer.first_step + state.step, round(time.monotonic() - self.begin, 3)
+        progress = Progress(step, self.steps_lost, seconds, self.round)
+        self.folder.save_checkpoint(state.model, state.average, state.optimizer, progress)
         self.saved_at = time.monotonic()
 
     def record(self, step: int, epsilon: float, accuracy: float | None) -> None:
@@ -233,49 +332,40 @@ class _Watch:
             }
         )
 
-    def _look(self) -> None:
-        """Accuracy of the averaged weights on the validation split."""
-        trainer, graph = self.trainer, self.trainer.graph
+    def _evaluate(self) -> None:
+        """Measure the accuracy of the averaged weights on the validation split."""
+        graph, state = self.view.graph, self.trainer.state
         if not len(graph.val_idx):
             return
-        model, average = trainer.state.model, trainer.state.average
-        current = {name: p.detach().clone() for name, p in model.named_parameters()}
+        current = {name: p.detach().clone() for name, p in state.model.named_parameters()}
         try:
-            model.load_state_dict(average, strict=False)
-            best = best_classes(model, self.whole, graph.val_idx, depth=trainer.depth)
+            state.model.load_state_dict(state.average, strict=False)
+            depth = self.trainer.plan.num_layers
+            best = best_classes(state.model, self.view, graph.val_idx, depth=depth)
         finally:
-            model.load_state_dict(current, strict=False)
-        self.accuracy = _accuracy(best, graph, graph.val_idx)
+            state.model.load_state_dict(current, strict=False)
+        self.accuracy = measure_accuracy(best, graph, graph.val_idx)
 
 
-def usable_device(name: str) -> torch.device:
-    """The device called `name`; InputError where it is not there."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise InputError(f"device={name!r}: expected auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device='cuda': no GPU is visible to torch; use cpu or auto")
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-
-
-def _model(folder: RunFolder, graph: Graph, own: nn.Module | None, seed: int) -> nn.Module:
+def _build_model(folder: RunFolder, place: int, own: nn.Module | None, seed: int) -> nn.Module:
     if own is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
-            return folder.new_model()
+            return folder.build_model(place)
     if folder.config.model != "own":
         raise RunError(f"run={folder.path}: it trains the built-in {folder.config.model}; leave out model")
     from hushgraph.gradients.model_check import check_model
 
     check_model(
         own,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
+        num_features=folder.input_width(place),
+        num_classes=folder.num_classes,
         depth=folder.plan.num_layers,
     )
     return own
 
 
-def _optimizer(
+def _build_optimizer(
     model: nn.Module, config: TrainingConfig, own: OptimizerFactory | None
 ) -> torch.optim.Optimizer:
     if (own is not None) != (config.optimizer == "own"):
@@ -290,16 +380,11 @@ def _optimizer(
     return torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
 
 
-def _clipping(plan: PrivacyPlan, config: TrainingConfig) -> Clipping:
+def _choose_clipping(plan: PrivacyPlan, config: TrainingConfig) -> Clipping:
     if plan.clipping == "percentile":
         return Clipping(kind="groups", clip=plan.clip)
-    return Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)  # type: ignore[arg-type]
+    return Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)
 
 
-def _nothing(done: int) -> None:
-    """What a process that does not lead does between steps."""
-
-
-def _accuracy(best: np.ndarray, graph: Graph, nodes: np.ndarray) -> float | None:
-    found = evaluate(best, graph.y, nodes, graph.num_classes)
-    return None if found is None else found.accuracy
+def _do_nothing(done: int) -> None:
+    """A process that does not lead does nothing between steps."""

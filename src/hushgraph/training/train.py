@@ -7,68 +7,61 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from hushgraph.datasets.loading import load_for_training
-from hushgraph.errors import InputError
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Graph
-from hushgraph.privacy.defaults import plain_defaults, private_defaults, reads_for
-from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.privacy.plan_fields import default_delta, plain
-from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import RunFolder, split_id
-from hushgraph.training import distributed
-from hushgraph.training.agreement import check_agreement
-from hushgraph.training.arguments import check_budget, check_model_given, check_names
+from hushgraph.privacy import choices
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training.distributed import Group, current_group
+from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
 from hushgraph.training.run import Run
-from hushgraph.training.session import Observer, OptimizerFactory, Session
+from hushgraph.training.session import Observer, OnStart, Session
 
 __all__ = ["Run", "resume", "train"]
 
-# Beyond this the choice of defaults no longer depends on epsilon.
-_LARGEST_EPSILON = 1e6
+# Arguments of `train` that `prepare` has no use for.
+_NOT_SETTINGS = {"data", "device", "out", "observer", "on_start", "others"}
 
 
 def train(
     data: Any,
     *,
-    model: str | nn.Module = "gcn",
-    num_layers: int = 1,
+    method: choices.Method | None = None,
+    model: choices.Model | nn.Module | None = None,
+    num_layers: int | None = None,
     epsilon: float | None = None,
     noise_multiplier: float | None = None,
     private: bool = True,
     delta: float | None = None,
     max_readers: int | None = None,
     max_reads: int | None = None,
-    edge_owner: str | None = None,
+    edge_owner: choices.EdgeOwner | None = None,
     batch_size: int | None = None,
     steps: int | None = None,
-    sampler: str = "stable",
-    accountant: str = "pair",
-    clipping: str = "normalised",
-    noise: str = "common",
+    sampler: choices.Sampler = "stable",
+    accountant: choices.Accountant = "pair",
+    clipping: choices.Clipping = "normalised",
+    noise: choices.Noise = "common",
     clip: float = 1.0,
-    optimizer: str | OptimizerFactory = "adam",
+    optimizer: choices.Optimizer | OptimizerFactory = "adam",
     learning_rate: float | None = None,
     hidden: int | None = None,
-    setting: str = "transductive",
+    setting: choices.Setting = "transductive",
     symmetrize: bool = False,
     split: str | None = None,
     split_seed: int = 0,
     num_classes: int | None = None,
     columns: Columns | Mapping[str, Any] | None = None,
     seed: int | None = None,
-    device: str = "auto",
+    device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
-    on_start: Callable[[RunFolder], None] | None = None,
+    on_start: OnStart | None = None,
     **others: Any,
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
@@ -80,6 +73,8 @@ def train(
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
             name.
+        method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
+            billboard unless an argument is given that only trees have, such as a model by name.
         model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
             module(x, blocks) with features [rows, d] of the deepest level and `num_layers` blocks
             (`hushgraph.models.blocks.Reads`), roots first; it gives scores [roots, classes]. Its parameters
@@ -130,112 +125,43 @@ def train(
         >>> run.epsilon <= 4.0, run.result["guarantee"]
         (True, 'holds')
     """
-    given = dict(locals())
-    group = distributed.current()
-    with group.agreeing():
-        check_names(given.pop("others"), known=given)
-        plain(given, train.__annotations__)
-        check_model_given(model)
-        check_budget(epsilon, noise_multiplier, private, delta, steps)
-        graph, split = load_for_training(
-            data,
-            split=split,
-            split_seed=split_seed,
-            symmetrize=symmetrize,
-            num_classes=num_classes,
-            columns=columns,
+    settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
+    group = current_group()
+    with group.share_errors():
+        graph, plan, config = prepare(data, **settings, **others)
+        folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
+        session = Session(
+            folder,
+            graph,
+            model=model if isinstance(model, nn.Module) else None,
+            optimizer=None if isinstance(optimizer, str) else optimizer,
+            device=device,
+            resumed=False,
+            group=group,
         )
-        how = {"symmetrize": symmetrize, "split": split, "split_seed": split_seed}
-        if columns and (graph.columns is None or isinstance(data, Graph)):
-            raise InputError(f"columns are for tables, and {_name_of(data)} is none; leave them out")
-        if setting == "inductive":
-            graph = graph.disjoint()
-        owner = edge_owner or ("reader" if graph.is_directed else "sender")
-        depth = 0 if model == "mlp" else num_layers
-        slots = len(graph.train_idx)
-        usual = (
-            private_defaults(
-                num_train_nodes=slots,
-                # Without a target the rule needs some epsilon to start from; 8 is a common one.
-                epsilon=8.0 if epsilon is None else min(epsilon, _LARGEST_EPSILON),
-                delta=default_delta(slots) if delta is None else delta,
-                num_layers=depth,
-                num_classes=graph.num_classes,
-                edge_owner=owner,
-            )
-            if private
-            else plain_defaults(num_train_nodes=slots, num_classes=graph.num_classes)
-        )
-        config = TrainingConfig(
-            model=model if isinstance(model, str) else "own",
-            optimizer=optimizer if isinstance(optimizer, str) else "own",
-            learning_rate=usual.learning_rate if learning_rate is None else learning_rate,
-            hidden=usual.hidden if hidden is None else hidden,
-            setting=setting,
-            seed=seed,
-            **how,  # type: ignore[arg-type]
-            **{"feature_norm": usual.feature_norm, "momentum": usual.momentum, **others},
-        )
-        readers = usual.max_readers if max_readers is None else max_readers
-        if max_reads is None and sampler != "paper":
-            max_reads = usual.max_reads if max_readers is None else reads_for(readers, owner)
-        plan = PrivacyPlan(
-            num_train_nodes=slots,
-            num_layers=depth,
-            max_readers=readers,
-            max_reads=max_reads,
-            edge_owner=owner,
-            batch_size=usual.batch_size if batch_size is None else batch_size,
-            steps=usual.steps if steps is None else steps,
-            clip=clip,
-            noise_multiplier=noise_multiplier if private else 0.0,
-            delta=delta,  # type: ignore[arg-type]
-            sampler=sampler,
-            accountant=accountant,
-            clipping=clipping,
-            noise=noise,
-        )
-        if private and epsilon is not None:
-            plan = (
-                plan.calibrated(epsilon=epsilon)
-                if noise_multiplier is None
-                else plan.with_steps_for(epsilon=epsilon)
-            )
-        folder = RunFolder(
-            path=Path("" if out is None else out),
-            plan=plan,
-            config=config,
-            num_features=graph.num_features,
-            num_classes=graph.num_classes,
-            split_id=split_id(graph),
-            data=_name_of(data),
-            columns=graph.columns,
-        )
-    if out is None:
-        made = group.decided(lambda: tempfile.mkdtemp(prefix="hushgraph-"))
-        folder = replace(folder, path=Path(made))
-    is_ours = out is None and group.leads
-    try:
-        with group.agreeing():
-            session = Session(
-                folder,
-                graph,
-                model=model if isinstance(model, nn.Module) else None,
-                optimizer=None if isinstance(optimizer, str) else optimizer,
-                device=device,
-                resumed=False,
-                group=group,
-            )
-        check_agreement(session)
-        group.decided(folder.write)
-        run = _lived(session, observer, on_start)
-    except BaseException:
-        if is_ours:
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
-    if is_ours:
-        weakref.finalize(run, shutil.rmtree, folder.path, ignore_errors=True)
+    session.check_agreement()
+    if out is not None:
+        group.broadcast(folder.create)
+        return session.run(observer, on_start)
+    with _temporary_folder(group) as path:
+        session.folder = replace(folder, path=path)
+        group.broadcast(session.folder.create)
+        run = session.run(observer, on_start)
+    if group.leads:
+        weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
+
+
+@contextlib.contextmanager
+def _temporary_folder(group: Group) -> Iterator[Path]:
+    """A folder of this group's own, which goes where training fails."""
+    path = Path(group.broadcast(lambda: tempfile.mkdtemp(prefix="hushgraph-")))
+    try:
+        yield path
+    except BaseException:
+        if group.leads:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 def resume(
@@ -246,7 +172,7 @@ def resume(
     optimizer: OptimizerFactory | None = None,
     device: str = "auto",
     observer: Observer | None = None,
-    on_start: Callable[[RunFolder], None] | None = None,
+    on_start: OnStart | None = None,
 ) -> Run:
     """Go on with an interrupted run: what its ledger shows as paid stays paid, and noise is drawn anew.
 
@@ -270,14 +196,14 @@ def resume(
         >>> hg.resume("some-run", data).epsilon == run.epsilon
         True
     """
-    group = distributed.current()
-    with group.agreeing():
+    group = current_group()
+    with group.share_errors():
         if model is not None:
-            check_model_given(model, names=())
+            check_model(model, names=())
         folder = RunFolder.open(path)
-    if group.decided(lambda: folder.is_done):
+    if group.broadcast(lambda: folder.is_finished):
         return Run.load(path, model=model, device=device)
-    with group.agreeing():
+    with group.share_errors():
         session = Session(
             folder,
             folder.read_graph(data),
@@ -287,26 +213,5 @@ def resume(
             resumed=True,
             group=group,
         )
-    check_agreement(session)
-    return _lived(session, observer, on_start)
-
-
-def _name_of(data: Any) -> str:
-    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
-    named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(data).__name__
-
-
-def _lived(session: Session, observer: Observer | None, on_start: Callable[[RunFolder], None] | None) -> Run:
-    folder, group = session.folder, session.group
-    with contextlib.ExitStack() as stack:
-        ledger: Ledger | None = None
-        with group.agreeing():
-            if group.leads:
-                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                folder.check_paid(ledger)
-                if on_start is not None:
-                    on_start(folder)
-        result = session.finish(ledger, observer)
-    metrics = group.decided(folder.metrics)
-    return Run(session.model, folder.plan, folder.config, result, metrics, folder)
+    session.check_agreement()
+    return session.run(observer, on_start)

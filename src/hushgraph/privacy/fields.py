@@ -5,21 +5,20 @@ from __future__ import annotations
 import difflib
 import json
 import math
-import numbers
-import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy import bounds
+from hushgraph._validate import as_float, as_int, show_value
+from hushgraph.errors import PlanError
+from hushgraph.privacy import bounds, choices
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "edge_owner": ("sender", "reader"),
-    "sampler": ("stable", "paper"),
-    "accountant": ("pair", "paper"),
-    "batches": ("poisson", "fixed"),
-    "clipping": ("normalised", "flat", "groups", "percentile"),
-    "noise": ("common", "per-layer"),
+    "edge_owner": get_args(choices.EdgeOwner),
+    "sampler": get_args(choices.Sampler),
+    "accountant": get_args(choices.Accountant),
+    "batches": get_args(choices.Batches),
+    "clipping": get_args(choices.Clipping),
+    "noise": get_args(choices.Noise),
 }
 BATCHES_OF = {"pair": "poisson", "paper": "fixed"}
 SMALLEST = {"num_train_nodes": 1, "num_layers": 0, "max_readers": 0, "batch_size": 1, "steps": 0}
@@ -37,87 +36,43 @@ def default_delta(num_train_nodes: int) -> float:
     return 1.0 / (10.0 * num_train_nodes)
 
 
-def whole(value: Any) -> int | None:
-    """`value` as an int, whoever's integer it is; None where it is none, as a string or a bool."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
-
-
-def real(value: Any) -> float | None:
-    """`value` as a float, whoever's number it is; None where it is none, as a string or a bool."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def shown(value: Any) -> str:
-    """A value for a message: on one line, and not the whole of an array."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def plain(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` with Python's numbers in place of whoever's; InputError lists everything that is none.
-
-    Args:
-        given: values by name.
-        kinds: the types of these names as they are written; "int" and "float", or None, are looked at.
-    """
-    found, wrong = dict(given), []
-    for name, value in given.items():
-        kind, _, optional = kinds[name].partition(" | ")
-        if kind not in ("int", "float") or (value is None and optional == "None"):
-            continue
-        found[name] = whole(value) if kind == "int" else real(value)
-        if found[name] is None:
-            wrong.append(f"{name}={shown(value)}: expected a {'whole ' * (kind == 'int')}number")
-    if wrong:
-        raise InputError("; ".join(wrong))
-    return found
-
-
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields as plain Python numbers, defaults filled in; PlanError lists every offender at once."""
+def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert numbers and fill in defaults; raise PlanError listing every invalid field."""
     fields = dict(given)
     wrong: list[str] = []
     for name, least in SMALLEST.items():
-        fields[name] = _whole(name, fields[name], least, wrong)
+        fields[name] = _check_int(name, fields[name], least, wrong)
     if not wrong and fields["num_layers"] > MOST_LAYERS:
         wrong.append(f"num_layers={fields['num_layers']}: expected at most {MOST_LAYERS}")
     if fields["max_reads"] is not None:
-        fields["max_reads"] = _whole("max_reads", fields["max_reads"], 0, wrong)
-    for name, choices in CHOICES.items():
+        fields["max_reads"] = _check_int("max_reads", fields["max_reads"], 0, wrong)
+    for name, allowed in CHOICES.items():
         if name == "batches" and fields[name] is None:
             continue
-        if fields[name] not in choices:
-            expected = " or ".join(repr(choice) for choice in choices)
+        if fields[name] not in allowed:
+            expected = " or ".join(repr(choice) for choice in allowed)
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
-    fields["clip"] = _real("clip", fields["clip"], wrong, above=0.0)
+    fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)
     if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")
     if fields["noise_multiplier"] is not None:
-        fields["noise_multiplier"] = _real("noise_multiplier", fields["noise_multiplier"], wrong, least=0.0)
+        fields["noise_multiplier"] = _check_float(
+            "noise_multiplier", fields["noise_multiplier"], wrong, least=0.0
+        )
     if fields["delta"] is not None:
-        fields["delta"] = _real("delta", fields["delta"], wrong, above=0.0, below=1.0)
+        fields["delta"] = _check_float("delta", fields["delta"], wrong, above=0.0, below=1.0)
     # Pairings are only meaningful, and only checked, once every field makes sense by itself.
     if not wrong:
         fields["delta"] = fields["delta"] or default_delta(fields["num_train_nodes"])
         fields["batches"] = fields["batches"] or BATCHES_OF[fields["accountant"]]
-        wrong = _bad_pairings(fields)
+        wrong = _find_conflicts(fields)
     if wrong:
         raise PlanError("; ".join(wrong))
     return fields
 
 
-def _bad_pairings(fields: Mapping[str, Any]) -> list[str]:
-    """What contradicts what, in words."""
+def _find_conflicts(fields: Mapping[str, Any]) -> list[str]:
+    """List the fields that contradict each other."""
     wrong: list[str] = []
     if fields["batch_size"] > fields["num_train_nodes"]:
         wrong.append(
@@ -149,18 +104,18 @@ def _bad_pairings(fields: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def _whole(name: str, value: Any, least: int, wrong: list[str]) -> Any:
-    """`value` as an int of at least `least`; what is wrong with it goes to `wrong`."""
-    number = whole(value)
+def _check_int(name: str, value: Any, least: int, wrong: list[str]) -> Any:
+    """Convert to int of at least `least`; append to `wrong` what is invalid."""
+    number = as_int(value)
     if number is None:
-        wrong.append(f"{name}={shown(value)}: expected a whole number of at least {least}")
+        wrong.append(f"{name}={show_value(value)}: expected a whole number of at least {least}")
         return value
     if not least <= number <= LARGEST:
         wrong.append(f"{name}={number}: expected at least {least} and at most 2**63 - 1")
     return number
 
 
-def _real(
+def _check_float(
     name: str,
     value: Any,
     wrong: list[str],
@@ -169,10 +124,10 @@ def _real(
     least: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """`value` as a finite float in its range; what is wrong with it goes to `wrong`."""
-    number = real(value)
+    """Convert to a finite float within its range; append to `wrong` what is invalid."""
+    number = as_float(value)
     if number is None:
-        wrong.append(f"{name}={shown(value)}: expected a number")
+        wrong.append(f"{name}={show_value(value)}: expected a number")
         return value
     limits = [
         f"above {above:g}" if above is not None else "",
@@ -192,10 +147,10 @@ def _real(
     return number
 
 
-def from_json(text: str, *, known: Sequence[str], adjacency: str) -> dict[str, Any]:
-    """The fields written in `text`; unknown, missing and repeated keys are refused."""
+def read_fields(text: str, *, known: Sequence[str], adjacency: str) -> dict[str, Any]:
+    """Parse the fields in `text`; refuse unknown, missing and repeated keys."""
     try:
-        fields = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        fields = json.loads(text, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"plan: not valid JSON ({error}); expected what PrivacyPlan.to_json wrote") from None
     if not isinstance(fields, dict):
@@ -205,22 +160,22 @@ def from_json(text: str, *, known: Sequence[str], adjacency: str) -> dict[str, A
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         wrong.append(f"{name}: unknown key; the nearest known one is {nearest[0]}")
     wrong += [f"{name}: missing" for name in REQUIRED if name not in fields]
-    found = fields.pop("adjacency", adjacency)
-    if found != adjacency:
-        wrong.append(f"adjacency={found!r}: expected {adjacency!r}")
+    written = fields.pop("adjacency", adjacency)
+    if written != adjacency:
+        wrong.append(f"adjacency={written!r}: expected {adjacency!r}")
     if wrong:
         raise PlanError("plan: " + "; ".join(wrong))
     return fields
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys occur once."""
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a JSON object; refuse a key that occurs twice."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a key occurs twice")
     return fields
 
 
-def _no_constant(name: str) -> Any:
-    """NaN and infinity are not JSON."""
+def _refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinity, which are not JSON."""
     raise ValueError(f"{name} is not a JSON number")

@@ -1,0 +1,244 @@
+"""The board: tallies of ballots with noise, released once, and the file that keeps it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.billboard.ballots import GRID, GRID_BITS, Int64Array, check_classes
+from hushgraph.errors import PlanError, RunError
+from hushgraph.noise import exact_normal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Draws taken at a time: little beside a large board.
+_BLOCK = 1 << 20
+# A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
+_FARTHEST = 1 << 62
+_LARGEST_STD = 1 << (exact_normal.GRID_BITS - GRID_BITS)
+_LEAST_STD = 1e-6
+_KIND = "hushgraph board 1"
+_INTEGERS, _TEXTS, _ENDS = "names", "name_bytes", "name_ends"
+
+
+class Draws(Protocol):
+    """Gives int64 [count]: independent draws of floor(2^40 z) for standard normal z."""
+
+    def __call__(self, count: int, /) -> npt.NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Board:
+    """What is released: one vector of c numbers for every place.
+
+    Attributes:
+        values: float32 [N, c], in units of one ballot's norm.
+        noise_std: s, the standard deviation of the noise in them; 0 for a board without noise.
+        names: what the places are called: integers or strings [N]; None where they are numbered from 0.
+        plan: the fingerprint of the plan that paid for it; "" where there is none.
+    """
+
+    values: npt.NDArray[np.float32]
+    noise_std: float
+    names: npt.NDArray[Any] | None = None
+    plan: str = ""
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or self.values.dtype != np.float32:
+            raise RunError(
+                f"values have dtype {self.values.dtype} and shape {list(self.values.shape)}; expected "
+                "float32 [places, classes]"
+            )
+        check_classes(self.num_classes)
+        if not 0.0 <= self.noise_std < math.inf:
+            raise RunError(f"noise_std={self.noise_std}: expected a finite number, 0 or more")
+        if self.names is not None and np.shape(self.names) != (self.num_places,):
+            raise RunError(
+                f"names have shape {list(np.shape(self.names))}; expected one for each of {self.num_places} "
+                "places"
+            )
+
+    @property
+    def num_places(self) -> int:
+        """N, the number of places."""
+        return len(self.values)
+
+    @property
+    def num_classes(self) -> int:
+        """c, the number of classes."""
+        return int(self.values.shape[1])
+
+    @property
+    def is_private(self) -> bool:
+        """Whether there is noise in it; without noise it serves as a ceiling for comparison only."""
+        return self.noise_std > 0.0
+
+    def places_of(self, identifiers: npt.ArrayLike) -> Int64Array:
+        """The place of every identifier, -1 where the board has none of that name.
+
+        Args:
+            identifiers: names, of the kind that `names` has, or numbers from 0 where there are no names.
+        """
+        wanted = np.asarray(identifiers)
+        if self.names is None:
+            if wanted.size and wanted.dtype.kind not in "iu":
+                return np.full(wanted.shape, -1, np.int64)
+            known = (wanted >= 0) & (wanted < self.num_places)
+            return np.where(known, wanted, -1).astype(np.int64)
+        names = _plain(self.names)
+        if names.dtype.kind == "U" or wanted.dtype.kind not in "iu":
+            names, wanted = names.astype(np.str_), wanted.astype(np.str_)
+        order = np.argsort(names, kind="stable")
+        nearest = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
+        return np.where(names[nearest] == wanted, nearest, -1).astype(np.int64)
+
+
+def release(
+    tally: Int64Array,
+    *,
+    noise_std: float,
+    draws: Draws = exact_normal.draw,
+    names: npt.NDArray[Any] | None = None,
+    plan: str = "",
+) -> Board:
+    """Add noise to a tally, once. Charge it before; a second call is a second charge.
+
+    Args:
+        tally: int64 [N, c] from `cast`, in units of 1 / GRID.
+        noise_std: s, in units of one ballot's norm; 0 for a board without noise, which is not private.
+        draws: the randomness. Every release needs draws of its own.
+        names: what the places are called; identifiers are public.
+        plan: the fingerprint of the plan that pays for it.
+
+    Returns:
+        The board. Its `noise_std` is the standard deviation used: s or a little more.
+
+    Raises:
+        PlanError: if the noise is too small or too large for the grid.
+
+    Guarantees:
+        The board is a function of tally + N(0, s'^2 GRID^2), s' >= s, and of nothing else about the rows:
+        the Gaussian mechanism, rounded. Proof. Draws are Z = floor(2^40 z). With a public integer m, let
+        s' = 2^40 / (m GRID), so that s' GRID z = 2^40 z / m, and let h = m // 2. The tally T is an integer,
+        and so is h, and rounding down in two steps is rounding down in one:
+
+            T + (Z + h) // m = floor((m T + Z + h) / m) = floor(T + (2^40 z + h) / m)
+                             = floor((T + s' GRID z) + h / m),
+
+        which is a function of T + s' GRID z. The largest m with s' >= s is floor(2^40 / (s GRID)), computed
+        with fractions, so nothing is left to floating point. What follows, division by GRID and rounding to
+        float32, looks at the sum alone.
+    """
+    values = np.empty(tally.shape, np.float32)
+    divisor = noise_divisor(noise_std) if noise_std else 0
+    units, out = tally.reshape(-1), values.reshape(-1)
+    for begin in range(0, len(out), _BLOCK):
+        part = units[begin : begin + _BLOCK]
+        if divisor:
+            part = part + _units(draws(len(part)), divisor)
+        out[begin : begin + _BLOCK] = part / float(GRID)
+    std = _float_below(Fraction(_LARGEST_STD, divisor)) if divisor else 0.0
+    return Board(values=values, noise_std=std, names=names, plan=plan)
+
+
+def noise_divisor(noise_std: float) -> int:
+    """m: draws are divided by it, which makes noise of standard deviation 2^16 / m, at least `noise_std`."""
+    if not _LEAST_STD <= noise_std <= _LARGEST_STD:
+        raise PlanError(
+            f"noise_std={noise_std}: boards take noise from {_LEAST_STD:g} to {_LARGEST_STD}; use another "
+            "epsilon or another share for the board"
+        )
+    return int(_LARGEST_STD / Fraction(noise_std))
+
+
+def save_board(board: Board, path: Path) -> None:
+    """Replace the file by this board, or leave it as it was. Everything in it is released or public."""
+    import torch
+
+    from hushgraph._files import write_tensors
+
+    tensors = {"values": torch.from_numpy(board.values)}
+    if board.names is not None:
+        tensors |= _packed_names(board.names)
+    about = {"kind": _KIND, "noise_std": board.noise_std.hex(), "plan": board.plan}
+    write_tensors(path, tensors, about)
+
+
+def load_board(path: Path, *, plan: str | None = None) -> Board:
+    """The board that `save_board` wrote.
+
+    Args:
+        path: of the file.
+        plan: when given, the fingerprint of the plan that it must belong to.
+
+    Raises:
+        RunError: if the file is missing, damaged, no board, or the board of another run.
+    """
+    from hushgraph._files import read_tensors
+
+    tensors, about = read_tensors(path)
+    if about.get("kind") != _KIND:
+        raise RunError(f"run={path.parent}: {path.name} is not a board of this version; train again")
+    if plan is not None and about["plan"] != plan:
+        raise RunError(
+            f"run={path.parent}: {path.name} belongs to another run; restore the board of this one, or train "
+            "again"
+        )
+    try:
+        return Board(
+            values=tensors["values"].numpy(),
+            noise_std=float.fromhex(about["noise_std"]),
+            names=_unpacked_names(tensors),
+            plan=about["plan"],
+        )
+    except (KeyError, ValueError):
+        raise RunError(f"run={path.parent}: {path.name} lacks parts of a board; train again") from None
+
+
+def _units(draws: Int64Array, divisor: int) -> Int64Array:
+    """Draws as units of the grid, rounded to the nearest."""
+    if len(draws) and max(-int(draws.min()), int(draws.max())) >= _FARTHEST:
+        raise RuntimeError("draws exceed what normal numbers reach; the source of randomness is broken")
+    units: Int64Array = (draws + divisor // 2) // divisor
+    return units
+
+
+def _float_below(value: Fraction) -> float:
+    """The nearest float that is not above: noise is never said to be more than it is."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
+
+
+def _plain(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Integers as they are, everything else as strings."""
+    return names if names.dtype.kind in "iu" else names.astype(np.str_)
+
+
+def _packed_names(names: npt.NDArray[Any]) -> dict[str, Tensor]:
+    import torch
+
+    plain = _plain(np.asarray(names))
+    if plain.dtype.kind in "iu":
+        return {_INTEGERS: torch.from_numpy(plain.astype(np.int64))}
+    encoded = [name.encode("utf-8", "surrogatepass") for name in plain.tolist()]
+    ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
+    text = np.frombuffer(b"".join(encoded), np.uint8).copy()
+    return {_TEXTS: torch.from_numpy(text), _ENDS: torch.from_numpy(ends)}
+
+
+def _unpacked_names(tensors: dict[str, Tensor]) -> npt.NDArray[Any] | None:
+    if _INTEGERS in tensors:
+        integers: npt.NDArray[Any] = tensors[_INTEGERS].numpy()
+        return integers
+    if _TEXTS not in tensors:
+        return None
+    text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
+    parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    return np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)

@@ -1,0 +1,333 @@
+"""What `train` would do, without doing it: the checked graph, the plan and the configuration."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, get_args
+
+import torch
+from torch import nn
+
+from hushgraph._validate import convert_numbers, show_value
+from hushgraph.datasets.loading import load_for_training
+from hushgraph.errors import InputError, PlanError
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy import choices
+from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.defaults import (
+    Defaults,
+    choose_billboard,
+    choose_non_private,
+    choose_private,
+    choose_reads,
+)
+from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+
+OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
+"""A function from parameters to an optimiser."""
+
+# Above this, the choice of defaults no longer depends on epsilon.
+_LARGEST_EPSILON = 1e6
+# Without a target epsilon, the rule for defaults starts from a common one.
+_USUAL_EPSILON = 8.0
+# Names that the command line and other libraries use for the same argument.
+_SYNONYMS = {
+    "lr": "learning_rate",
+    "eps": "epsilon",
+    "epochs": "steps",
+    "target_epsilon": "epsilon",
+    "target_delta": "delta",
+    "max_grad_norm": "clip",
+    "sigma": "noise_multiplier",
+    "layers": "num_layers",
+    "hidden_channels": "hidden",
+    "non_private": "private",
+}
+
+
+# Arguments that only trees have, with their defaults: a run that gives one of them is a run on trees.
+_TREES_ONLY: dict[str, Any] = {
+    "model": None,
+    "num_layers": None,
+    "max_readers": None,
+    "max_reads": None,
+    "noise_multiplier": None,
+    "sampler": "stable",
+    "accountant": "pair",
+    "noise": "common",
+    "setting": "transductive",
+}
+
+
+class Prepared(NamedTuple):
+    """What a run starts from."""
+
+    graph: Graph
+    plan: PrivacyPlan
+    config: TrainingConfig
+
+
+def prepare(
+    data: Any,
+    *,
+    method: choices.Method | None = None,
+    model: choices.Model | nn.Module | None = None,
+    num_layers: int | None = None,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    private: bool = True,
+    delta: float | None = None,
+    max_readers: int | None = None,
+    max_reads: int | None = None,
+    edge_owner: choices.EdgeOwner | None = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    sampler: choices.Sampler = "stable",
+    accountant: choices.Accountant = "pair",
+    clipping: choices.Clipping = "normalised",
+    noise: choices.Noise = "common",
+    clip: float = 1.0,
+    optimizer: choices.Optimizer | OptimizerFactory = "adam",
+    learning_rate: float | None = None,
+    hidden: int | None = None,
+    setting: choices.Setting = "transductive",
+    symmetrize: bool = False,
+    split: str | None = None,
+    split_seed: int = 0,
+    num_classes: int | None = None,
+    columns: Columns | Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    **others: Any,
+) -> Prepared:
+    """Read the data and derive the plan and the configuration that `train` would follow.
+
+    Nothing is trained, written or spent. The arguments are those of `hushgraph.train`.
+
+    Returns:
+        The checked graph, the privacy plan and the training configuration.
+
+    Raises:
+        InputError: where an argument or the data cannot be used.
+        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
+
+    Guarantees:
+        The plan depends on the arguments and on public figures alone: training nodes, features, classes and,
+        unless `edge_owner` is given, whether the graph is directed.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+        >>> graph, plan, config = hg.prepare(data, epsilon=4.0)
+        >>> plan.epsilon <= 4.0, plan.num_train_nodes == len(graph.train_idx)
+        (True, True)
+    """
+    arguments = {name: value for name, value in locals().items() if name != "others"}
+    _check_names(others, known=arguments)
+    convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
+    if model is not None:
+        check_model(model)
+    method = _choose_method(method, arguments)
+    _check_budget(epsilon, noise_multiplier, private, delta, steps)
+    graph, split = load_for_training(
+        data,
+        split=split,
+        split_seed=split_seed,
+        symmetrize=symmetrize,
+        num_classes=num_classes,
+        columns=columns,
+    )
+    if columns and (graph.columns is None or isinstance(data, Graph)):
+        raise InputError(f"columns are for tables, and {name_data(data)} is none; leave them out")
+    if setting == "inductive":
+        graph = graph.disjoint()
+    owner = edge_owner or ("reader" if graph.is_directed else "sender")
+    reading = {"setting": setting, "symmetrize": symmetrize, "split": split, "split_seed": split_seed}
+    if method == "billboard":
+        return _prepare_billboard(graph, owner, arguments, {**reading, **others})
+    model = "gcn" if model is None else model
+    depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
+    defaults = _choose_defaults(graph, private, epsilon, delta, depth, owner)
+    config = TrainingConfig(
+        model="own" if isinstance(model, nn.Module) else model,
+        optimizer=optimizer if isinstance(optimizer, str) else "own",
+        learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
+        hidden=defaults.hidden if hidden is None else hidden,
+        seed=seed,
+        **{"feature_norm": defaults.feature_norm, "momentum": defaults.momentum, **reading, **others},
+    )
+    readers = defaults.max_readers if max_readers is None else max_readers
+    if max_reads is None and sampler != "paper":
+        max_reads = defaults.max_reads if max_readers is None else choose_reads(readers, owner)
+    num_train_nodes = len(graph.train_idx)
+    plan = PrivacyPlan(
+        num_train_nodes=num_train_nodes,
+        num_layers=depth,
+        max_readers=readers,
+        max_reads=max_reads,
+        edge_owner=owner,
+        batch_size=defaults.batch_size if batch_size is None else batch_size,
+        steps=defaults.steps if steps is None else steps,
+        clip=clip,
+        noise_multiplier=noise_multiplier if private else 0.0,
+        delta=default_delta(num_train_nodes) if delta is None else delta,
+        sampler=sampler,
+        accountant=accountant,
+        clipping=clipping,
+        noise=noise,
+    )
+    return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
+
+
+def _choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
+    """The billboard, unless an argument is given that only trees have."""
+    if method is not None and method not in get_args(choices.Method):
+        raise InputError(
+            f"method={show_value(method)}: expected one of {', '.join(get_args(choices.Method))}"
+        )
+    # A module of one's own may take rows of features and readings, but only where that is asked for.
+    for_trees = [
+        name
+        for name, default in _TREES_ONLY.items()
+        if arguments[name] != default and not (name == "model" and isinstance(arguments[name], nn.Module))
+    ]
+    if method is None:
+        return "trees" if for_trees or arguments["model"] is not None else "billboard"
+    if method == "billboard" and for_trees:
+        raise InputError(
+            f"{', '.join(for_trees)} with method='billboard': only trees have that; leave it out, or use "
+            "method='trees'"
+        )
+    return method
+
+
+def _prepare_billboard(
+    graph: Graph, owner: choices.EdgeOwner, arguments: Mapping[str, Any], others: Mapping[str, Any]
+) -> Prepared:
+    """The plan and configuration of a billboard run, by a rule that reads public figures alone."""
+    num_train_nodes, epsilon = len(graph.train_idx), arguments["epsilon"]
+    delta = default_delta(num_train_nodes) if arguments["delta"] is None else arguments["delta"]
+    defaults = choose_billboard(
+        num_train_nodes=num_train_nodes,
+        num_classes=graph.num_classes,
+        epsilon=None if epsilon is None else min(epsilon, _LARGEST_EPSILON),
+        delta=delta,
+    )
+
+    def given_or(name: str, default: Any) -> Any:
+        return default if arguments[name] is None else arguments[name]
+
+    optimizer, model = arguments["optimizer"], arguments["model"]
+    config = TrainingConfig(
+        model="mlp" if model is None else "own",
+        optimizer="own" if callable(optimizer) else optimizer,
+        learning_rate=given_or("learning_rate", defaults.learning_rate),
+        hidden=given_or("hidden", defaults.hidden),
+        seed=arguments["seed"],
+        **{
+            "feature_norm": defaults.feature_norm,
+            "momentum": defaults.momentum,
+            "reading_scale": defaults.reading_scale,
+            **others,
+        },
+    )
+    plan = BillboardPlan(
+        num_train_nodes=num_train_nodes,
+        num_classes=graph.num_classes,
+        batch_size=given_or("batch_size", defaults.batch_size),
+        steps=given_or("steps", defaults.steps),
+        clip=arguments["clip"],
+        clipping=arguments["clipping"],
+        edge_owner=owner,
+        delta=delta,
+        shares=defaults.shares,
+        noise_multiplier=None if arguments["private"] else 0.0,
+    )
+    return Prepared(graph, plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)
+
+
+def _choose_defaults(
+    graph: Graph,
+    private: bool,
+    epsilon: float | None,
+    delta: float | None,
+    depth: int,
+    owner: choices.EdgeOwner,
+) -> Defaults:
+    num_train_nodes = len(graph.train_idx)
+    if not private:
+        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes)
+    return choose_private(
+        num_train_nodes=num_train_nodes,
+        epsilon=_USUAL_EPSILON if epsilon is None else min(epsilon, _LARGEST_EPSILON),
+        delta=default_delta(num_train_nodes) if delta is None else delta,
+        num_layers=depth,
+        num_classes=graph.num_classes,
+        edge_owner=owner,
+    )
+
+
+def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: float | None) -> PrivacyPlan:
+    """Solve for the noise, or, where the noise is given, for the number of steps."""
+    if epsilon is None or plan.noise_multiplier == 0:
+        return plan
+    return (
+        plan.calibrated(epsilon=epsilon) if noise_multiplier is None else plan.with_steps_for(epsilon=epsilon)
+    )
+
+
+def name_data(data: Any) -> str:
+    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
+    named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(data).__name__
+
+
+def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:
+    """Refuse a model that is neither one of `names` nor a module, such as the class of one."""
+    if isinstance(model, type):
+        raise InputError(f"model={model.__name__}: it is a class; pass an instance, {model.__name__}(...)")
+    if not isinstance(model, nn.Module) and not (isinstance(model, str) and model in names):
+        named = f"one of {', '.join(names)}, or in Python " if names else ""
+        raise InputError(f"model={show_value(model)}: expected {named}an instance of a module of your own")
+
+
+def _check_budget(
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    private: bool,
+    delta: float | None,
+    steps: int | None,
+) -> None:
+    """Refuse a budget that contradicts itself, before data is read."""
+    if private and epsilon is None and noise_multiplier is None:
+        raise PlanError(
+            "no budget: give epsilon or noise_multiplier, or ask for training without privacy "
+            "(private=False, --non-private)"
+        )
+    if not private and (epsilon is not None or noise_multiplier is not None):
+        raise PlanError("training without privacy takes neither epsilon nor noise_multiplier; leave them out")
+    if noise_multiplier is not None and not noise_multiplier > 0:
+        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
+        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+    if delta is not None and not 0 < delta < 1:
+        raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
+    if epsilon is not None and noise_multiplier is not None and steps is not None:
+        raise PlanError("epsilon, noise_multiplier and steps: two of them give the third; leave one out")
+
+
+def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse an unknown argument and name the nearest known one."""
+    settings = [field.name for field in fields(TrainingConfig)]
+    for name in others:
+        if name not in settings:
+            near = difflib.get_close_matches(name, [*settings, *known], n=1)
+            meant = _SYNONYMS.get(name, near[0] if near else None)
+            hint = f"; did you mean {meant}?" if meant else ""
+            raise InputError(f"{name}: train has no such argument{hint}")

@@ -1,0 +1,165 @@
+"""The batches of a run: roots drawn for every step, with the trees that they read."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from hushgraph.accounting.events import Draw
+from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
+from hushgraph.sampling.lists import BoundedLists
+from hushgraph.sampling.paper import paper_lists
+from hushgraph.sampling.random import RandomSource
+from hushgraph.sampling.stable import stable_lists
+from hushgraph.sampling.trees import grow, tree_sizes
+from hushgraph.training.distributed import Group
+
+# Tree rows of one piece of a batch: bounds memory for every batch size.
+PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
+# What float32 loses of a sum grows faster than the number of roots in it. Secure noise has to make up for
+# that loss, so its sums have at most this many roots and are added in float64.
+SECURE_ROOTS = 8192
+
+Pieces: TypeAlias = Iterable[TreeBatch]
+MakeLists: TypeAlias = Callable[[int], BoundedLists]
+
+
+class _Sample(NamedTuple):
+    """Bounded lists, and the trees of all roots where every batch contains them all."""
+
+    lists: BoundedLists
+    full_batch: list[TreeBatch] | None
+
+
+@dataclass(eq=False)
+class TreeBatches:
+    """Draws the roots of every step and grows their trees.
+
+    Attributes:
+        graph, features: the data, and its features on the device of the run.
+        plan: bounds, batch size and sampler.
+        rng: of batches and keys, the same in every process. Noise has a generator of its own.
+        group: the processes that share the roots of a batch.
+        resample_every: steps between fresh lists.
+        max_roots: roots of one piece, at most; None bounds the rows of a piece alone.
+        make_lists: from a seed to bounded lists; the sampler of the plan unless given.
+
+    Guarantees:
+        `draw` describes exactly how the roots of every step are drawn.
+    """
+
+    graph: Graph
+    features: Features
+    plan: PrivacyPlan
+    rng: RandomSource
+    group: Group
+    resample_every: int
+    max_roots: int | None = None
+    make_lists: MakeLists | None = None
+
+    def __post_init__(self) -> None:
+        slots = self.plan.num_train_nodes
+        self._roots: PoissonBatches | FixedSizeBatches = (
+            PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
+            if self.plan.batches == "poisson"
+            else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
+        )
+
+    @property
+    def draw(self) -> Draw:
+        """How the roots of one step are drawn, for the accountant."""
+        return self._roots.draws
+
+    def iterate(self, first_step: int) -> Generator[Pieces, None, None]:
+        """Yield the batches from `first_step` on; on a GPU, prepare the next one while the last is used."""
+        batches = self._iterate(first_step)
+        if self.features.device.type == "cpu":
+            yield from batches
+            return
+        with contextlib.closing(batches), ThreadPoolExecutor(1) as worker:
+            upcoming = worker.submit(lambda: list(next(batches)))
+            while True:
+                pieces = upcoming.result()
+                upcoming = worker.submit(lambda: list(next(batches)))
+                yield pieces
+
+    def _iterate(self, first_step: int) -> Generator[Pieces, None, None]:
+        """Yield batches without end; on a GPU, draw the next lists while the last are used."""
+        draws_ahead = self.features.device.type != "cpu"
+        upcoming: Future[_Sample] | None = None
+        with ThreadPoolExecutor(1) as worker:
+            for step in itertools.count(first_step):
+                if step == first_step or step % self.resample_every == 0:
+                    sample = self._sample(self._draw_seed()) if upcoming is None else upcoming.result()
+                    next_change = step - step % self.resample_every + self.resample_every
+                    if draws_ahead and next_change < self.plan.steps:
+                        upcoming = worker.submit(self._sample, self._draw_seed())
+                if sample.full_batch is not None:
+                    yield sample.full_batch
+                else:
+                    # One draw over all roots, the same in every process; only then is it shared out.
+                    roots = self.group.share(self.graph.train_idx[self._roots.draw()])
+                    yield self.cut_pieces(sample.lists, self._keep_labelled(roots))
+
+    def _sample(self, seed: int) -> _Sample:
+        lists = self.sample_lists(seed)
+        if self.plan.sampling_rate < 1:
+            return _Sample(lists, None)
+        # All roots are in every batch, so their trees serve until the lists change.
+        roots = self._keep_labelled(self.group.share(self.graph.train_idx))
+        return _Sample(lists, list(self.cut_pieces(lists, roots)))
+
+    def sample_lists(self, seed: int | None = None) -> BoundedLists:
+        """Bounded lists with the keys of `seed`, or of a fresh one."""
+        seed = self._draw_seed() if seed is None else seed
+        if self.make_lists is not None:
+            return self.make_lists(seed)
+        plan, graph = self.plan, self.graph
+        if plan.sampler == "paper":
+            return paper_lists(
+                graph,
+                num_nodes=graph.num_nodes,
+                train_mask=graph.train_mask,
+                max_readers=plan.max_readers,
+                seed=seed,
+            )
+        return stable_lists(
+            graph,
+            num_nodes=graph.num_nodes,
+            train_mask=graph.train_mask,
+            max_readers=plan.max_readers,
+            max_reads=plan.max_reads,
+            edge_owner=plan.edge_owner,
+            seed=seed,
+        )
+
+    def cut_pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
+        """Cut a batch into pieces that fit memory, of one root at least."""
+        depth = self.plan.num_layers
+        ends = np.cumsum(tree_sizes(lists, depth, roots))
+        limit = PIECE_ROWS[self.features.device.type]
+        max_roots = self.max_roots or len(roots)
+        begin = 0
+        while begin < len(roots):
+            rows_before = ends[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, rows_before + limit, side="right")))
+            end = min(end, begin + max_roots)
+            yield tree_batch(grow(lists, roots[begin:end], depth), self.features, self.graph.y)
+            begin = end
+
+    def _keep_labelled(self, roots: np.ndarray) -> np.ndarray:
+        """Drop roots without a label: they add nothing, and so leave no trace in how sums are rounded."""
+        labelled: np.ndarray = roots[self.graph.y[roots] >= 0]
+        return labelled
+
+    def _draw_seed(self) -> int:
+        return int(self.rng.integers(2**63))

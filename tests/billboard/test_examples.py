@@ -1,0 +1,18 @@
+"""The examples in docstrings give what they say."""
+
+from __future__ import annotations
+
+import doctest
+from types import ModuleType
+
+import pytest
+
+from hushgraph.billboard import ballots, reading
+from hushgraph.privacy import billboard_bounds
+
+
+@pytest.mark.parametrize("module", [ballots, reading, billboard_bounds], ids=lambda module: module.__name__)
+def test_examples(module: ModuleType) -> None:
+    outcome = doctest.testmod(module)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
