@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hushgraph.privacy.guarantee import rounded_up
+from hushgraph._text import rounded_up
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.figures import draw
 from hushgraph.reproduction.measured import Cell, cells, read_records

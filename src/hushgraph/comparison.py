@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.guarantee import digits_up, rounded_up
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph

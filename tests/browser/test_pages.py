@@ -17,7 +17,7 @@ from hushgraph.comparison import compare
 from hushgraph.privacy import solve as planner
 from hushgraph.privacy.grid import PlanGrid
 from hushgraph.privacy.guarantee import sentence
-from hushgraph.report import write_planner_page, write_report
+from hushgraph.report import write_planner_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -75,7 +75,7 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = hg.datasets.synthetic(num_nodes=240, num_classes=3, num_features=12, average_degree=6, seed=3)
     quick: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
     compared = compare(graph, epsilon=6.0, max_readers=2, name="people", **quick)
-    write_report(compared.runs["DP-GNN"], folder / "report.html", data=graph, comparison=compared)
+    compared.runs["DP-GNN"].report(folder / "report.html", data=graph, comparison=compared)
     solved = planner.solve(
         num_train_nodes=2000,
         num_layers=1,
@@ -342,3 +342,40 @@ def test_a_page_loaded_again_shows_what_its_sliders_say(show: Any, folder: Path)
     page.keyboard.press("End")
     page.reload()
     check_shown(page, twin, {axis["name"]: axis["chosen"] for axis in twin["axes"]})
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [1100, 390])
+def test_a_hint_says_that_wide_tables_scroll_on_a_phone(show: Any, name: str, width: int) -> None:
+    page = show(name, width=width)
+    page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+    wide = page.eval_on_selector_all(
+        ".scroll",
+        "all => all.filter(e => e.scrollWidth > e.clientWidth + 1 && e.querySelector('table'))"
+        ".map(e => [e.getAttribute('aria-label'), e.previousElementSibling?.className ?? ''])",
+    )
+    assert bool(wide) == (width == 390)
+    assert [label for label, before in wide if before != "hint"] == []
+    assert all(hint.is_visible() == (width == 390) for hint in page.locator(".hint").all())
+
+
+def test_row_labels_stay_while_columns_scroll(show: Any) -> None:
+    page = show("planner", width=390)
+    table = page.locator("#changes .scroll")
+    label, figure = table.locator("tbody th").first, table.locator("tbody td").last
+    before = label.bounding_box()["x"], figure.bounding_box()["x"]
+    table.evaluate("e => { e.scrollLeft = e.scrollWidth; }")
+    assert label.bounding_box()["x"] == before[0]
+    assert figure.bounding_box()["x"] < before[1] - 100
+
+
+def test_axis_labels_do_not_overlap(show: Any) -> None:
+    overlaps = """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
+      const boxes = [...svg.querySelectorAll("text")].filter((e) => e.textContent.trim()).map(
+        (e) => [e.textContent, e.getBoundingClientRect()]);
+      return boxes.flatMap(([a, x], i) => boxes.slice(i + 1).filter(([b, y]) =>
+        x.left < y.right - 1 && y.left < x.right - 1 && x.top < y.bottom - 3 && y.top < x.bottom - 3)
+        .map(([b]) => svg.querySelector("title").textContent + ": " + a + " / " + b));
+    })"""
+    assert show("report").evaluate(overlaps) == []
+    assert show("report", width=390).evaluate(overlaps) == []

@@ -12,8 +12,9 @@ from hushgraph.privacy.plan_fields import CHOICES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
-from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence, statement
+from hushgraph.privacy.guarantee import sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
 
 BASE: dict[str, Any] = {

@@ -27,9 +27,9 @@ def rows_batch(num_rows: int, width: int, num_classes: int, seed: int = 0) -> Tr
     )
 
 
-def random_model(num_features: int, num_readings: int, num_classes: int) -> ReadingMLP:
+def random_model(num_features: int, num_classes: int) -> ReadingMLP:
     """A model whose output layers do not start at zero."""
-    model = ReadingMLP(num_features, num_readings, num_classes, hidden=8)
+    model = ReadingMLP(num_features, num_classes, hidden=8)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -40,7 +40,7 @@ def random_model(num_features: int, num_readings: int, num_classes: int) -> Read
 @pytest.mark.parametrize("kind", ["normalised", "flat", "groups"])
 @pytest.mark.parametrize("num_rows", [1, 7, 9000])
 def test_rows_give_the_clipped_sum_of_trees(kind: str, num_rows: int) -> None:
-    batch, model = rows_batch(num_rows, 9, 4), random_model(5, 4, 4)
+    batch, model = rows_batch(num_rows, 9, 4), random_model(5, 4)
     clipping = Clipping(kind=kind, clip=0.7)  # type: ignore[arg-type]
     expected, sums = ghost.clipped_sum(model, batch, clipping), RowSums()(model, batch, clipping)
     assert set(sums) == set(expected)
@@ -49,7 +49,7 @@ def test_rows_give_the_clipped_sum_of_trees(kind: str, num_rows: int) -> None:
 
 
 def test_norms_of_inputs_are_kept_for_one_input_only() -> None:
-    model, clipping, row_sums = random_model(5, 4, 4), Clipping(), RowSums()
+    model, clipping, row_sums = random_model(5, 4), Clipping(), RowSums()
     first, second = rows_batch(6, 9, 4, seed=1), rows_batch(6, 9, 4, seed=2)
     row_sums(model, first, clipping)
     again = row_sums(model, second, clipping)
@@ -59,7 +59,7 @@ def test_norms_of_inputs_are_kept_for_one_input_only() -> None:
 
 
 def test_one_row_never_exceeds_the_clipping_norm() -> None:
-    model, clipping = random_model(5, 4, 4), Clipping(kind="flat", clip=1.0)
+    model, clipping = random_model(5, 4), Clipping(kind="flat", clip=1.0)
     batch = rows_batch(2, 9, 4)
     batch.x[1] *= 1e6
     sums = RowSums()(model, batch, clipping)

@@ -1,13 +1,18 @@
-"""The guarantee in words: what each kind of plan says, and figures rounded up."""
+"""The guarantee of a plan: its kind, its reasons, its figures, and its statement."""
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence, statement
+from hushgraph._text import rounded_up
+from hushgraph.errors import PlanError
+from hushgraph.privacy.guarantee import Guarantee, Reason, sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
 
 
@@ -23,60 +28,125 @@ def make(**changes: Any) -> PrivacyPlan:
     return PrivacyPlan(**{**fields, **changes})
 
 
+CLAIMED = {"sampler": "paper", "edge_owner": "reader"}
+FLOAT_NOISE = Reason(code="float-noise", sentence="The noise is drawn in float32.")
+
+
+def test_a_guarantee_that_holds_has_the_figures_of_the_plan() -> None:
+    plan, guarantee = make(), Guarantee.of(make())
+    assert (guarantee.kind, guarantee.why) == ("holds", ())
+    assert guarantee.epsilon == guarantee.priced_epsilon == plan.epsilon
+    assert guarantee.epsilon_group_of_two == plan.epsilon_group_of_two
+    assert (guarantee.delta, guarantee.adjacency) == (plan.delta, "node-level, zero-out")
+
+
+@pytest.mark.parametrize("plan", [make(), make(**CLAIMED)])
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("broken", "codes"),
     [
-        (0.0, "0.00"),
-        (12.0, "12.00"),
-        (11.981, "11.99"),
-        (11.990000001, "12.00"),
-        (1e6 + 0.001, "1000000.01"),
-        (0.12345, "0.124"),
-        (0.9991, "1.00"),
-        (0.999, "0.999"),
-        (0.00012341, "0.000124"),
-        (math.inf, "infinity"),
+        ({"seed_is_fixed": True}, ["fixed-seed"]),
+        ({"broken_by": (FLOAT_NOISE,)}, ["float-noise"]),
+        ({"seed_is_fixed": True, "broken_by": (FLOAT_NOISE,)}, ["fixed-seed", "float-noise"]),
     ],
 )
-def test_epsilon_is_rounded_up(value: float, text: str) -> None:
-    assert rounded_up(value) == text
+def test_what_undoes_the_noise_leaves_no_guarantee(
+    plan: PrivacyPlan, broken: dict[str, Any], codes: list[str]
+) -> None:
+    guarantee = Guarantee.of(plan, **broken)
+    assert guarantee.kind == "none"
+    assert guarantee.epsilon == guarantee.epsilon_group_of_two == guarantee.epsilon_edge == math.inf
+    assert guarantee.best_guess == 1.0
+    assert guarantee.priced_epsilon == plan.epsilon
+    assert [reason.code for reason in guarantee.why][: len(codes)] == codes
+    assert len(guarantee.why) == len(codes) + len(plan.unproven)
+    words = guarantee.statement
+    assert words.sentence.startswith("Nothing is guaranteed. ")
+    assert all(reason.sentence in words.sentence for reason in guarantee.why)
+    assert words.caveat.startswith("Nothing below holds for this run.")
+    assert ("differentially private" in words.sentence) is False
+    assert ("The paper claims epsilon" in words.sentence) == bool(plan.unproven)
+
+
+def test_a_claim_has_the_figure_of_the_paper_and_its_reasons() -> None:
+    guarantee = Guarantee.of(make(**CLAIMED))
+    assert guarantee.kind == "claimed by the paper"
+    assert guarantee.epsilon == guarantee.priced_epsilon < math.inf
+    assert [reason.code for reason in guarantee.why] == ["paper-sampler-with-reader-owned-edges"]
+    assert guarantee.best_guess == 1.0
+    assert guarantee.statement.caveat == "The following describes a claim, not a guarantee."
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("noise", "code"), [(0.0, "no-noise"), (None, "noise-not-chosen"), (1e-200, "noise-too-small")]
+)
+def test_without_enough_noise_there_is_nothing_a_seed_could_undo(noise: float | None, code: str) -> None:
+    plan = make(noise_multiplier=noise, batch_size=1000)
+    guarantee = Guarantee.of(plan, seed_is_fixed=not plan.is_private)
+    assert guarantee.kind == "none"
+    assert [reason.code for reason in guarantee.why] == [code]
+    assert guarantee.epsilon == guarantee.priced_epsilon == math.inf
+
+
+def test_json_has_everything_but_the_words() -> None:
+    found = Guarantee.of(make(), seed_is_fixed=True).to_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["kind"], found["epsilon"], found["epsilon_edge"]) == ("none", "inf", "inf")
+    assert found["priced_epsilon"] == make().epsilon
+    assert [reason["code"] for reason in found["why"]] == ["fixed-seed"]
+    assert Guarantee.of(make(max_readers=1)).to_json()["epsilon_edge"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
     [
-        (1.0996e-6, "1.0996e-6"),
-        (1e-15, "1e-15"),
-        (0.5, "0.5"),
-        (2.0, "2"),
-        (1 / 3, "0.33334"),
-        (32.0, "32"),
+        ({"kind": "none"}, "kind='none' with reasons none"),
+        ({"why": (FLOAT_NOISE,)}, "kind='holds' with reasons float-noise"),
+        ({"priced_epsilon": math.inf}, "kind='holds' with an infinite epsilon"),
     ],
 )
-def test_digits_are_rounded_up(value: float, text: str) -> None:
-    assert digits_up(value) == text
-    assert float(text) >= value
+def test_a_guarantee_cannot_contradict_itself(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        replace(Guarantee.of(make()), **change)
 
 
-def test_a_guarantee_is_put_into_words() -> None:
-    text = statement(make())
-    for words in (
-        "differentially private for every single node",
-        "its features, its label and the edge records it owns",
-        "row emptied",
-        "at most 4 training trees",
-        "What is public",
-        "What is not covered",
-        "reads its neighbours in the clear",
-        "trying several on the private graph",
-        "labels of validation and test nodes",
-        "remove a node with every record that mentions it",
-        "An undirected edge is two records",
-        f"epsilon is {rounded_up(make().epsilon_group_of_two)}",
-    ):
-        assert words in text
-    assert "claim" not in text
-    assert text.startswith(sentence(make()))
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_the_best_guess_is_that_of_the_worst_mechanism(epsilon: float) -> None:
+    plan = PrivacyPlan(num_train_nodes=100, num_layers=0, max_readers=0, batch_size=100, steps=5, delta=1e-3)
+    plan = plan.calibrated(epsilon=epsilon)
+    e, d = plan.epsilon, plan.delta
+    # Outcomes "surely full", "likely full", "likely empty", "surely empty": no (e, d) mechanism tells more.
+    full = np.array([d, (1 - d) * math.exp(e) / (1 + math.exp(e)), (1 - d) / (1 + math.exp(e)), 0.0])
+    right = np.maximum(full, full[::-1]).sum() / 2
+    assert Guarantee.of(plan).best_guess == pytest.approx(right)
+
+
+def test_a_statement_has_a_topic_for_every_question() -> None:
+    words = Guarantee.of(make()).statement
+    keys = [topic.key for topic in words.topics]
+    assert keys == ["protected", "adjacency", "sensitivity", "public", "removal", "edge"]
+    texts = {topic.key: topic.text for topic in words.topics}
+    assert "its features, its label and the edge records it owns" in texts["protected"]
+    assert "the row of one node emptied" in texts["adjacency"]
+    assert "at most 4 training trees, out of 1,000" in texts["sensitivity"]
+    assert "An undirected edge is two records" in texts["edge"]
+    assert f"epsilon is {rounded_up(make().epsilon_group_of_two)}" in texts["edge"]
+    assert "differentially private for every single node" in words.sentence
+    assert (words.caveat, words.sentence) == ("", sentence(make()))
+    starts = [
+        "Predictions",
+        "Model selection",
+        "Labels of validation and test nodes",
+        "Runs with a fixed seed",
+    ]
+    assert [item.partition(":")[0] for item in words.not_covered] == starts
+
+
+def test_the_text_has_every_part_in_order() -> None:
+    words = Guarantee.of(make(**CLAIMED)).statement
+    parts = [words.sentence, words.caveat]
+    parts += [f"{topic.heading}: {topic.text}" for topic in words.topics]
+    parts += ["\n".join(["What is not covered:", *(f"- {item}" for item in words.not_covered)])]
+    assert statement(make(**CLAIMED)) == "\n\n".join(parts)
 
 
 @pytest.mark.parametrize(("owner", "words"), [("sender", "belongs to u"), ("reader", "belongs to w")])
@@ -103,45 +173,38 @@ def test_a_claim_is_called_a_claim_with_every_reason(changes: dict[str, Any], re
     assert all(reason in text for reason in reasons)
     assert "differentially private" not in text
     assert "What is protected" not in text
-    assert "This changes at most" not in text
+    assert "The claim rests on this bound" in text
 
 
 def test_reading_no_edges_is_stronger() -> None:
     text = statement(make(max_readers=0))
-    assert "the same figure holds even when a node goes together with every record that mentions it" in text
+    assert "even if a node is removed together with every record that mentions it" in text
     assert "the tree of one training node" in text
     assert "Why not" not in text
     assert "group of two" not in text
+    assert Guarantee.of(make(max_readers=0)).epsilon_edge == 0.0
 
 
 @pytest.mark.parametrize(
-    ("noise", "why"), [(0.0, "training adds no noise"), (None, "no noise has been chosen yet")]
+    ("noise", "why"), [(0.0, "Training adds no noise"), (None, "No noise has been chosen yet")]
 )
 def test_no_noise_guarantees_nothing(noise: float | None, why: str) -> None:
     plan = make(noise_multiplier=noise)
-    assert statement(plan) == f"Nothing is guaranteed: {why}, so epsilon is infinite."
+    assert statement(plan) == f"Nothing is guaranteed. {why}, so epsilon is infinite."
 
 
 @pytest.mark.parametrize(
-    ("owner", "readers", "reads", "warned"),
+    ("changes", "is_derived"),
     [
-        ("sender", 1, 8, True),
-        ("sender", 2, 8, False),
-        ("reader", 1, 1, True),
-        ("reader", 1, 2, False),
+        ({"max_readers": 1, "max_reads": 8}, False),
+        ({"max_readers": 2, "max_reads": 8}, True),
+        ({"max_readers": 1, "max_reads": 1, "edge_owner": "reader"}, False),
+        ({"max_readers": 1, "max_reads": 2, "edge_owner": "reader"}, True),
+        ({"max_readers": 2, "sampler": "paper"}, False),
     ],
 )
-def test_an_edge_alone_is_said_to_cost_more_where_no_proof_covers_it(
-    owner: str, readers: int, reads: int, warned: bool
-) -> None:
-    plan = PrivacyPlan(
-        num_train_nodes=1_000,
-        num_layers=1,
-        max_readers=readers,
-        max_reads=reads,
-        edge_owner=owner,
-        batch_size=1_000,
-        steps=10,
-        noise_multiplier=5.0,
-    )
-    assert ("may cost more" in statement(plan)) == warned
+def test_an_edge_has_a_figure_only_where_a_proof_covers_it(changes: dict[str, Any], is_derived: bool) -> None:
+    plan = make(batch_size=1_000, steps=10, noise_multiplier=5.0, **changes)
+    guarantee = Guarantee.of(plan)
+    assert guarantee.epsilon_edge == (plan.epsilon_group_of_two if is_derived else None)
+    assert ("may cost more" in statement(plan)) == (not is_derived)

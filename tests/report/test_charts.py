@@ -9,7 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgraph.report.charts import HEIGHT, WIDTH, Axis, Bar, bar_chart, line_chart, ticks
+from hushgraph.report.charts import (
+    HEIGHT,
+    PROFILE_HEIGHT,
+    PROFILE_WIDTH,
+    WIDTH,
+    Axis,
+    Bar,
+    bar_chart,
+    choose_log_axis,
+    choose_ticks,
+    line_chart,
+    profile_chart,
+    share_axis,
+    slider_positions,
+)
 
 WORDS = {"name": "c", "title": 'a "title" & <more>', "description": "what it <shows>"}
 UNIT = Axis(label="part", ticks=(0.0, 0.5, 1.0))
@@ -24,12 +38,12 @@ UNIT = Axis(label="part", ticks=(0.0, 0.5, 1.0))
     ],
 )
 def test_ticks_are_round_numbers(low: float, high: float, expected: tuple[float, ...]) -> None:
-    assert ticks(low, high) == expected
+    assert choose_ticks(low, high) == expected
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
 def test_ticks_enclose_and_are_few(low: float, width: float) -> None:
-    found = ticks(low, low + width)
+    found = choose_ticks(low, low + width)
     assert 2 <= len(found) <= 12
     assert list(found) == sorted(set(found))
     slack = 1e-6 * max(1.0, abs(low), width)
@@ -79,3 +93,80 @@ def test_many_bars_make_a_wider_chart_with_fewer_labels() -> None:
     assert len(root.findall("rect")) == 1000
     labels = [text for text in root.findall("text") if (text.text or "").isdigit()]
     assert 100 < len(labels) < 600
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_accuracies_have_an_axis_of_at_least_one_point(shares: list[float]) -> None:
+    axis = share_axis("accuracy", shares)
+    assert axis.high - axis.low >= 0.01 - 1e-12
+    assert -1e-9 <= axis.low <= min(shares) + 1e-9
+    assert max(shares) - 1e-9 <= axis.high <= 1 + 1e-9
+    labels = [axis.text(tick) for tick in axis.ticks]
+    assert len(set(labels)) == len(labels)
+    assert len({len(label.partition(".")[2]) for label in labels}) == 1
+
+
+def test_two_accuracies_close_together_do_not_fill_the_chart() -> None:
+    axis = share_axis("accuracy", [0.7990, 0.7995])
+    root = ElementTree.fromstring(
+        line_chart(**WORDS, points=[(0, 0.7990), (1, 0.7995)], x=UNIT, y=axis),
+    )
+    first, last = (float(pair.split(",")[1]) for pair in root.find("polyline").attrib["points"].split())
+    assert first - last < 0.06 * HEIGHT
+
+
+def test_tick_labels_leave_room_for_the_name_of_the_axis() -> None:
+    axis = share_axis("accuracy", [0.7990, 0.7995])
+    assert max(len(axis.text(tick)) for tick in axis.ticks) == 6
+    root = ElementTree.fromstring(line_chart(**WORDS, points=[(0, 0.799)], x=UNIT, y=axis))
+    labels = [text for text in root.findall("text") if (text.text or "").endswith("%")]
+    name = root.find("text[@transform]").attrib["transform"]
+    # Turned text of 12.5 pixels stands around its line; a digit is up to 8.5 pixels wide.
+    right_of_name = float(re.search(r"translate\(([\d.]+)", name)[1]) + 4
+    assert all(float(label.attrib["x"]) - 8.5 * len(label.text) > right_of_name for label in labels)
+
+
+@given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=5))
+def test_the_axis_holds_every_value(values: list[float]) -> None:
+    axis = choose_log_axis(values)
+    assert axis.low <= min(values)
+    assert axis.high >= max(values)
+    assert axis.ticks
+    for value in (*values, *axis.ticks):
+        assert 0 < axis.position(value) < PROFILE_HEIGHT
+
+
+def test_a_narrow_range_has_ticks_at_two_and_five() -> None:
+    assert choose_log_axis([0.0021, 0.0099]).ticks == (0.002, 0.005, 0.01)
+    assert choose_log_axis([0.003, 3.0]).ticks == (0.01, 0.1, 1.0)
+    assert choose_log_axis([0.5]).ticks == (0.5, 1.0)
+
+
+def test_points_are_as_far_apart_as_the_places_of_a_slider() -> None:
+    # The style sheet places the slider by these numbers.
+    assert slider_positions(2) == [78, 310]
+    assert slider_positions(3) == [78, 194, 310]
+    assert slider_positions(1) == [78]
+    assert PROFILE_WIDTH == 340
+
+
+def test_the_curve_skips_what_has_no_price() -> None:
+    svg = profile_chart(
+        name="p",
+        title="t",
+        description="d",
+        labels=["1", "2", "3"],
+        values=[0.1, None, 0.01],
+        texts=["0.1", "not priced", "0.01"],
+        chosen=1,
+        axis=choose_log_axis([0.1, 0.01]),
+    )
+    root = ElementTree.fromstring(svg)
+    parts = {part.attrib["id"]: part for part in root.iter() if "id" in part.attrib}
+    first, last = (pair.split(",") for pair in parts["p-line"].attrib["points"].split())
+    assert [float(first[0]), float(last[0])] == [78, 310]
+    assert float(first[1]) < float(last[1])
+    assert parts["p-mark"].attrib["visibility"] == "hidden"
+    assert parts["p-value"].text == "not priced"
+    assert [dot.attrib.get("visibility") for dot in parts["p-dots"]] == [None, "hidden", None]
+    assert float(parts["p-guide"].attrib["x1"]) == pytest.approx(194)

@@ -23,8 +23,8 @@ from hushgraph.privacy.grid import AXES, PlanGrid
 from hushgraph.privacy.guarantee import sentence
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.privacy.solve import Solved
-from hushgraph.report import planner_page, write_planner_page
-from hushgraph.report.planner_page import facts, render
+from hushgraph.report import write_planner_page
+from hushgraph.report.planner import choose_target, collect_planner_facts, render_planner
 
 FIELDS: dict[str, Any] = {
     "num_train_nodes": 200,
@@ -148,7 +148,7 @@ def test_the_chosen_point_is_the_plan_given(made: tuple[str, dict[str, Any]]) ->
 
 def test_the_twin_gives_the_page_again(made: tuple[str, dict[str, Any]]) -> None:
     html, twin = made
-    assert render(twin) == html
+    assert render_planner(twin) == html
 
 
 def test_the_script_computes_nothing_and_only_it_may_run(made: tuple[str, dict[str, Any]]) -> None:
@@ -182,9 +182,11 @@ def test_the_command_trains_with_the_figures_shown(
 
 def test_reader_owned_edges_have_a_choice_more() -> None:
     middle = solved(edge_owner="reader")
-    found = facts(middle, grid=grid(middle, max_reads=(1, 2), epsilon=(4.0,), steps=(8,), batch_size=(200,)))
+    found = collect_planner_facts(
+        middle, grid=grid(middle, max_reads=(1, 2), epsilon=(4.0,), steps=(8,), batch_size=(200,))
+    )
     assert [point["changed_trees"] for point in found["points"]] == [1, 1, 4, 5]
-    html = render(found)
+    html = render_planner(found)
     assert 'id="knob-max_reads"' in html
     assert 'id="knob-steps"' not in html
     assert "so D = K = 2" in html
@@ -193,29 +195,31 @@ def test_reader_owned_edges_have_a_choice_more() -> None:
 
 def test_a_plan_given_by_its_noise() -> None:
     middle = solved(epsilon=None, noise_multiplier=3.0)
-    around = PlanGrid.around(middle.plan, target=planner_page._target(middle))
+    around = PlanGrid.around(middle.plan, target=choose_target(middle))
     assert 0 <= around.target - middle.plan.epsilon <= 0.01
-    found = facts(middle, grid=replace(around, max_readers=(2,), steps=(8,), batch_size=(200,)))
+    found = collect_planner_facts(
+        middle, grid=replace(around, max_readers=(2,), steps=(8,), batch_size=(200,))
+    )
     assert found["guarantee"]["noise_multiplier"] == 3.0
-    assert "The plan was given by its noise" in render(found)
+    assert "The plan was given by its noise" in render_planner(found)
 
 
 def test_what_has_no_price_says_so() -> None:
     # Parts of the roots are not priced at so small a delta; all of them are.
     middle = solved(delta=1e-12)
-    found = facts(middle, grid=grid(middle))
+    found = collect_planner_facts(middle, grid=grid(middle))
     refused = ["refused" in point for point in found["points"]]
     assert refused == [True, False] * 8
     assert "delta=1e-12" in found["points"][0]["refused"]
-    html = render(found)
+    html = render_planner(found)
     assert "not priced" in tables(html)["Noise that keeps epsilon when one choice changes"][-1]
     assert scripts(html)[0]["points"][0]["y"] is None
 
 
 def test_a_claim_is_called_one() -> None:
     middle = solved(edge_owner="reader", sampler="paper", accountant="paper", batch_size=50)
-    found = facts(middle, grid=grid(middle, steps=(8,), batch_size=(50,)))
-    html = render(found)
+    found = collect_planner_facts(middle, grid=grid(middle, steps=(8,), batch_size=(50,)))
+    html = render_planner(found)
     assert 'class="standing claimed"' in html
     assert "epsilon, one node, claimed" in html
     assert "The claim in full" in html

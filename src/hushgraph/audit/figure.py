@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.audit.attack import Audit
 from hushgraph.audit.words import rounded_down
 from hushgraph.errors import InputError
 from hushgraph.plots import canvas
-from hushgraph.privacy.guarantee import digits_up, rounded_up
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

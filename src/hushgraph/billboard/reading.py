@@ -11,7 +11,8 @@ places, one row at a time, so that a reading depends neither on threads nor on o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numba
@@ -79,12 +80,30 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     return weights
 
 
+def combine_boards(boards: Sequence[Board]) -> tuple[Board, tuple[float, ...]]:
+    """The mean of several boards by precision, and the part of each in it; a function of the boards alone.
+
+    Ballots sum to 0 over classes, so the mean over classes at a place is noise and is taken off.
+
+    Args:
+        boards: of one graph, all with noise or all without.
+    """
+    precisions = np.array([1 / board.noise_std**2 if board.is_private else 1.0 for board in boards])
+    parts = tuple((precisions / precisions.sum()).tolist())
+    values = np.zeros_like(boards[0].values)
+    for part, board in zip(parts, boards, strict=True):
+        values += np.float32(part) * board.values
+    values -= values.mean(axis=1, keepdims=True)
+    std = float(precisions.sum() ** -0.5) if boards[0].is_private else 0.0
+    return replace(boards[0], values=values, noise_std=std), parts
+
+
 def read(
     board: Board,
     graph: Graph,
     edge_owner: EdgeOwner,
     *,
-    own: Ballots | None,
+    own: Ballots | Sequence[tuple[float, Ballots]] | None,
     cast_graph: Graph | None = None,
     rows: npt.ArrayLike | None = None,
     damped: bool = True,
@@ -95,7 +114,8 @@ def read(
         board: what was released.
         graph: whose lists are read; in memory or stored. Its nodes are the places of the board.
         edge_owner: whose row holds an edge record.
-        own: what was cast onto this board, taken off its casters' own readings; None if nobody's is to be.
+        own: what was cast onto this board, taken off its casters' own readings; with its part in the board
+            where several boards were combined. None if nobody's is to be taken off.
         cast_graph: the graph that `own` was cast from, where lists have changed since; the same if left out.
         rows: the nodes whose readings are wanted, without repeats; all of them if left out.
         damped: turn down loud places.
@@ -108,8 +128,9 @@ def read(
         places that are listed now and were listed then, the ballot of then.
     """
     _check_places(board, graph.num_nodes)
-    if own is not None:
-        _check_own(own, board, cast_graph or graph)
+    owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
+    for _, ballots in owns:
+        _check_own(ballots, board, cast_graph or graph)
     picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
     slots = _slots(picked, graph.num_nodes)
     weights = place_weights(board, damped=damped)
@@ -119,10 +140,10 @@ def read(
     then = _records_of(cast_graph, edge_owner)
     for owners, places in owned_records(graph, edge_owner):
         _add_records(owners, places, slots, weights, board.values, sums, square)
-        if own is not None:
+        if owns:
             _add_own(owners, places, slots, weights, own_weight, *then)
-    if own is not None:
-        _take_off(sums, own_weight, own, picked)
+    for part, ballots in owns:
+        _take_off(sums, part * own_weight, ballots, picked)
     return _normalised(sums, square)
 
 

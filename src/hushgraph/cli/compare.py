@@ -13,6 +13,7 @@ import typer
 
 from hushgraph import comparison
 from hushgraph._files import write_whole
+from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import ConfigFile, PrintConfig
 from hushgraph.cli.options import LAYERS, list_choices, section
@@ -21,7 +22,7 @@ from hushgraph.comparison import SETTINGS, Comparison
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import STEPS
-from hushgraph.privacy.guarantee import rounded_up, sentence
+from hushgraph.privacy.guarantee import sentence
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.interruption import Interruption
 

@@ -212,10 +212,18 @@ Noise = Annotated[
     str,
     _privacy(f"Its spread. [{PrivacyPlan.noise}, which has a proof]", metavar=list_choices(choices.Noise)),
 ]
-Model = Annotated[
-    str, _model("The architecture. [gcn, the usual start]", metavar=list_choices(choices.Model))
+Method = Annotated[
+    str | None,
+    _model(
+        "What pays for the graph. [billboard; trees with a flag that only they have]",
+        metavar=list_choices(choices.Method),
+    ),
 ]
-Layers = Annotated[int, _model(f"r, rounds of messages. [{LAYERS}: noise grows with K^r]")]
+Model = Annotated[
+    str | None,
+    _model("The architecture of trees. [gcn, the usual start]", metavar=list_choices(choices.Model)),
+]
+Layers = Annotated[int | None, _model(f"r, rounds of messages. [{LAYERS}: noise grows with K^r]")]
 
 Setting = Annotated[
     str,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import UNUSED, ConfigFile, PrintConfig
 from hushgraph.cli.options import LAYERS, section
 from hushgraph.errors import InputError, PlanError
+from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
-from hushgraph.privacy.guarantee import digits_up, rounded_up, sentence, statement
+from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -32,7 +34,6 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
 # Parameters that describe the call, the data or a plan without data, not arguments of `prepare`.
 _NOT_SETTINGS = {"data", "train_nodes", "edges", "data_root", "config", "print_config"}
 _NOT_SETTINGS |= {"html", "explain", "as_json", "layers", *options.TABLE_FLAGS}
-_WHY_NONE = "reproducible, not private: the seed is fixed"
 # Without DATA there is nothing that these could describe.
 _DATA_ALONE = ("setting", "symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
 
@@ -66,8 +67,9 @@ def plan(
     clipping: options.Clipping = PrivacyPlan.clipping,
     clip: options.Clip = PrivacyPlan.clip,
     noise: options.Noise = PrivacyPlan.noise,
-    model: options.Model = TrainingConfig.model,
-    layers: options.Layers = LAYERS,
+    method: options.Method = None,
+    model: options.Model = None,
+    layers: options.Layers = None,
     setting: options.Setting = TrainingConfig.setting,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
     split: options.Split = TrainingConfig.split,
@@ -150,6 +152,8 @@ def _solve(context: typer.Context) -> Solved:
     from hushgraph.privacy import solve as planner
 
     flags = context.params
+    if flags["method"] == "billboard":
+        raise InputError("--method billboard without DATA: give DATA, or price trees")
     missing = [
         f"--{name.replace('_', '-')}" for name in ("train_nodes", "max_readers") if flags[name] is None
     ]
@@ -158,9 +162,10 @@ def _solve(context: typer.Context) -> Solved:
     foreign = [_flag(context, name) for name in _DATA_ALONE if options.is_given(context, name)]
     if foreign:
         raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
+    layers = LAYERS if flags["layers"] is None else flags["layers"]
     return planner.solve(
         num_train_nodes=flags["train_nodes"],
-        num_layers=0 if flags["model"] == "mlp" else flags["layers"],
+        num_layers=0 if flags["model"] == "mlp" else layers,
         edge_owner=flags["edge_owner"] or PrivacyPlan.edge_owner,
         **{name: flags[name] for name in ("steps", "noise_multiplier", "epsilon", "delta", "batch_size")},
         **{name: flags[name] for name in ("max_readers", "max_reads", "sampler", "accountant")},
@@ -185,52 +190,33 @@ def _write_page(solved: Solved, html: Path, line: terminal.StatusLine) -> None:
 
 def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
     """What `--json` prints: the keys that every command shares, then what only a plan has."""
-    plan = solved.plan
-    facts = {
+    plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    return {
         **plan.summary(),
+        "guarantee": guarantee.kind,
         "train_nodes": plan.num_train_nodes,
         "layers": plan.num_layers,
         "batch_size": plan.batch_size,
         "clip": plan.clip,
         "solved_for": solved.solved_for,
         "notes": list(solved.notes),
-        "statement": statement(plan),
+        "statement": guarantee.statement.to_text(),
     }
-    if is_seeded and plan.is_private:
-        facts |= {"guarantee": "none", "why_none": _WHY_NONE}
-        facts["statement"] = describe_guarantee(plan, is_seeded=True)
-    return facts
 
 
 def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seeded: bool = False) -> None:
     """Print the plan as a table, its guarantee, and the plans that differ in one choice."""
-    plan = solved.plan
-    is_broken = is_seeded and plan.is_private
-    marked = solved.solved_for.replace("-", " ")
-    rows = [
-        (name, f"{value}  <- solved for" if name == marked else value) for name, value in _list_rows(plan)
-    ]
-    if is_broken:
-        rows = [(name, "none" if name == "guarantee" else value) for name, value in rows]
-    terminal.print_rows(screen, rows)
+    plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    rows = [("epsilon", rounded_up(plan.epsilon)), ("delta", digits_up(plan.delta))]
+    rows += [("guarantee", guarantee.kind), *_list_rows(plan)]
+    marks = {solved.solved_for.replace("-", " "): "  <- solved for"}
+    terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
     for note in solved.notes:
         screen.print(f"\n{note}", highlight=False)
-    words = describe_guarantee(plan, is_seeded=is_seeded)
-    screen.print(f"\n{statement(plan) if explain and not is_broken else words}", highlight=False)
-    if plan.is_private and plan.steps > 0:
+    statement = guarantee.statement
+    screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
+    if guarantee.kind != "none" and plan.steps > 0 and plan.method == "trees":
         _show_neighbours(plan, screen)
-
-
-def describe_guarantee(plan: PrivacyPlan, *, is_seeded: bool) -> str:
-    """The sentence of the plan, unless a fixed seed breaks what it rests on."""
-    if not (is_seeded and plan.is_private):
-        return sentence(plan)
-    without = (
-        "Without the seed the epsilon above would hold."
-        if plan.guarantee == "holds"
-        else f"Nor would it be without the seed. {sentence(plan)}"
-    )
-    return "Nothing is guaranteed: the seed is fixed, so the run is reproducible, not private. " + without
 
 
 def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
@@ -256,21 +242,37 @@ def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
 def _list_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
     noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
-    reads = "unlimited" if plan.max_reads is None else str(plan.max_reads)
-    batch = f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})"
     return [
-        ("epsilon", rounded_up(plan.epsilon)),
-        ("delta", digits_up(plan.delta)),
-        ("guarantee", plan.guarantee),
         ("epsilon, group of two", rounded_up(plan.epsilon_group_of_two)),
+        *(_list_board_rows(plan) if isinstance(plan, BillboardPlan) else ()),
         ("noise multiplier", noise),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
-        ("batch", batch),
+        (
+            "batch",
+            f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
+        ),
+        *(_list_tree_rows(plan) if plan.method == "trees" else ()),
+        ("edge owner", plan.edge_owner),
+        ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
+    ]
+
+
+def _list_board_rows(plan: BillboardPlan) -> list[tuple[str, str]]:
+    boards = ", ".join(digits_up(noise, digits=6) for noise in plan.board_noise) or "none"
+    return [
+        ("epsilon, one edge", rounded_up(plan.epsilon_edge)),
+        ("epsilon, one label", rounded_up(plan.epsilon_label)),
+        ("predictions", str(plan.summary()["predictions"])),
+        (f"noise of {plan.num_boards} board{'s' * (plan.num_boards > 1)}", boards),
+        ("share of the boards", f"{plan.board_share:.2g}"),
+    ]
+
+
+def _list_tree_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+    return [
         ("changed trees (n)", str(plan.changed_trees)),
         ("layers (r)", str(plan.num_layers)),
         ("max readers (K)", str(plan.max_readers)),
-        ("max reads (D)", reads),
-        ("edge owner", plan.edge_owner),
-        ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
+        ("max reads (D)", "unlimited" if plan.max_reads is None else str(plan.max_reads)),
     ]

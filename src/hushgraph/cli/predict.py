@@ -15,6 +15,11 @@ EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
 hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities"""
 
+_COVERED = (
+    "A prediction is computed from the node's own row, the boards and the weights: it is covered towards "
+    "everybody else."
+)
+
 _output = section("Run and output")
 
 
@@ -26,6 +31,9 @@ def predict(
     out: Annotated[Path, _output("The file to write: .csv or .npz.")],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
+    ] = False,
+    in_the_clear: Annotated[
+        bool, _output("Of a billboard: read neighbours too, not covered. [covered]", "--in-the-clear")
     ] = False,
     symmetrize: Annotated[bool | None, section("Data")("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,
@@ -45,9 +53,14 @@ def predict(
         line.show(f"Loading {run}")
         loaded = Run.load(run, device=device)
         terminal.show_loading(line, data)
-        graph = loaded.read(options.join_edges(data, edges), symmetrize=symmetrize)
+        source = options.join_edges(data, edges)
+        if loaded.plan.covers_predictions:
+            # A board belongs to one graph, which is read as it was for training.
+            graph = loaded.folder.read_graph(source)
+        else:
+            graph = loaded.read(source, symmetrize=symmetrize)
         line.show("Predicting")
-        scores = loaded.predict_proba(graph, symmetrize=False)
+        scores = loaded.predict_proba(graph, symmetrize=False, in_the_clear=in_the_clear)
         predictions.save(
             out,
             scores,
@@ -55,8 +68,11 @@ def predict(
             node_names=graph.node_names,
             class_names=loaded.folder.class_names,
         )
+    holds = loaded.result["guarantee"] == "holds"
+    is_covered = holds and loaded.plan.covers_predictions and not in_the_clear
     if as_json:
         about = {"out": str(out), "run": str(run), "nodes": len(scores), "classes": scores.shape[1]}
-        typer.echo(json.dumps(about | {"probabilities": probabilities, "covered": False}))
+        typer.echo(json.dumps(about | {"probabilities": probabilities, "covered": is_covered}))
     elif not quiet:
-        typer.echo(f"{len(scores):,} predictions in {out}. {predictions.NOT_COVERED}")
+        note = _COVERED if is_covered else predictions.NOT_COVERED
+        typer.echo(f"{len(scores):,} predictions in {out}. {note}")

@@ -36,12 +36,19 @@ def report(
     """
     with terminal.status("Writing the report" if data is None else "Loading PyTorch", quiet=as_json) as line:
         from hushgraph.report import write_report
+        from hushgraph.runs.folder import RunFolder
+        from hushgraph.training.run import Run
 
         page = run / "report.html" if out is None else out
         if data is not None:
             terminal.show_loading(line, data)
-        graph = None if data is None else options.join_edges(data, edges)
-        write_report(run, page, data=graph, comparison=read_comparison(run))
+        comparison = read_comparison(run)
+        if data is None:
+            # Without weights, so that it works for a module of the user's own too.
+            compared = None if comparison is None else json.loads(comparison.to_json())
+            write_report(RunFolder.open(run), page, comparison=compared)
+        else:
+            Run.load(run).report(page, data=options.join_edges(data, edges), comparison=comparison)
     facts = page.with_suffix(".json")
     if as_json:
         typer.echo(json.dumps({"out": str(page), "facts": str(facts), "run": str(run)}))

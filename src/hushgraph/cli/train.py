@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.options import LAYERS, list_choices, section
-from hushgraph.cli.plan import ask_prepare, describe_guarantee, list_facts, show_plan
+from hushgraph.cli.options import list_choices, section
+from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
-from hushgraph.privacy.guarantee import digits_up, rounded_up
+from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -76,8 +77,9 @@ def train(
         bool,
         _bounds("Cryptographic, exact, on a grid; a little slower. [torch's generator]", "--secure-noise"),
     ] = TrainingConfig.secure_noise,
-    model: options.Model = TrainingConfig.model,
-    layers: options.Layers = LAYERS,
+    method: options.Method = None,
+    model: options.Model = None,
+    layers: options.Layers = None,
     hidden: Annotated[
         int | None, _model(f"Width. [{TrainingConfig.hidden}: noise grows with it; 256 without privacy]")
     ] = None,
@@ -188,7 +190,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             graph = options.join_edges(data, edges)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if resume is None:
-                out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, flags["model"]))))
+                out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
                 run = training.train(graph, out=out, **settings, **hooks)
             else:
                 run = training.resume(resume, graph, **hooks)
@@ -246,9 +248,13 @@ def _show_dry_run(context: typer.Context) -> None:
         show_plan(solved, screen, is_seeded=config.seed is not None)
 
 
-def choose_folder(data: str, model: str, *, parent: Path = Path("runs")) -> Path:
-    """runs/<data>-<model>-<n> with the first n that is not taken."""
+def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
+    """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
+    from hushgraph.training.prepare import choose_method
+
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
+    method = choose_method(settings["method"], settings)
+    model = method if method == "billboard" else settings["model"] or TrainingConfig.model
     number = 1
     while (parent / f"{stem}-{model}-{number}").exists():
         number += 1
@@ -265,8 +271,12 @@ def describe_training(
     plan: PrivacyPlan, config: TrainingConfig, data: str, num_features: int, num_classes: int
 ) -> str:
     """One line: what is trained on what, from public figures alone."""
-    layers = f"{plan.num_layers} round{'s' * (plan.num_layers != 1)} of messages"
-    kind = "MLP" if config.model == "mlp" else f"{config.model.upper()}, {layers}"
+    if plan.method == "billboard":
+        kind = "billboard"
+    elif config.model == "mlp":
+        kind = "MLP"
+    else:
+        kind = f"{config.model.upper()}, {plan.num_layers} round{'s' * (plan.num_layers != 1)} of messages"
     how = "privately" if plan.is_private else "without privacy"
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
@@ -333,9 +343,11 @@ def show_result(run: Run, screen: Console) -> None:
             "have learnt nothing from them.",
             highlight=False,
         )
-    screen.print(f"\n{describe_guarantee(run.plan, is_seeded='why_none' in result)}", highlight=False)
+    guarantee = Guarantee.of(run.plan, seed_is_fixed=run.config.seed is not None)
+    screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
     if run.plan.is_private:
-        covers = "It covers the weights. " if result["guarantee"] == "holds" else ""
+        boards = ", the boards and the predictions for everybody else" if run.plan.covers_predictions else ""
+        covers = f"It covers the weights{boards}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

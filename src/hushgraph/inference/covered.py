@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import read
+from hushgraph.billboard.reading import combine_boards, read
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -25,35 +25,37 @@ def read_boards(
     graph: Graph,
     edge_owner: EdgeOwner,
     *,
-    own: Sequence[Ballots] | None,
+    own: Sequence[Ballots],
     scale: float,
-    damped: bool,
+    radius: float,
 ) -> Float32Array:
-    """float32 [N, boards * classes]: the readings of every node, in units that public numbers give.
+    """float32 [N, classes]: the reading of every node from all boards together, in public units.
 
     Args:
         boards: what was released.
         graph: whose lists are read.
         edge_owner: whose row holds an edge record.
-        own: what was cast onto each board, taken off its casters' readings; None where nobody of this graph
-            cast anything.
-        scale: a reading of one standard deviation of the noise becomes this number.
-        damped: give less weight to places that are louder than noise alone.
+        own: what was cast onto each board, taken off its casters' readings.
+        scale, radius: as in `scale_readings`.
     """
-    readings = [
-        scale_readings(
-            read(board, graph, edge_owner, own=None if own is None else own[place], damped=damped),
-            board,
-            scale,
-        )
-        for place, board in enumerate(boards)
-    ]
-    return np.concatenate(readings, axis=1)
+    board, parts = combine_boards(boards)
+    readings = read(board, graph, edge_owner, own=list(zip(parts, own, strict=True)))
+    return scale_readings(readings, board, scale=scale, radius=radius)
 
 
-def scale_readings(readings: Float32Array, board: Board, scale: float) -> Float32Array:
-    """Readings of one board as the model takes them; a board without noise counts ballots."""
-    return readings * np.float32(scale / (board.noise_std or 1.0))
+def scale_readings(readings: Float32Array, board: Board, *, scale: float, radius: float) -> Float32Array:
+    """Readings as the model takes them, each from itself and public numbers alone.
+
+    Args:
+        readings: float32 [R, classes].
+        board: what was read; one without noise counts ballots.
+        scale: one standard deviation of the noise becomes this number.
+        radius: readings are shortened so that their norm stays below this.
+    """
+    scaled = readings * np.float32(scale / (board.noise_std or 1.0))
+    squares = np.square(scaled).sum(axis=1, keepdims=True)
+    shortened: Float32Array = scaled / np.sqrt(1 + squares / np.float32(radius**2))
+    return shortened
 
 
 class RowTable(Features):
@@ -96,14 +98,14 @@ def scale_rows(features: Tensor, norm: float) -> Tensor:
 
 
 def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:
-    """The mean of a node's own probabilities and the mean of its neighbours', which are read in the clear."""
-    values = probabilities.cpu()
+    """A node's own log-probabilities plus the mean of its neighbours', which are read in the clear."""
+    logs = probabilities.cpu().clamp(min=1e-12).log()
     counts = torch.from_numpy(np.diff(graph.indptr).astype(np.int64))
     readers = torch.repeat_interleave(torch.arange(graph.num_nodes), counts)
     sources = torch.from_numpy(np.asarray(graph.indices).astype(np.int64))
-    sums = torch.zeros_like(values).index_add_(0, readers, values[sources])
-    mean = torch.where(counts[:, None] > 0, sums / counts.clamp(min=1)[:, None], values)
-    return ((values + mean) / 2).to(probabilities.device)
+    sums = torch.zeros_like(logs).index_add_(0, readers, logs[sources])
+    total = logs + sums / counts.clamp(min=1)[:, None]
+    return total.softmax(1).to(probabilities.device)
 
 
 def score_table(model: nn.Module, graph: Graph, table: RowTable) -> Tensor:

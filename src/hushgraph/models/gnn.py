@@ -130,36 +130,31 @@ class GNN(nn.Module):
 
 
 class ReadingMLP(nn.Module):
-    """A hidden layer over (features, readings), and a straight path from the readings to the scores.
+    """A hidden layer over (features, reading), and a straight path from the reading to the scores.
 
     Args:
         num_features: columns of the features.
-        num_readings: columns of the readings, which stand behind the features.
-        num_classes: columns of the scores.
+        num_classes: columns of the reading, which stands behind the features, and of the scores.
         hidden: size of the hidden layer.
         activation: "tanh" or "relu".
     """
 
+    # A reading is evidence for its classes as it is; training starts from this weight on it.
+    _READING_WEIGHT = 2.0
+
     def __init__(
-        self,
-        num_features: int,
-        num_readings: int,
-        num_classes: int,
-        *,
-        hidden: int,
-        activation: Activation = "tanh",
+        self, num_features: int, num_classes: int, *, hidden: int, activation: Activation = "tanh"
     ) -> None:
         super().__init__()
-        width = num_features + num_readings
+        width = num_features + num_classes
         _check_fits(width, num_classes, hidden, 0, 2)
         self.num_features = num_features
         self.encoder = mlp([width, hidden], activation, activate_last=True)
         self.decoder = nn.Linear(hidden, num_classes)
-        self.skip = nn.Linear(num_readings, num_classes, bias=False)
-        # Scores start at 0: the first gradients then point where labels do, not where chance did.
+        self.skip = nn.Linear(num_classes, num_classes, bias=False)
         nn.init.zeros_(self.decoder.weight)
-        nn.init.zeros_(self.decoder.bias)
-        nn.init.zeros_(self.skip.weight)
+        with torch.no_grad():
+            self.skip.weight.copy_(self._READING_WEIGHT * torch.eye(num_classes))
 
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
         """Scores [rows, classes] from rows of features and readings; there are no blocks."""

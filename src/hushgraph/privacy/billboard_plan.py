@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from hushgraph._validate import as_float
+from hushgraph._validate import as_float, as_int
 from hushgraph.accounting.events import Event
 from hushgraph.errors import PlanError
 from hushgraph.privacy import billboard_bounds, choices
 from hushgraph.privacy.billboard_bounds import BoardCharge, Change, Charge, TrainingCharge
 from hushgraph.privacy.fields import read_fields
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import PrivacyPlan, json_number
 
 
 @lru_cache(maxsize=256)
@@ -24,18 +24,18 @@ def _price(charges: tuple[Charge, ...], change: Change, delta: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class BillboardPlan(PrivacyPlan):
-    """Boards, then private training on (own features, own reading): weights and predictions are covered.
+    """Boards and private training on (own features, own reading): weights and predictions are covered.
 
-    A round is a board and a training. The ballots of the first board are labels. On a second board rows
-    without a training label cast what the first model predicts for them.
+    The ballots of the first board are labels. On a second board, made after half of the steps, rows without a
+    training label cast what the model predicts for them by then.
 
     Args:
-        num_train_nodes, batch_size, delta, clip, clipping, edge_owner: as in `PrivacyPlan`.
-        steps: steps of every training.
+        num_train_nodes, batch_size, steps, delta, clip, clipping, edge_owner: as in `PrivacyPlan`.
         num_classes: c, how many classes there are, which is public.
-        shares: parts of the budget (of mu^2) for board, training, and so on, in turn.
+        num_boards: 1 or 2.
+        board_share: the part of the budget (of mu^2) that the boards get together, in equal parts.
         board_noise: s of every board, where one ballot has norm 1. Empty: not chosen yet.
-        training_noise: sigma / C of every training. Empty: not chosen yet.
+        noise_multiplier: sigma / (2 C); follows from epsilon.
 
     Guarantees:
         `epsilon` composes all boards and all steps for one emptied row; everything but a person's own
@@ -52,99 +52,80 @@ class BillboardPlan(PrivacyPlan):
     num_layers: int = 0
     max_readers: int = 0
     num_classes: int = 2
-    shares: tuple[float, ...] = (0.5, 0.5)
+    num_boards: int = 2
+    board_share: float = 0.5
     board_noise: tuple[float, ...] = ()
-    training_noise: tuple[float, ...] = ()
 
     method: ClassVar[choices.Method] = "billboard"
 
     def __post_init__(self) -> None:
-        """Derive `noise_multiplier` from the noise of the last training, then check everything."""
-        for name in ("shares", "board_noise", "training_noise"):
-            numbers = tuple(as_float(value) for value in getattr(self, name))
-            if any(value is None or not 0 <= value < math.inf for value in numbers):
-                raise PlanError(f"{name}={getattr(self, name)!r}: expected finite numbers of at least 0")
-            object.__setattr__(self, name, numbers)
-        if self.noise_multiplier == 0.0 and not self.training_noise:
-            object.__setattr__(self, "board_noise", (0.0,) * self.num_rounds)
-            object.__setattr__(self, "training_noise", (0.0,) * self.num_rounds)
-        if self.training_noise:
-            object.__setattr__(self, "noise_multiplier", self.training_noise[-1] / 2)
-        elif self.noise_multiplier is not None:
-            raise PlanError(
-                f"noise_multiplier={self.noise_multiplier}: a billboard has noise on boards and on steps; "
-                "give epsilon, from which both follow, or method='trees'"
-            )
+        """Convert numbers, fill in what follows from other fields, then check everything."""
         super().__post_init__()
-        self._check_rounds()
+        noise = tuple(as_float(value) for value in self.board_noise)
+        if self.noise_multiplier == 0.0 and not noise:
+            noise = (0.0,) * self.num_boards
+        object.__setattr__(self, "board_noise", noise)
+        wrong = self._find_invalid()
+        if wrong:
+            raise PlanError("; ".join(wrong))
 
-    def _check_rounds(self) -> None:
+    def _find_invalid(self) -> list[str]:
+        wrong = []
         if self.num_layers or self.max_readers:
-            raise PlanError("a billboard reads no edges in training; leave out num_layers and max_readers")
+            wrong.append("a billboard reads no edges in training; leave out num_layers and max_readers")
         if self.accountant != "pair" or self.noise != "common" or self.clipping == "percentile":
-            raise PlanError(
+            wrong.append(
                 f"accountant={self.accountant!r}, noise={self.noise!r}, clipping={self.clipping!r}: the "
                 "paper's choices are for method='trees'"
             )
-        if self.num_classes < 2:
-            raise PlanError(f"num_classes={self.num_classes}: expected 2 or more; one class needs no model")
-        if len(self.shares) not in (2, 4) or not all(share > 0 for share in self.shares):
-            raise PlanError(
-                f"shares={self.shares}: expected a positive number for every board and training, 2 or 4"
+        if as_int(self.num_classes) is None or self.num_classes < 2:
+            wrong.append(f"num_classes={self.num_classes}: expected 2 or more; one class needs no model")
+        if self.num_boards not in (1, 2):
+            wrong.append(f"num_boards={self.num_boards}: expected 1 or 2")
+        share = as_float(self.board_share)
+        if share is None or not 0 < share < 1:
+            wrong.append(f"board_share={self.board_share}: expected a number above 0 and below 1")
+        if any(value is None or not 0 <= value < math.inf for value in self.board_noise):
+            wrong.append(f"board_noise={self.board_noise}: expected finite numbers of at least 0")
+        elif len(self.board_noise) not in (0, self.num_boards) or (
+            bool(self.noise_multiplier) != any(self.board_noise)
+        ):
+            wrong.append(
+                f"noise_multiplier={self.noise_multiplier} with board_noise={self.board_noise}: a billboard "
+                "has noise on every board and on steps; give epsilon, from which both follow"
             )
-        for name in ("board_noise", "training_noise"):
-            if len(getattr(self, name)) not in (0, self.num_rounds):
-                raise PlanError(f"{name}={getattr(self, name)}: expected one for each of {self.num_rounds}")
+        return wrong
 
     @property
-    def num_rounds(self) -> int:
-        """How many boards, and trainings, there are."""
-        return len(self.shares) // 2
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of all trainings."""
-        return self.num_rounds * self.steps
-
-    def training_sigma(self, step: int) -> float:
-        """Standard deviation of the noise of a step, in units of C; every round has its own."""
-        return (
-            self.training_noise[min(step // self.steps, self.num_rounds - 1)] if self.training_noise else 0.0
-        )
+    def segment_ends(self) -> tuple[int, ...]:
+        """The steps at which a board is made anew, and the last step: a segment follows every board."""
+        return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
 
     @property
     def covers_predictions(self) -> bool:
         """Predictions for everybody else are covered together with the weights and the boards."""
         return True
 
-    @property
-    def board_share(self) -> float:
-        """The part of the budget (of mu^2) that the boards get."""
-        return math.fsum(self.shares[::2]) / math.fsum(self.shares)
+    def board_charge(self, place: int) -> BoardCharge:
+        """What a board is charged as; everybody casts onto the second."""
+        return BoardCharge(
+            noise_std=self.board_noise[place] if self.board_noise else 0.0, by_everybody=place > 0
+        )
 
-    def rounds_done(self, boards: int, steps: int) -> tuple[Charge, ...]:
-        """The charges of a run that has made `boards` boards and taken `steps` steps."""
-        charges: list[Charge] = []
-        for place in range(min(boards, self.num_rounds)):
-            charges.append(BoardCharge(noise_std=self.board_noise[place], by_everybody=place > 0))
-            taken = min(max(steps - place * self.steps, 0), self.steps)
-            sigma = self.training_noise[place]
-            charges.append(TrainingCharge(steps=taken, rate=self.sampling_rate, sigma_over_clip=sigma))
-        return tuple(charges)
+    def charges_until(self, steps: int) -> tuple[Charge, ...]:
+        """The boards that are made, and the steps that are taken, by a run that has come this far."""
+        made = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
+        training = TrainingCharge(steps=steps, rate=self.sampling_rate, sigma_over_clip=self.sigma_over_clip)
+        return (*(self.board_charge(place) for place in made), training)
 
     @property
     def charges(self) -> tuple[tuple[Event, int], ...]:
-        """Boards and steps as events for one emptied row, in the order in which they are charged."""
-        return tuple(billboard_bounds.events(self._all_charges, billboard_bounds.rows_emptied(1)))
-
-    @property
-    def _all_charges(self) -> tuple[Charge, ...]:
-        return self.rounds_done(self.num_rounds, self.total_steps) if self.training_noise else ()
+        """Boards and steps as events for one emptied row."""
+        events = billboard_bounds.events(self.charges_until(self.steps), billboard_bounds.rows_emptied(1))
+        return tuple(events)
 
     def _epsilon_by(self, change: Change) -> float:
-        if not self.is_private:
-            return math.inf
-        return _price(self._all_charges, change, self.delta)
+        return _price(self.charges_until(self.steps), change, self.delta) if self.is_private else math.inf
 
     @property
     def epsilon(self) -> float:
@@ -169,19 +150,17 @@ class BillboardPlan(PrivacyPlan):
 
     @property
     def epsilon_unlabelled_row(self) -> float:
-        """Epsilon for a row without a training label: 0 with one board."""
+        """Epsilon for a row without a training label: 0 with one board, else that of the second board."""
         return self._epsilon_by(billboard_bounds.UNLABELLED_ROW)
 
-    def with_steps_done(self, steps: int) -> PrivacyPlan:
-        """The plan of a run that stopped after `steps` steps: the boards made until then and those steps."""
-        boards = min(self.num_rounds, 1 + steps // self.steps) if self.steps else 1
-        return _StoppedPlan(**self._fields(), boards_made=boards, steps_taken=steps)
-
-    def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(BillboardPlan)}
+    def epsilon_after(self, steps: int) -> float:
+        """Epsilon of a run that has taken `steps` steps: its boards until then and these steps."""
+        if not self.is_private:
+            return math.inf
+        return _price(self.charges_until(steps), billboard_bounds.rows_emptied(1), self.delta)
 
     def calibrated(self, *, epsilon: float) -> BillboardPlan:
-        """The same plan with the smallest safe noise for `epsilon`, split by `shares`.
+        """The same plan with the smallest safe noise for `epsilon`, split by `board_share`.
 
         Guarantees:
             The epsilon of the new plan, computed anew, is at most `epsilon`.
@@ -189,22 +168,34 @@ class BillboardPlan(PrivacyPlan):
         target = as_float(epsilon)
         if target is None or not 0 < target < math.inf:
             raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
-        empty: list[Charge] = []
-        for place in range(self.num_rounds):
-            empty.append(BoardCharge(by_everybody=place > 0))
-            empty.append(TrainingCharge(steps=self.steps, rate=self.sampling_rate))
-        noisy = billboard_bounds.calibrate(empty, self.shares, epsilon=target, delta=self.delta)
-        boards = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
-        sigmas = tuple(charge.sigma_over_clip for charge in noisy if isinstance(charge, TrainingCharge))
-        return replace(self, board_noise=boards, training_noise=sigmas, noise_multiplier=None)
+        boards = [BoardCharge(by_everybody=place > 0) for place in range(self.num_boards)]
+        shares = [self.board_share / self.num_boards] * self.num_boards
+        noisy = billboard_bounds.calibrate(
+            [*boards, TrainingCharge(steps=self.steps, rate=self.sampling_rate)],
+            [*shares, 1 - self.board_share],
+            epsilon=target,
+            delta=self.delta,
+        )
+        noise = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
+        sigma = next(charge.sigma_over_clip for charge in noisy if isinstance(charge, TrainingCharge))
+        for margin in (0.0, 1e-12, 1e-9, 1e-6):
+            # Dividing by 2 and multiplying again is exact; the margin is for callers that round.
+            plan = replace(self, board_noise=noise, noise_multiplier=sigma / 2 * (1 + margin))
+            if plan.epsilon <= target:
+                return plan
+        raise PlanError(f"epsilon={epsilon}: no noise is confirmed to meet it; use another epsilon")
 
     def with_steps_for(self, *, epsilon: float) -> PrivacyPlan:
-        """Refused: with boards, epsilon gives the noise."""
+        """Refused: with boards, epsilon and steps give the noise."""
         raise PlanError("a billboard has its noise from epsilon and steps; give these two")
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning."""
-        return super().summary() | {"board_share": self.board_share, "board_noise": list(self.board_noise)}
+        return super().summary() | {
+            "board_share": self.board_share,
+            "board_noise": list(self.board_noise),
+            "epsilon_unlabelled_row": json_number(self.epsilon_unlabelled_row),
+        }
 
     def to_json(self) -> str:
         """The plan's fields as one line of JSON with sorted keys; `from_json` gives the same plan back."""
@@ -217,18 +208,4 @@ class BillboardPlan(PrivacyPlan):
         known = [field.name for field in fields(cls)]
         values = read_fields(text, known=[*known, "method"], adjacency=cls.adjacency)
         values.pop("method", None)
-        # Derived from the noise of the last training.
-        values.pop("noise_multiplier", None)
         return cls(**values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoppedPlan(BillboardPlan):
-    """The plan of a run that has made some of its boards and taken some of its steps."""
-
-    boards_made: int = 0
-    steps_taken: int = 0
-
-    @property
-    def _all_charges(self) -> tuple[Charge, ...]:
-        return self.rounds_done(self.boards_made, self.steps_taken)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hushgraph.accounting.gaussian import gaussian_shift
 from hushgraph.privacy import bounds
 from hushgraph.privacy.choices import EdgeOwner
 
@@ -25,6 +26,12 @@ _FEATURE_NORM = 6.0
 _TRAVEL = 8.0
 _NOISE_AT_HALF_TRAVEL = 6e-4
 MOMENTUM = 0.7
+# Billboard: steps, the boards' part of the budget, and where it begins to grow.
+BILLBOARD_STEPS = 300
+_LEAST_BOARD_SHARE, _MOST_BOARD_SHARE = 0.4, 0.75
+_STRENGTH_AT_LEAST_SHARE = 3000.0
+_BILLBOARD_TRAVEL = 5.6
+_BILLBOARD_NOISE_AT_HALF_TRAVEL = 2.6e-3
 # Without noise, training nodes per class decide how long it takes until a model learns them by heart.
 _PLENTY_PER_CLASS = 10_000
 
@@ -122,27 +129,49 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
 class BillboardDefaults:
     """One choice for everything that a billboard run leaves open."""
 
-    shares: tuple[float, ...]
+    board_share: float
     batch_size: int
     steps: int
     learning_rate: float
     hidden: int
     feature_norm: float
-    reading_scale: float
     momentum: float
 
 
 def choose_billboard(
-    *, num_train_nodes: int, num_classes: int, epsilon: float | None, delta: float
+    *, num_train_nodes: int, num_classes: int, epsilon: float, delta: float
 ) -> BillboardDefaults:
-    """The rule for billboard runs; without epsilon, for one without noise."""
+    """The rule for private billboard runs.
+
+    The more training nodes stand behind a class, and the larger the budget, the more of it the boards get:
+    what they say is then worth more than a longer training. The learning rate falls as the noise grows.
+    """
+    mu = max(gaussian_shift(epsilon, delta), 1e-9)
+    strength = num_train_nodes * mu / math.sqrt(num_classes)
+    share = _LEAST_BOARD_SHARE + 0.25 * math.log(strength / _STRENGTH_AT_LEAST_SHARE)
+    share = min(max(share, _LEAST_BOARD_SHARE), _MOST_BOARD_SHARE)
+    # Size of one unit of noise on the mean gradient over a whole run, if the run were a single Gaussian step.
+    noise = 1 / (num_train_nodes * mu * math.sqrt(1 - share))
+    travel = _BILLBOARD_TRAVEL / (1 + noise / _BILLBOARD_NOISE_AT_HALF_TRAVEL)
     return BillboardDefaults(
-        shares=(0.3, 0.2, 0.3, 0.2),
+        board_share=float(f"{share:.3f}"),
         batch_size=min(num_train_nodes, LARGEST_BATCH),
-        steps=300,
-        learning_rate=0.01,
+        steps=BILLBOARD_STEPS,
+        learning_rate=float(f"{travel / BILLBOARD_STEPS:.3g}"),
         hidden=64,
         feature_norm=_FEATURE_NORM,
-        reading_scale=0.3,
         momentum=MOMENTUM,
+    )
+
+
+def choose_billboard_non_private(*, num_train_nodes: int) -> BillboardDefaults:
+    """The rule for the same method without noise: what privacy costs is measured against it."""
+    return BillboardDefaults(
+        board_share=0.5,
+        batch_size=min(num_train_nodes, LARGEST_BATCH),
+        steps=100,
+        learning_rate=0.01,
+        hidden=128,
+        feature_norm=_FEATURE_NORM,
+        momentum=0.9,
     )

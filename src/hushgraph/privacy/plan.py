@@ -159,10 +159,6 @@ class PrivacyPlan:
         """Standard deviation of the noise in units of the clipping norm C; 0 where no noise was chosen."""
         return (self.noise_multiplier or 0.0) * 2 * self.changed_trees
 
-    def training_sigma(self, step: int) -> float:
-        """Standard deviation of the noise of a step, in units of C, by the number of the step."""
-        return self.sigma_over_clip
-
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on the clipped sum."""
@@ -188,18 +184,18 @@ class PrivacyPlan:
         return ((self.step_event, self.steps),)
 
     @property
-    def total_steps(self) -> int:
-        """How many noisy steps the run takes in all."""
-        return self.steps
+    def segment_ends(self) -> tuple[int, ...]:
+        """The steps after which what roots see changes, and the last step."""
+        return (self.steps,)
 
     @property
     def covers_predictions(self) -> bool:
         """Whether predictions for everybody else are covered together with the weights."""
         return False
 
-    def with_steps_done(self, steps: int) -> PrivacyPlan:
-        """The plan of a run that stopped after `steps` steps, to price what was spent until then."""
-        return replace(self, steps=steps)
+    def epsilon_after(self, steps: int) -> float:
+        """Epsilon of a run that has taken `steps` steps."""
+        return replace(self, steps=steps).epsilon
 
     @property
     def epsilon(self) -> float:
@@ -317,16 +313,16 @@ class PrivacyPlan:
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning; JSON has no infinity, so an infinite epsilon is "inf"."""
         return {
-            "epsilon": _json_number(self.epsilon),
+            "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             "accountant": self.accountant,
             "sampler": self.sampler,
             "adjacency": self.adjacency,
             "guarantee": self.guarantee,
             "changed_trees": self.changed_trees,
-            "epsilon_group_of_two": _json_number(self.epsilon_group_of_two),
-            "epsilon_edge": _json_number(self.epsilon_edge),
-            "epsilon_label": _json_number(self.epsilon_label),
+            "epsilon_group_of_two": json_number(self.epsilon_group_of_two),
+            "epsilon_edge": json_number(self.epsilon_edge),
+            "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
             "predictions": PREDICTIONS[self.covers_predictions and self.is_private],
             "noise_multiplier": self.noise_multiplier,
@@ -367,6 +363,6 @@ def _checked_epsilon(epsilon: float) -> float:
     return number
 
 
-def _json_number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """JSON has no infinity."""
     return "inf" if math.isinf(value) else value

@@ -1,22 +1,38 @@
-"""Small charts as inline SVG: colours come from the page, and every chart says in words what it shows."""
+"""Charts as inline SVG. Colours come from the page, and each chart has a title and a description in words.
+
+The functions return `Markup`, which templates insert as it is; every text and attribute is escaped here.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
 
 WIDTH, HEIGHT = 440, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 16, 46
+_TOP_BELOW_LABEL = 34
 _TICKS = 5
 # Bars narrower than this are hard to tell apart, so a chart of many classes grows wider.
 _NARROWEST_BAR = 16
-_LETTER = 7.0
-# Ticks closer than this, relative to the values, would read the same.
+# Widths of a letter, on average in a label below a bar, at most in a tick label.
+_LETTER, _TICK_LETTER = 7.0, 8.5
+# The name of the vertical axis stands to the left of its tick labels.
+_AXIS_NAME = 28
+# Ticks closer than this, relative to the values, would have the same label.
 _NARROWEST_RANGE = 1e-4
-# Numbers below this have no logarithm worth the name.
-_NOTHING = 1e-300
+_SMALLEST = 1e-300
+# Accuracies that differ by less than one percentage point are drawn on an axis of one point.
+_NARROWEST_SHARE = 0.01
+
+PROFILE_WIDTH, PROFILE_HEIGHT = 340, 176
+_PROFILE_LEFT, _PROFILE_RIGHT, _PROFILE_TOP, _PROFILE_BOTTOM = 52, 4, 22, 24
+# The outermost points keep this distance from the edge of the plot, for their labels.
+_INSET = 26
+# Over more powers of ten than this, ticks at 2 and 5 would be too many.
+_MANY_DECADES = 1.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +41,7 @@ class Axis:
 
     label: str
     ticks: tuple[float, ...]
-    text: Callable[[float], str] = "{:g}".format
+    text: Callable[[float], str] = "{:,g}".format
 
     @property
     def low(self) -> float:
@@ -41,10 +57,10 @@ class Bar:
     """One bar.
 
     Attributes:
-        label: under the bar; a line break starts a second line.
+        label: below the bar; a line break starts a second line.
         value: None draws no bar.
         kind: a class of the style sheet: "plain", "safe" or "unsafe".
-        text: over the bar.
+        text: above the bar.
     """
 
     label: str
@@ -53,10 +69,25 @@ class Bar:
     text: str = ""
 
 
-def ticks(low: float, high: float, *, most: int = _TICKS) -> tuple[float, ...]:
-    """Round numbers that enclose low..high, at least two and about `most` of them."""
+@dataclass(frozen=True, kw_only=True)
+class LogAxis:
+    """A logarithmic vertical axis of a profile chart, from `low` to `high`."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def position(self, value: float) -> float:
+        """Return the vertical coordinate of a value."""
+        part = math.log(value / self.low) / math.log(self.high / self.low)
+        plot = PROFILE_HEIGHT - _PROFILE_BOTTOM - _PROFILE_TOP
+        return round(PROFILE_HEIGHT - _PROFILE_BOTTOM - part * plot, 1)
+
+
+def choose_ticks(low: float, high: float, *, most: int = _TICKS) -> tuple[float, ...]:
+    """Return round numbers that enclose low..high, at least two and about `most` of them."""
     size = max(abs(low), abs(high))
-    if size < _NOTHING:
+    if size < _SMALLEST:
         low, high, size = (-1.0 if low < 0 else 0.0), 1.0, 1.0
     if not high - low > _NARROWEST_RANGE * size:
         low, high = low - size / 2, high + size / 2
@@ -65,6 +96,38 @@ def ticks(low: float, high: float, *, most: int = _TICKS) -> tuple[float, ...]:
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return tuple(float(f"{number * step:.12g}") for number in range(first, max(last, first + 1) + 1))
+
+
+def share_axis(label: str, values: Iterable[float]) -> Axis:
+    """Return an axis in percent that encloses shares of 1, over at least one percentage point."""
+    known = list(values)
+    low, high = min(known), max(known)
+    if high - low < _NARROWEST_SHARE:
+        low = min(max(0.0, (low + high - _NARROWEST_SHARE) / 2), 1.0 - _NARROWEST_SHARE)
+        high = low + _NARROWEST_SHARE
+    ticks = choose_ticks(low, high)
+    # All labels have as many decimals as the longest needs.
+    decimals = max(len(f"{100 * tick:.4g}".partition(".")[2]) for tick in ticks)
+    return Axis(label=label, ticks=ticks, text=lambda part: f"{100 * part:.{decimals}f}%")
+
+
+def choose_log_axis(values: Sequence[float]) -> LogAxis:
+    """Return a logarithmic axis that encloses all of these positive values."""
+    lowest, highest = min(values), max(values)
+    first, last = math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 1
+    round_numbers = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in (1, 2, 5)]
+    low = max(number for number in round_numbers if number <= lowest)
+    high = min(number for number in round_numbers if number > low and number >= highest)
+    inside = [number for number in round_numbers if low <= number <= high]
+    if math.log10(high / low) > _MANY_DECADES:
+        inside = [number for number in inside if f"{number:e}".startswith("1.")]
+    return LogAxis(low=low, high=high, ticks=tuple(inside))
+
+
+def slider_positions(count: int) -> list[float]:
+    """Return the horizontal coordinates of `count` values: equal distances, like the steps of a slider."""
+    first, last = _PROFILE_LEFT + _INSET, PROFILE_WIDTH - _PROFILE_RIGHT - _INSET
+    return [round(first + (last - first) * place / max(1, count - 1), 1) for place in range(count)]
 
 
 def line_chart(
@@ -76,25 +139,27 @@ def line_chart(
     x: Axis,
     y: Axis,
     limit: tuple[float, str] | None = None,
-) -> str:
-    """A line with a mark at every point.
+) -> Markup:
+    """Draw a line with a dot at every point.
 
     Args:
-        name: an identifier of its own on the page.
+        name: a prefix for identifiers, unique on the page.
         title, description: what a screen reader says.
         points: in the order in which they are joined.
         x, y: the axes; every point lies within them.
-        limit: a dashed horizontal line, and what it is called.
+        limit: a dashed horizontal line and its label.
     """
-    to_x, to_y = _scale(x, _LEFT, WIDTH - _RIGHT), _scale(y, HEIGHT - _BOTTOM, _TOP)
-    parts = [_horizontal(y, to_y, WIDTH), *_vertical_labels(x, to_x)]
+    left = _left_margin(y)
+    to_x, to_y = _scale(x, left, WIDTH - _RIGHT), _scale(y, HEIGHT - _BOTTOM, _TOP)
+    parts = [_draw_grid(y, to_y, left, WIDTH)]
+    parts += [_draw_text(to_x(tick), HEIGHT - _BOTTOM + 16, x.text(tick), "middle") for tick in x.ticks]
     if limit is not None:
-        parts.append(_dashed(to_y(limit[0]), WIDTH, limit[1], to_y(limit[0]) - 4))
+        parts.append(_draw_limit(to_y(limit[0]), left, WIDTH, limit[1], to_y(limit[0]) - 4))
     path = " ".join(f"{to_x(a):.1f},{to_y(b):.1f}" for a, b in points)
-    parts.append(f'<polyline class="line" points="{path}"/>')
-    parts += [f'<circle class="dot" cx="{to_x(a):.1f}" cy="{to_y(b):.1f}" r="3"/>' for a, b in points]
-    parts.append(_axis_names(x.label, y.label, WIDTH))
-    return svg_image(name, title, description, WIDTH, HEIGHT, parts)
+    parts.append(_element("polyline", class_="line", points=path))
+    parts += [_element("circle", class_="dot", cx=to_x(a), cy=to_y(b), r=3) for a, b in points]
+    parts.append(_draw_axis_names(x.label, y.label, left, WIDTH))
+    return _draw_image(name, title, description, WIDTH, HEIGHT, parts)
 
 
 def bar_chart(
@@ -106,81 +171,157 @@ def bar_chart(
     x_label: str,
     y: Axis,
     limit: tuple[float, str] | None = None,
-) -> str:
-    """Vertical bars from zero; arguments as in `line_chart`."""
-    room = WIDTH - _LEFT - _RIGHT
-    slot = max(room / max(1, len(bars)), _NARROWEST_BAR)
-    width = _LEFT + _RIGHT + slot * len(bars)
-    to_y = _scale(y, HEIGHT - _BOTTOM, _TOP)
-    parts = [_horizontal(y, to_y, width)]
-    thick = min(slot * 0.7, 64.0)
+) -> Markup:
+    """Draw vertical bars from zero; arguments as in `line_chart`."""
+    left = _left_margin(y)
+    slot = max((WIDTH - left - _RIGHT) / max(1, len(bars)), _NARROWEST_BAR)
+    width = left + _RIGHT + slot * len(bars)
+    to_y = _scale(y, HEIGHT - _BOTTOM, _TOP if limit is None else _TOP_BELOW_LABEL)
+    parts = [_draw_grid(y, to_y, left, width)]
     longest = max((len(line) for bar in bars for line in bar.label.split("\n")), default=1)
+    # Labels that would run into each other are left out.
     every = max(1, math.ceil((longest + 1) * _LETTER / slot))
-    for place, bar in enumerate(bars):
-        middle = _LEFT + slot * (place + 0.5)
-        if bar.value is not None:
-            top = to_y(bar.value)
-            parts.append(
-                f'<rect class="bar {escape(bar.kind)}" x="{middle - thick / 2:.1f}" y="{top:.1f}" '
-                f'width="{thick:.1f}" height="{max(0.0, to_y(0) - top):.1f}"/>'
-            )
-            if bar.text:
-                parts.append(svg_text(middle, top - 4, bar.text, "middle", "value"))
-        if place % every == 0:
-            for number, line in enumerate(bar.label.split("\n")):
-                parts.append(svg_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
+    middles = [left + slot * (place + 0.5) for place in range(len(bars))]
+    parts += [
+        _draw_bar(bar.kind, bar.value, middle, min(slot * 0.7, 64.0), to_y)
+        for bar, middle in zip(bars, middles, strict=True)
+        if bar.value is not None
+    ]
     if limit is not None:
-        # Its words stand above the plot: on the line they would cover bars.
-        parts.append(_dashed(to_y(limit[0]), width, limit[1], _TOP - 5))
-    parts.append(_axis_names(x_label, y.label, width))
-    return svg_image(name, title, description, width, HEIGHT, parts)
+        # Its label stands above the plot and the figures on the bars: on the line it would cover bars.
+        parts.append(_draw_limit(to_y(limit[0]), left, width, limit[1], _TOP - 5))
+    for place, (bar, middle) in enumerate(zip(bars, middles, strict=True)):
+        if bar.value is not None and bar.text:
+            parts.append(_draw_text(middle, to_y(bar.value) - 4, bar.text, "middle", "value"))
+        for number, line in enumerate(bar.label.split("\n") if place % every == 0 else ()):
+            parts.append(_draw_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
+    parts.append(_draw_axis_names(x_label, y.label, left, width))
+    return _draw_image(name, title, description, width, HEIGHT, parts)
+
+
+def profile_chart(
+    *,
+    name: str,
+    title: str,
+    description: str,
+    labels: Sequence[str],
+    values: Sequence[float | None],
+    texts: Sequence[str],
+    chosen: int,
+    axis: LogAxis,
+) -> Markup:
+    """Draw the values of one choice on a shared axis, with the chosen one marked and labelled.
+
+    Args:
+        name: a prefix for identifiers, unique on the page; the planner's script moves parts by them.
+        title, description: what a screen reader says.
+        labels: of the choice.
+        values: the noise for each; None where there is no price.
+        texts: the same, formatted.
+        chosen: the index of the marked value.
+        axis: the vertical axis.
+    """
+    xs = slider_positions(len(labels))
+    ys = [None if value is None else axis.position(value) for value in values]
+    left, right, bottom = _PROFILE_LEFT, PROFILE_WIDTH - _PROFILE_RIGHT, PROFILE_HEIGHT - _PROFILE_BOTTOM
+    parts = []
+    for tick in axis.ticks:
+        at = axis.position(tick)
+        parts.append(_element("line", class_="grid", x1=left, x2=right, y1=at, y2=at))
+        parts.append(_draw_text(left - 5, at + 4, f"{tick:g}", "end"))
+    parts += [_draw_text(x, bottom + 17, label, "middle") for x, label in zip(xs, labels, strict=True)]
+    middle, mark = xs[chosen], ys[chosen]
+    at = bottom if mark is None else mark
+    guide = {"x1": middle, "x2": middle, "y1": _PROFILE_TOP, "y2": bottom}
+    parts.append(_element("line", class_="guide", id=f"{name}-guide", **guide))
+    path = " ".join(f"{x},{y}" for x, y in zip(xs, ys, strict=True) if y is not None)
+    parts.append(_element("polyline", class_="line", id=f"{name}-line", points=path))
+    dots = [
+        _element("circle", class_="dot", cx=x, cy=y or 0, r=2.6, **_visibility(y))
+        for x, y in zip(xs, ys, strict=True)
+    ]
+    parts.append(_element("g", Markup().join(dots), id=f"{name}-dots"))
+    marked = {"cx": middle, "cy": at, "r": 5.5}
+    parts.append(_element("circle", class_="mark", id=f"{name}-mark", **marked, **_visibility(mark)))
+    place = {"x": middle, "y": at - 11, "text_anchor": "middle"}
+    parts.append(_element("text", texts[chosen], class_="value", id=f"{name}-value", **place))
+    return _draw_image(name, title, description, PROFILE_WIDTH, PROFILE_HEIGHT, parts)
+
+
+def _visibility(y: float | None) -> dict[str, str]:
+    return {"visibility": "hidden"} if y is None else {}
+
+
+def _left_margin(y: Axis) -> float:
+    """Leave room for the longest tick label and the name of the axis."""
+    return max(_LEFT, _AXIS_NAME + _TICK_LETTER * max(len(y.text(tick)) for tick in y.ticks))
 
 
 def _scale(axis: Axis, start: float, end: float) -> Callable[[float], float]:
     return lambda value: start + (value - axis.low) / (axis.high - axis.low) * (end - start)
 
 
-def _horizontal(y: Axis, to_y: Callable[[float], float], width: float) -> str:
+def _draw_grid(y: Axis, to_y: Callable[[float], float], left: float, width: float) -> Markup:
     parts = []
-    for value in y.ticks:
-        at = to_y(value)
-        parts.append(
-            f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        )
-        parts.append(svg_text(_LEFT - 6, at + 4, y.text(value), "end"))
-    return "".join(parts)
+    for tick in y.ticks:
+        at = to_y(tick)
+        parts.append(_element("line", class_="grid", x1=left, x2=width - _RIGHT, y1=at, y2=at))
+        parts.append(_draw_text(left - 6, at + 4, y.text(tick), "end"))
+    return Markup().join(parts)
 
 
-def _vertical_labels(x: Axis, to_x: Callable[[float], float]) -> list[str]:
-    return [svg_text(to_x(value), HEIGHT - _BOTTOM + 16, x.text(value), "middle") for value in x.ticks]
+def _draw_bar(kind: str, value: float, middle: float, width: float, to_y: Callable[[float], float]) -> Markup:
+    top = to_y(value)
+    box = {"x": middle - width / 2, "y": top, "width": width, "height": max(0.0, to_y(0) - top)}
+    return _element("rect", class_=f"bar {kind}", **box)
 
 
-def _dashed(at: float, width: float, words: str, words_at: float) -> str:
-    line = f'<line class="limit" x1="{_LEFT}" x2="{width - _RIGHT:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>'
-    return line + svg_text(width - _RIGHT, words_at, words, "end", "value")
+def _draw_limit(at: float, left: float, width: float, label: str, label_at: float) -> Markup:
+    line = _element("line", class_="limit", x1=left, x2=width - _RIGHT, y1=at, y2=at)
+    return line + _draw_text(width - _RIGHT, label_at, label, "end", "value")
 
 
-def _axis_names(x_label: str, y_label: str, width: float) -> str:
+def _draw_axis_names(x_label: str, y_label: str, left: float, width: float) -> Markup:
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
-    turn = f'transform="translate(13 {middle:.1f}) rotate(-90)"'
-    turned = f'<text text-anchor="middle" {turn}>{escape(y_label)}</text>'
-    return svg_text((_LEFT + width - _RIGHT) / 2, HEIGHT - 6, x_label, "middle") + turned
+    turn = f"translate(13 {middle:.1f}) rotate(-90)"
+    vertical = _element("text", y_label, text_anchor="middle", transform=turn)
+    return _draw_text((left + width - _RIGHT) / 2, HEIGHT - 6, x_label, "middle") + vertical
 
 
-def svg_text(x: float, y: float, words: str, anchor: str, kind: str = "") -> str:
-    """Words at a place; the anchor is "start", "middle" or "end"."""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+def _draw_text(x: float, y: float, text: str, anchor: str, kind: str = "") -> Markup:
+    """Place text; the anchor is "start", "middle" or "end"."""
+    named = {"class_": kind} if kind else {}
+    return _element("text", text, x=float(x), y=float(y), text_anchor=anchor, **named)
 
 
-def svg_image(
-    name: str, title: str, description: str, width: float, height: float, parts: Sequence[str]
-) -> str:
-    """A picture with words for those who cannot see it; one wider than a page's column keeps its width."""
-    style = f' style="width:{width:.0f}px"' if width > WIDTH else ""
-    box = f'viewBox="0 0 {width:.0f} {height:.0f}"{style}'
-    return (
-        f'<svg role="img" aria-labelledby="{name}-title {name}-desc" {box}>'
-        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
-        f"{''.join(parts)}</svg>"
+def _draw_image(
+    name: str, title: str, description: str, width: float, height: float, parts: Sequence[Markup]
+) -> Markup:
+    """Put parts into a picture; one wider than a column of the page keeps its width and scrolls."""
+    style = {"style": f"width:{width:.0f}px"} if width > WIDTH else {}
+    content = [
+        _element("title", title, id=f"{name}-title"),
+        _element("desc", description, id=f"{name}-desc"),
+        *parts,
+    ]
+    return _element(
+        "svg",
+        Markup().join(content),
+        role="img",
+        aria_labelledby=f"{name}-title {name}-desc",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        **style,
     )
+
+
+def _element(tag: str, content: str | None = None, /, **attributes: object) -> Markup:
+    """Return one SVG element; text and attributes are escaped, `class_` is class, `a_b` is a-b."""
+    names = {name: name.removesuffix("_").replace("_", "-") for name in attributes}
+    shown = {
+        names[name]: f"{value:.1f}" if isinstance(value, float) else str(value)
+        for name, value in attributes.items()
+    }
+    start = Markup("").join(Markup(' {}="{}"').format(name, value) for name, value in shown.items())
+    if content is None:
+        return Markup("<{}{}/>").format(tag, start)
+    return Markup("<{}{}>{}</{}>").format(tag, start, content, tag)

@@ -1,100 +1,180 @@
-"""What a report says, as plain JSON values: the page and its twin are both made from these."""
+"""The facts of a finished run as JSON values: the report page and its JSON twin are both made from them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from hushgraph._text import digits_up, json_number
 from hushgraph.errors import RunError
+from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.report import words
-from hushgraph.runs.folder import RunFolder
-from hushgraph.training.run import Run
 
 if TYPE_CHECKING:
-    from hushgraph.comparison import Comparison
+    from hushgraph.inference.evaluation import Evaluation
     from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.runs.folder import RunFolder
 
 FORMAT = 1
+_LABELS = {
+    "holds": "The guarantee holds",
+    "claimed": "Claimed by the paper, not a guarantee",
+    "seeded": "Reproducible, not private",
+    "broken": "No guarantee",
+    "none": "Not private",
+}
+_ACCOUNTANTS = {
+    "pair": "The accountant composes the privacy loss of the worst pair of outcomes that one step can have, "
+    "numerically and rounded up.",
+    "paper": "The accountant composes the steps by the paper's theorem, in Rényi divergences over a grid of "
+    "orders.",
+}
+_TORCH_NOISE = (
+    "The noise comes from torch's generator, seeded by the operating system. Epsilon assumes that it is "
+    "truly random, and that sums of floating-point numbers are sums of real numbers."
+)
+_SECURE_NOISE = (
+    "Noise and batches come from cryptographic generators. The noise is drawn exactly, on a grid, and is "
+    "wider than stated by what rounding can change. Epsilon assumes that these generators are truly random, "
+    "and that float32 rounds the sum of a batch by no more than the allowance."
+)
 
 
-def facts(
-    source: Run | str | os.PathLike[str], *, data: Any = None, comparison: Comparison | None = None
+def collect_facts(
+    folder: RunFolder,
+    *,
+    evaluation: Evaluation | None = None,
+    comparison: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything the report of a finished run says.
+    """Collect everything the report of a finished run says.
 
     Args:
-        source: a run, or the folder of one.
-        data: what it was trained on, for results per class.
-        comparison: what `compare` gave, where there is one.
+        folder: the run on disk.
+        evaluation: results on its test split, for accuracies per class.
+        comparison: the comparison it belongs to, as `Comparison.to_json` writes it.
     """
-    folder = finished(source)
-    plan, result = folder.plan, folder.result()
+    folder.check_finished()
+    plan, config, result = folder.plan, folder.config, folder.result()
     missing = [key for key in ("val_accuracy", "test_accuracy", "seconds", "device") if key not in result]
     if missing:
         raise RunError(f"run={folder.path}: result.json has no {missing[0]}; restore it")
-    seeded = folder.config.seed is not None and plan.is_private
-    standing = words.standing(plan, seeded=seeded)
+    guarantee = Guarantee.of(plan, seed_is_fixed=config.seed is not None)
     return {
         "report": FORMAT,
-        "written": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "data": folder.data if comparison is None else comparison.data,
-        "standing": {"kind": standing.kind, "label": standing.label, "sentence": standing.sentence},
-        "statement": [{"heading": heading, "text": text} for heading, text in words.topics(plan)],
-        "guarantee": {
-            **plan.summary(),
-            "guarantee": "none" if seeded else plan.guarantee,
-            "guarantee_without_seed": plan.guarantee,
-            "best_guess": best_guess(plan) if standing.kind == "holds" else 1.0,
-        },
-        "assumptions": words.assumptions(plan, secure_noise=folder.config.secure_noise),
-        "not_covered": words.not_covered(folder, result),
+        "written": format_now(),
+        "data": folder.data if comparison is None else comparison["data"],
+        "standing": describe_standing(guarantee),
+        "statement": [asdict(topic) for topic in guarantee.statement.topics],
+        "guarantee": _summarise_guarantee(plan, guarantee),
+        "guarantee_details": guarantee.to_json(),
+        "assumptions": _list_assumptions(plan, secure_noise=config.secure_noise),
+        "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
         "result": result,
-        "spending": _spending(folder),
-        "test": _test(source, data),
-        "comparison": None if comparison is None else json.loads(comparison.to_json()),
+        "spending": _read_spending(folder),
+        "test": None if evaluation is None else _summarise_test(folder, evaluation),
+        "comparison": None if comparison is None else dict(comparison),
         "plan": json.loads(plan.to_json()),
-        "config": json.loads(folder.config.to_json()),
+        "config": json.loads(config.to_json()),
         "shape": {"features": folder.num_features, "classes": folder.num_classes},
-        "versions": _versions(folder),
-        "ledger": _ledger(folder),
+        "versions": _read_versions(folder),
+        "ledger": _summarise_ledger(folder),
     }
 
 
-def finished(source: Run | str | os.PathLike[str]) -> RunFolder:
-    """The folder of a run, refused where the run is not done."""
-    folder = source.folder if isinstance(source, Run) else RunFolder.open(source)
-    folder.check_finished()
-    return folder
+def describe_standing(guarantee: Guarantee) -> dict[str, str]:
+    """Return what a reader must know first: the kind of run, its label, its sentence and its caveat."""
+    if guarantee.kind == "holds":
+        kind = "holds"
+    elif guarantee.kind == "claimed by the paper":
+        kind = "claimed"
+    elif FIXED_SEED in guarantee.why:
+        kind = "seeded"
+    else:
+        # A finite price with no guarantee: there is noise, and something undoes it.
+        kind = "broken" if math.isfinite(guarantee.priced_epsilon) else "none"
+    statement = guarantee.statement
+    return {"kind": kind, "label": _LABELS[kind], "sentence": statement.sentence, "caveat": statement.caveat}
 
 
-def best_guess(plan: PrivacyPlan) -> float:
-    """The most often that anybody can be right about whether one row is empty, when both are equally likely.
-
-    The weights that training gives differ between the two cases by a total variation of at most
-    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and the best guess is right half as often as not, plus half
-    of that. 1 where nothing is guaranteed.
-    """
-    if math.isinf(plan.epsilon):
-        return 1.0
-    odds = math.exp(-plan.epsilon)
-    return min(1.0, (1.0 + plan.delta * odds) / (1.0 + odds))
+def format_now() -> str:
+    """Return the date and time in UTC."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _spending(folder: RunFolder) -> list[dict[str, Any]]:
-    """Epsilon and validation accuracy by step; of a step that was recorded twice, the later record."""
-    found = {line["step"]: line for line in folder.metrics() if _is_metric(line)}
+def _summarise_guarantee(plan: PrivacyPlan, guarantee: Guarantee) -> dict[str, Any]:
+    """Return the figures of the plan, with epsilon infinite where nothing is guaranteed."""
+    return {
+        **plan.summary(),
+        "epsilon": json_number(guarantee.epsilon),
+        "epsilon_group_of_two": json_number(guarantee.epsilon_group_of_two),
+        "guarantee": guarantee.kind,
+        "guarantee_without_seed": plan.guarantee,
+        "best_guess": guarantee.best_guess,
+    }
+
+
+def _list_assumptions(plan: PrivacyPlan, *, secure_noise: bool) -> list[str]:
+    """List what epsilon rests on; nothing where there is no epsilon."""
+    if plan.guarantee == "none":
+        return []
+    draw = (
+        f"every training node joins the batch independently with probability {plan.sampling_rate:.6g}"
+        if plan.batches == "poisson"
+        else f"the batch is {plan.batch_size:,} training nodes, drawn without replacement"
+    )
+    bound = (
+        "to thresholds that are percentiles of private gradients"
+        if plan.clipping == "percentile"
+        else f"to norm {plan.clip:g}"
+    )
+    deviation = f"{digits_up(plan.sigma_over_clip, digits=6)} times that bound"
     return [
-        {key: found[step].get(key) for key in ("step", "epsilon", "val_accuracy")} for step in sorted(found)
+        "Nothing is assumed about the attacker, who may know every other row and all settings, see the "
+        "trained weights and every update on the way to them, and compute without limits.",
+        "Whoever runs the training is trusted: they see the data.",
+        f"In each of the {plan.steps:,} steps {draw}. The gradient of each is clipped {bound}. Gaussian "
+        f"noise with standard deviation {deviation} is added to their sum. "
+        f"{_ACCOUNTANTS[plan.accountant]}",
+        _SECURE_NOISE if secure_noise else _TORCH_NOISE,
+        "The numbers of features and classes, and whether the graph is directed, are treated as public.",
+        "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
+        "at the end of this page.",
     ]
 
 
+def _list_not_covered(folder: RunFolder, result: Mapping[str, Any]) -> list[str]:
+    """List what this run shows that the guarantee, if there is one, does not speak of."""
+    items = [
+        "Accuracies on this page: they are computed from validation and test labels, and from neighbours in "
+        "the clear. Remove them before publishing the page where those must stay private.",
+        "Other runs on the same data: each of them costs its own epsilon, and the costs add up.",
+        "How long training took: a step may take longer with other data.",
+    ]
+    if folder.config.symmetrize:
+        items.append(
+            "Rows of the data as it was given: the graph was symmetrized when it was read, so an edge is two "
+            "records, one in the row of each end. The guarantee is about rows of that graph. The edges that "
+            "one node listed are in the rows of others too."
+        )
+    if "train_accuracy" in result and folder.plan.is_private:
+        items.append("The accuracy on training nodes, which was asked for: it is a private figure.")
+    return items
+
+
+def _read_spending(folder: RunFolder) -> list[dict[str, Any]]:
+    """Read epsilon and validation accuracy by step; of a step that was recorded twice, the later record."""
+    records = {line["step"]: line for line in folder.metrics() if _is_metric(line)}
+    keys = ("step", "epsilon", "val_accuracy")
+    return [{key: records[step].get(key) for key in keys} for step in sorted(records)]
+
+
 def _is_metric(line: Any) -> bool:
-    """Whether a line of metrics.jsonl is what a run writes; others are left out, as torn ones are."""
+    """Return whether a line of metrics.jsonl is complete; others are left out, like torn ones."""
     if not isinstance(line, dict) or not isinstance(line.get("step"), int):
         return False
     epsilon, accuracy = line.get("epsilon"), line.get("val_accuracy")
@@ -105,29 +185,22 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _test(source: Run | str | os.PathLike[str], data: Any) -> dict[str, Any] | None:
-    if data is None:
-        return None
-    run = source if isinstance(source, Run) else Run.load(source)
-    found = run.evaluate(data)
-    if found is None:
-        return None
-    names = run.folder.class_names or [str(number) for number in range(len(found.class_counts))]
+def _summarise_test(folder: RunFolder, evaluation: Evaluation) -> dict[str, Any]:
+    counts, shares = evaluation.class_counts, evaluation.class_accuracy
+    names = folder.class_names or [str(number) for number in range(len(counts))]
     classes = [
         {
             "class": number,
             "name": name,
             "nodes": int(count),
-            "accuracy": None if math.isnan(part) else float(part),
+            "accuracy": None if math.isnan(share) else float(share),
         }
-        for number, (name, count, part) in enumerate(
-            zip(names, found.class_counts, found.class_accuracy, strict=True)
-        )
+        for number, (name, count, share) in enumerate(zip(names, counts, shares, strict=True))
     ]
-    return {"accuracy": found.accuracy, "macro_f1": found.macro_f1, "classes": classes}
+    return {"accuracy": evaluation.accuracy, "macro_f1": evaluation.macro_f1, "classes": classes}
 
 
-def _versions(folder: RunFolder) -> dict[str, str]:
+def _read_versions(folder: RunFolder) -> dict[str, str]:
     try:
         about = json.loads((folder.path / "run.json").read_text())
         return {str(name): str(value) for name, value in about["versions"].items()}
@@ -135,14 +208,13 @@ def _versions(folder: RunFolder) -> dict[str, str]:
         raise RunError(f"run={folder.path}: run.json is damaged ({error!r}); restore it") from None
 
 
-def _ledger(folder: RunFolder) -> dict[str, Any]:
-    """What was paid, and the digest by which the file can be known again."""
+def _summarise_ledger(folder: RunFolder) -> dict[str, Any]:
+    """Return what was paid, and a digest that identifies the ledger file."""
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
-    spent = ledger.spent_epsilon()
     return {
         "sha256": hashlib.sha256(folder.ledger_path.read_bytes()).hexdigest(),
         "plan": ledger.fingerprint,
         "steps_charged": ledger.steps_charged,
-        "epsilon_spent": "inf" if math.isinf(spent) else spent,
+        "epsilon_spent": json_number(ledger.spent_epsilon()),
         "delta": ledger.delta,
     }

@@ -1,98 +1,350 @@
-"""`write_report`: the page of a run and its JSON twin."""
+"""`write_report`: the page of a finished run for a privacy reviewer, and its JSON twin."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph.privacy.guarantee import digits_up, rounded_up
-from hushgraph.report import sections
-from hushgraph.report.facts import facts, finished
-from hushgraph.report.markup import percent
-from hushgraph.report.page import check_place, page, write_both
+from hushgraph._text import digits_up, rounded_up
+from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks, line_chart, share_axis
+from hushgraph.report.facts import collect_facts
+from hushgraph.report.pages import (
+    Cell,
+    Figure,
+    Table,
+    check_page_path,
+    format_epsilon,
+    format_percent,
+    format_value,
+    render_template,
+    write_page,
+)
 
 if TYPE_CHECKING:
-    from hushgraph.comparison import Comparison
-    from hushgraph.training.run import Run
+    from hushgraph.inference.evaluation import Evaluation
+    from hushgraph.runs.folder import RunFolder
 
-_SECTIONS = (
-    ("guarantee", "The guarantee in full", sections.guarantee),
-    ("spending", "Epsilon spent, accuracy reached", sections.spending),
-    ("results", "Results", sections.test),
-    ("comparison", "Comparison", sections.comparison),
-    ("configuration", "Configuration", sections.configuration),
-    ("provenance", "Ledger and versions", sections.provenance),
-    ("words", "Words on this page", sections.glossary),
-)
+# Bars have their figure on top where there is room for it.
+_FEW_CLASSES = 10
+_LONGEST_NAME = 12
+_PERCENT = "{:.0%}".format
 
 
 def write_report(
-    run: Run | str | os.PathLike[str],
+    folder: RunFolder,
     path: str | os.PathLike[str],
     *,
-    data: Any = None,
-    comparison: Comparison | None = None,
+    evaluation: Evaluation | None = None,
+    comparison: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the report of a finished run: one HTML file that needs nothing else, and its JSON twin.
+    """Write the report of a finished run: one self-contained HTML file, and its JSON twin.
 
     Args:
-        run: the run, or its folder.
+        folder: the run on disk.
         path: ends in .html; the twin beside it ends in .json.
-        data: what the run was trained on, for results per class on the test split.
-        comparison: what `compare` gave, where there is one.
+        evaluation: results on the test split of its data, for accuracies per class.
+        comparison: the comparison it belongs to, as `Comparison.to_json` writes it.
 
     Guarantees:
-        Both files hold the same facts. A file that is no report is never replaced.
+        Both files hold the same facts. A file that is not a report is never replaced.
     """
-    finished(run)
-    place = check_place(path, option="out", kind="report")
-    found = facts(run, data=data, comparison=comparison)
-    write_both(place, found, render(found))
+    folder.check_done()
+    place = check_report_path(path)
+    facts = collect_facts(folder, evaluation=evaluation, comparison=comparison)
+    write_page(place, facts, render_report(facts))
 
 
-def render(found: dict[str, Any]) -> str:
-    """The page that shows these facts."""
-    shown = [
-        (name, heading, make(found))
-        for name, heading, make in _SECTIONS
-        if name != "comparison" or found["comparison"] is not None
-    ]
-    if found["standing"]["kind"] != "holds":
-        seedless = "hold" if found["guarantee"]["guarantee_without_seed"] == "holds" else "be claimed"
-        other = {"claimed": "The claim in full", "seeded": f"What would {seedless} without the seed"}
-        first = other.get(found["standing"]["kind"], "No guarantee")
-        shown[0] = (shown[0][0], first, shown[0][2])
-    return page(
-        title=f"Privacy report: {_model(found)} on {_data(found)}",
-        subtitle=f"One training run, with what it promises about each single node. Written "
-        f"{found['written']} by hushgraph {found['versions'].get('hushgraph', '')}.",
-        standing=found["standing"],
-        cards=_cards(found),
-        sections=shown,
-        footer="The file with the same name and the ending .json holds the same facts for programs.",
+def check_report_path(path: str | os.PathLike[str]) -> Path:
+    """Return where a report goes; raise InputError where it cannot be written."""
+    return check_page_path(path, option="out", kind="report")
+
+
+def render_report(facts: Mapping[str, Any]) -> str:
+    """Render the page that shows these facts."""
+    return render_template(
+        "report.html",
+        facts=facts,
+        headings=_report_headings(facts),
+        title=f"Privacy report: {_name_model(facts)} on {_name_data(facts)}",
+        standing=facts["standing"],
+        cards=_report_cards(facts),
+        best_guess=rounded_up(100 * facts["guarantee"]["best_guess"]),
+        guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
+        has_epsilon=_has_epsilon(facts),
+        has_validation=any(record["val_accuracy"] is not None for record in facts["spending"]),
+        spending_charts=_draw_spending(facts),
+        spending=_tabulate_spending(facts),
+        splits=_tabulate_splits(facts),
+        class_results=_show_classes(facts),
+        compared=_show_comparison(facts),
+        settings=_tabulate_settings(facts),
+        provenance=_tabulate_provenance(facts),
     )
 
 
-def _model(found: dict[str, Any]) -> str:
-    model = found["config"]["model"]
+def _name_model(facts: Mapping[str, Any]) -> str:
+    model = facts["config"]["model"]
     name = "own model" if model == "own" else model.upper()
-    return f"DP-{name}" if found["standing"]["kind"] == "holds" else name
+    return f"DP-{name}" if facts["standing"]["kind"] == "holds" else name
 
 
-def _data(found: dict[str, Any]) -> str:
-    # Data that was given as an object has no name but its type's.
-    return "an unnamed graph" if found["data"] in ("Graph", "Data") else str(found["data"])
+def _name_data(facts: Mapping[str, Any]) -> str:
+    # Data that was given as an object has no name but that of its type.
+    return "an unnamed graph" if facts["data"] in ("Graph", "Data") else str(facts["data"])
 
 
-def _cards(found: dict[str, Any]) -> list[tuple[str, str]]:
-    about, kind = found["guarantee"], found["standing"]["kind"]
-    claimed = "" if about["guarantee_without_seed"] == "holds" else ", claimed"
-    note = {"claimed": claimed, "seeded": f"{claimed}, if it were not seeded"}.get(kind, "")
-    cards = [(f"epsilon, one node{note}", rounded_up(float(about["epsilon"])))]
-    if kind != "none":
-        cards += [
-            (f"epsilon, two nodes{note}", rounded_up(float(about["epsilon_group_of_two"]))),
-            ("delta", digits_up(about["delta"])),
-        ]
-    cards.append(("test accuracy (not covered)", percent(found["result"]["test_accuracy"])))
-    return cards
+def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return identifiers and headings of the sections, in order."""
+    first = {
+        "holds": "The guarantee in full",
+        "claimed": "The claim in full",
+        "none": "No guarantee",
+    }.get(facts["standing"]["kind"], "The plan, not guaranteed")
+    headings = {
+        "guarantee": first,
+        "spending": "Epsilon spent, accuracy reached",
+        "results": "Results",
+        "comparison": "Comparison",
+        "configuration": "Configuration",
+        "provenance": "Ledger and versions",
+        "terms": "Terms on this page",
+    }
+    if facts["comparison"] is None:
+        del headings["comparison"]
+    return headings
+
+
+def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    kind, figures = facts["standing"]["kind"], facts["guarantee_details"]
+    epsilon, delta = format_epsilon(figures["epsilon"]), digits_up(figures["delta"])
+    if kind in ("holds", "claimed"):
+        note = ", claimed" if kind == "claimed" else ""
+        two = format_epsilon(figures["epsilon_group_of_two"])
+        cards = [(f"epsilon, one node{note}", epsilon), (f"epsilon, two nodes{note}", two), ("delta", delta)]
+    else:
+        cards = [("epsilon guaranteed", epsilon)]
+        if facts["statement"]:
+            spent = format_epsilon(figures["priced_epsilon"])
+            cards += [("epsilon spent, not guaranteed", spent), ("delta", delta)]
+    return [*cards, ("test accuracy (not covered)", format_percent(facts["result"]["test_accuracy"]))]
+
+
+def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
+    about, figures, kind = facts["guarantee"], facts["guarantee_details"], facts["standing"]["kind"]
+    note = {"holds": "", "claimed": ", claimed"}.get(kind, ", not guaranteed")
+    captions = {"holds": "The figures of the guarantee", "claimed": "The figures of the claim"}
+    rows = [
+        (f"epsilon, one node{note}", format_epsilon(figures["priced_epsilon"])),
+        (f"epsilon, two nodes together{note}", format_epsilon(figures["priced_group_of_two"])),
+    ]
+    if kind in ("holds", "claimed"):
+        edge = figures["epsilon_edge"]
+        bound = "no bound derived" if edge is None else f"at most {format_epsilon(edge)}"
+        rows.append((f"epsilon, one undirected edge{note}", bound))
+    reads = about["max_reads"]
+    rows += [
+        ("delta", digits_up(about["delta"])),
+        ("changed trees, n", f"{about['changed_trees']:,}"),
+        ("noise multiplier, sigma / (2 C n)", digits_up(about["noise_multiplier"], digits=6)),
+        ("sigma / C", digits_up(about["sigma_over_clip"], digits=6)),
+        ("steps", f"{about['steps']:,}"),
+        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
+        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
+        ("readers of one node, K", format_value(about["max_readers"])),
+        ("reads of one node, D", "unlimited" if reads is None else f"{reads:,}"),
+        ("accountant, sampler", f"{about['accountant']}, {about['sampler']}"),
+    ]
+    caption = captions.get(kind, "The figures of the plan")
+    return Table(caption=caption, heads=("figure", "value"), rows=rows, numeric_from=1)
+
+
+def _has_epsilon(facts: Mapping[str, Any]) -> bool:
+    return bool(facts["spending"]) and math.isfinite(float(facts["spending"][-1]["epsilon"]))
+
+
+def _draw_spending(facts: Mapping[str, Any]) -> list[Figure]:
+    """Draw epsilon by step, where it is finite, and validation accuracy by epsilon."""
+    figures = [_draw_epsilon(facts)] if _has_epsilon(facts) else []
+    records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
+    return [*figures, _draw_accuracy(records)] if records else figures
+
+
+def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
+    points = [(0.0, 0.0)] + [(float(r["step"]), float(r["epsilon"])) for r in facts["spending"]]
+    steps, spent = points[-1]
+    total = float(facts["guarantee_details"]["priced_epsilon"])
+    name = {"holds": "budget", "claimed": "claimed budget"}.get(facts["standing"]["kind"], "not guaranteed:")
+    chart = line_chart(
+        name="spent",
+        title="Epsilon as it was spent",
+        description=f"Epsilon grows from 0 at the start to {rounded_up(spent)} after step {steps:g}.",
+        points=points,
+        x=Axis(label="step", ticks=choose_ticks(0, steps)),
+        y=Axis(label="epsilon so far", ticks=choose_ticks(0, max(total, spent) * 1.08)),
+        limit=(total, f"{name} {rounded_up(total)}"),
+    )
+    return Figure(caption="Epsilon as it was spent", chart=chart)
+
+
+def _draw_accuracy(records: Sequence[Mapping[str, Any]]) -> Figure:
+    has_epsilon = all(math.isfinite(float(record["epsilon"])) for record in records)
+    across, key = ("epsilon so far", "epsilon") if has_epsilon else ("step", "step")
+    points = [(float(record[key]), float(record["val_accuracy"])) for record in records]
+    shares = [share for _, share in points]
+    caption = f"Validation accuracy against {across}"
+    chart = line_chart(
+        name="accuracy",
+        title=caption,
+        description=(
+            f"Validation accuracy goes from {min(shares):.1%} at its lowest to {max(shares):.1%} at its "
+            f"highest and ends at {shares[-1]:.1%}, where the {across} is {points[-1][0]:.4g}."
+        ),
+        points=points,
+        x=Axis(label=across, ticks=choose_ticks(0, points[-1][0])),
+        y=share_axis("validation accuracy", shares),
+    )
+    return Figure(caption=caption, chart=chart)
+
+
+def _tabulate_spending(facts: Mapping[str, Any]) -> Table:
+    return Table(
+        caption="Epsilon and validation accuracy by step",
+        heads=("step", "epsilon so far", "validation accuracy"),
+        rows=[
+            (f"{r['step']:,}", format_epsilon(r["epsilon"]), format_percent(r["val_accuracy"]))
+            for r in facts["spending"]
+        ],
+        numeric_from=1,
+    )
+
+
+def _tabulate_splits(facts: Mapping[str, Any]) -> Table:
+    result = facts["result"]
+    rows = [
+        ("validation accuracy", format_percent(result["val_accuracy"])),
+        ("test accuracy", format_percent(result["test_accuracy"])),
+    ]
+    if facts["test"] is not None:
+        rows.append(("macro-F1 on the test split", format_percent(facts["test"]["macro_f1"])))
+    if "train_accuracy" in result:
+        rows.append(("training accuracy (private, not covered)", format_percent(result["train_accuracy"])))
+    return Table(caption="Results by split", heads=("figure", "value"), rows=rows, numeric_from=1)
+
+
+def _show_classes(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
+    """Return accuracy per class as a chart and a table, where the data was at hand."""
+    if facts["test"] is None:
+        return None
+    overall = facts["test"]["accuracy"]
+    classes = sorted(facts["test"]["classes"], key=lambda c: (-c["nodes"], c["class"]))
+    bars = [
+        Bar(
+            label=_shorten(c["name"]),
+            value=c["accuracy"],
+            text="" if c["accuracy"] is None or len(classes) > _FEW_CLASSES else f"{c['accuracy']:.0%}",
+        )
+        for c in classes
+    ]
+    caption = "Test accuracy per class"
+    chart = bar_chart(
+        name="classes",
+        title=caption,
+        description=(
+            f"One bar for each of {len(classes)} classes, the most frequent first, and a dashed line for all "
+            f"classes together at {overall:.1%}. The figures are in the table that follows."
+        ),
+        bars=bars,
+        x_label="class, the most frequent first",
+        y=Axis(label="accuracy", ticks=choose_ticks(0, 1), text=_PERCENT),
+        limit=(overall, f"dashed: all classes, {overall:.1%}"),
+    )
+    table = Table(
+        caption="Results per class on the test split",
+        heads=("class", "test nodes", "accuracy"),
+        rows=[
+            (c["name"], f"{c['nodes']:,}", "none" if c["accuracy"] is None else f"{c['accuracy']:.2%}")
+            for c in classes
+        ],
+        numeric_from=1,
+    )
+    return Figure(caption=caption, chart=chart), table
+
+
+def _shorten(name: str) -> str:
+    """Cut a name to what fits under a bar; the table has all of it."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
+    """Return the compared models as a chart and a table."""
+    if facts["comparison"] is None:
+        return None
+    rows = facts["comparison"]["rows"]
+    bars = [
+        Bar(
+            label=f"{row['name']}\n{'private' if row['guarantee'] == 'holds' else 'not private'}",
+            value=row["test_accuracy"],
+            kind="safe" if row["guarantee"] == "holds" else "unsafe",
+            text="" if row["test_accuracy"] is None else f"{row['test_accuracy']:.1%}",
+        )
+        for row in rows
+    ]
+    chart = bar_chart(
+        name="comparison",
+        title="Test accuracy of the compared models",
+        description=", ".join(f"{row['name']} {format_percent(row['test_accuracy'])}" for row in rows) + ".",
+        bars=bars,
+        x_label="",
+        y=Axis(label="test accuracy", ticks=choose_ticks(0, 1), text=_PERCENT),
+    )
+    table = Table(
+        caption="Models on the same split",
+        heads=("model", "guarantee", "epsilon", "test", "validation", "macro-F1", "seconds"),
+        rows=[_tabulate_model(row) for row in rows],
+        numeric_from=2,
+    )
+    return Figure(caption="Test accuracy", chart=chart), table
+
+
+def _tabulate_model(row: Mapping[str, Any]) -> list[str | Cell]:
+    return [
+        row["name"] if row["model"] == "mlp" else f"{row['name']} ({row['model']})",
+        Cell(text=row["guarantee"], kind="holds" if row["guarantee"] == "holds" else "unsafe"),
+        format_epsilon(row["epsilon"]),
+        *(format_percent(row[key]) for key in ("test_accuracy", "val_accuracy", "macro_f1")),
+        f"{row['seconds']:.1f}",
+    ]
+
+
+def _tabulate_settings(facts: Mapping[str, Any]) -> list[Table]:
+    plan = [(name, format_value(value)) for name, value in sorted(facts["plan"].items())]
+    config = [(name, format_value(value)) for name, value in sorted(facts["config"].items())]
+    config += [(f"number of {name}", format_value(value)) for name, value in facts["shape"].items()]
+    heads = ("setting", "value")
+    return [
+        Table(caption="Privacy plan", heads=heads, rows=plan),
+        Table(caption="Training", heads=heads, rows=config),
+    ]
+
+
+def _tabulate_provenance(facts: Mapping[str, Any]) -> list[Table]:
+    ledger, result = facts["ledger"], facts["result"]
+    rows: list[tuple[str, str | Cell]] = [
+        ("SHA-256 of ledger.jsonl", Cell(text=ledger["sha256"], kind="code")),
+        ("fingerprint of its plan", Cell(text=ledger["plan"], kind="code")),
+        ("steps charged", f"{ledger['steps_charged']:,}"),
+        ("epsilon spent", format_epsilon(ledger["epsilon_spent"])),
+        ("at delta", digits_up(ledger["delta"])),
+        ("steps paid for and lost", f"{result.get('steps_lost', 0):,}"),
+        ("resumed", format_value(result.get("resumed", False))),
+        ("seconds", f"{result['seconds']:.1f}"),
+        ("device", str(result["device"])),
+    ]
+    versions = list(facts["versions"].items())
+    return [
+        Table(caption="Ledger and run", heads=("entry", "value"), rows=rows),
+        Table(caption="Versions", heads=("software", "version"), rows=versions),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hushgraph.privacy.guarantee import rounded_up
+from hushgraph._text import rounded_up
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.measured import Cell
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushgraph._text import rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.plots import canvas
-from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.reproduction import captions, panels, spec
 from hushgraph.reproduction.measured import MODES, Cell, cells, read_records
 

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
-from hushgraph.privacy.guarantee import digits_up, rounded_up
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.grid import Job
 from hushgraph.reproduction.sources import Source

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hushgraph._text import rounded_up
 from hushgraph.errors import PlanError
-from hushgraph.privacy.guarantee import WHY_UNPROVEN, rounded_up
+from hushgraph.privacy.guarantee import WHY_UNPROVEN
 from hushgraph.privacy.plan import PrivacyPlan
 
 SEEDED = (

@@ -19,12 +19,11 @@ _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
 class Progress(NamedTuple):
-    """How far a run had come: steps taken or lost, how many were lost, seconds at work, its round."""
+    """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
 
     step: int = 0
     steps_lost: int = 0
     seconds: float = 0.0
-    round: int = 0
 
 
 def write_checkpoint(
@@ -91,7 +90,6 @@ def _parse_progress(about: Mapping[str, Any]) -> Progress:
         step=int(about["step"]),
         steps_lost=int(about["steps_lost"]),
         seconds=float(about["seconds"]),
-        round=int(about.get("round", 0)),
     )
 
 

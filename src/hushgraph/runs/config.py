@@ -45,7 +45,7 @@ class TrainingConfig:
         average: decay of the moving average of weights that the run ends with; 0 keeps the last weights.
         stability: of normalised clipping.
         reading_scale: a reading of one standard deviation of the board's noise becomes this number.
-        damped: whether readings give less weight to places that are louder than noise alone.
+        reading_radius: readings are shortened so that their norm stays below this.
         resample_every: steps between fresh lists. The bound holds for every choice of keys, so it is free.
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
@@ -68,7 +68,7 @@ class TrainingConfig:
     average: float = 0.98
     stability: float = 0.1
     reading_scale: float = 0.3
-    damped: bool = True
+    reading_radius: float = 6.0
     resample_every: int = 50
     evaluate_every: int = 50
     setting: choices.Setting = "transductive"
@@ -99,8 +99,9 @@ class TrainingConfig:
             wrong.append(f"momentum={self.momentum} (from 0 to below 1)")
         if not 0 <= self.feature_norm < float("inf"):
             wrong.append(f"feature_norm={self.feature_norm} (a finite number, at least 0)")
-        if not 0 < self.reading_scale < float("inf"):
-            wrong.append(f"reading_scale={self.reading_scale} (a finite number above 0)")
+        for name in ("reading_scale", "reading_radius"):
+            if not 0 < getattr(self, name) < float("inf"):
+                wrong.append(f"{name}={getattr(self, name)} (a finite number above 0)")
         if not 0 <= self.average < 1:
             wrong.append(f"average={self.average} (from 0 to below 1)")
         if self.seed is not None and not 0 <= self.seed <= _LARGEST_SEED:

@@ -5,7 +5,7 @@ ledger.jsonl            what it has paid for
 metrics.jsonl           validation accuracy and epsilon over time
 checkpoint.safetensors  where to go on after an interruption; gone once the run is done
 board-1.safetensors     the board of a billboard run, noise included; board-2 where there are two
-round-1.safetensors     the weights that a second board's ballots come from
+halfway.safetensors     the weights that the ballots of a second board come from
 weights.safetensors     the result
 result.json             the summary of a finished run
 """
@@ -50,7 +50,7 @@ _FILES = (
     "checkpoint.safetensors",
     "board-1.safetensors",
     "board-2.safetensors",
-    "round-1.safetensors",
+    "halfway.safetensors",
     "weights.safetensors",
     "result.json",
 )
@@ -223,14 +223,14 @@ class RunFolder:
         return graph
 
     @property
-    def num_rounds(self) -> int:
-        """How many models are trained in turn: one, or one per board."""
-        return self.plan.num_rounds if isinstance(self.plan, BillboardPlan) else 1
+    def num_boards(self) -> int:
+        """How many boards the run has: none on trees."""
+        return self.plan.num_boards if isinstance(self.plan, BillboardPlan) else 0
 
-    def input_width(self, place: int) -> int:
-        """Columns that the model of a round takes: features, and the readings of the boards until then."""
-        is_billboard = isinstance(self.plan, BillboardPlan)
-        return self.num_features + (self.num_classes * (place + 1) if is_billboard else 0)
+    @property
+    def input_width(self) -> int:
+        """Columns that the model takes: features and, with a board, a reading."""
+        return self.num_features + (self.num_classes if self.num_boards else 0)
 
     def board_path(self, place: int) -> Path:
         """The file of a board; the first has place 0."""
@@ -238,29 +238,34 @@ class RunFolder:
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        count = self.num_rounds if count is None else count
+        count = self.num_boards if count is None else count
         fingerprint = self.plan.fingerprint()
         return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
 
-    def save_round(self, place: int, weights: Mapping[str, Tensor]) -> None:
-        """Keep the weights of a round that is not the last."""
-        write_tensors(self.path / f"round-{place + 1}.safetensors", weights, {})
+    @property
+    def has_halfway_weights(self) -> bool:
+        """Whether the weights that the ballots of a second board come from have been kept."""
+        return self._halfway.exists()
 
-    def load_round(self, place: int, model: nn.Module) -> None:
-        """Fill a model with the weights of a round: of the last one, the result of the run."""
-        is_last = place == self.num_rounds - 1
-        file = self.path / ("weights.safetensors" if is_last else f"round-{place + 1}.safetensors")
-        fill_model(model, read_tensors(file)[0], file)
+    def save_halfway(self, weights: Mapping[str, Tensor]) -> None:
+        """Keep the weights that the ballots of a second board come from."""
+        write_tensors(self._halfway, weights, {})
 
-    def build_model(self, place: int | None = None) -> nn.Module:
-        """Build the built-in model of this run, or of one of its rounds, freshly initialised."""
+    def load_halfway(self, model: nn.Module) -> None:
+        """Fill a model with the weights that the ballots of a second board come from."""
+        fill_model(model, read_tensors(self._halfway)[0], self._halfway)
+
+    @property
+    def _halfway(self) -> Path:
+        return self.path / "halfway.safetensors"
+
+    def build_model(self) -> nn.Module:
+        """Build the built-in model of this run, freshly initialised."""
         if self.config.model == "own":
             raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
-        if isinstance(self.plan, BillboardPlan):
-            place = self.num_rounds - 1 if place is None else place
+        if self.num_boards:
             return ReadingMLP(
                 self.num_features,
-                self.input_width(place) - self.num_features,
                 self.num_classes,
                 hidden=self.config.hidden,
                 activation=self.config.activation,
@@ -344,7 +349,7 @@ class RunFolder:
 
     def check_charged(self, ledger: Ledger) -> None:
         """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
-        taken = {"weights.safetensors": self.plan.total_steps} if self.is_finished else {}
+        taken = {"weights.safetensors": self.plan.steps} if self.is_finished else {}
         steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
         taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
         taken["checkpoint.safetensors"] = read_progress(self._checkpoint).step

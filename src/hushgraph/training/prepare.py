@@ -22,6 +22,7 @@ from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import (
     Defaults,
     choose_billboard,
+    choose_billboard_non_private,
     choose_non_private,
     choose_private,
     choose_reads,
@@ -133,7 +134,7 @@ def prepare(
     convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
     if model is not None:
         check_model(model)
-    method = _choose_method(method, arguments)
+    method = choose_method(method, arguments)
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
     graph, split = load_for_training(
         data,
@@ -185,7 +186,7 @@ def prepare(
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
 
 
-def _choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
+def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
     """The billboard, unless an argument is given that only trees have."""
     if method is not None and method not in get_args(choices.Method):
         raise InputError(
@@ -213,11 +214,15 @@ def _prepare_billboard(
     """The plan and configuration of a billboard run, by a rule that reads public figures alone."""
     num_train_nodes, epsilon = len(graph.train_idx), arguments["epsilon"]
     delta = default_delta(num_train_nodes) if arguments["delta"] is None else arguments["delta"]
-    defaults = choose_billboard(
-        num_train_nodes=num_train_nodes,
-        num_classes=graph.num_classes,
-        epsilon=None if epsilon is None else min(epsilon, _LARGEST_EPSILON),
-        delta=delta,
+    defaults = (
+        choose_billboard(
+            num_train_nodes=num_train_nodes,
+            num_classes=graph.num_classes,
+            epsilon=min(epsilon, _LARGEST_EPSILON),
+            delta=delta,
+        )
+        if arguments["private"]
+        else choose_billboard_non_private(num_train_nodes=num_train_nodes)
     )
 
     def given_or(name: str, default: Any) -> Any:
@@ -233,7 +238,6 @@ def _prepare_billboard(
         **{
             "feature_norm": defaults.feature_norm,
             "momentum": defaults.momentum,
-            "reading_scale": defaults.reading_scale,
             **others,
         },
     )
@@ -246,7 +250,9 @@ def _prepare_billboard(
         clipping=arguments["clipping"],
         edge_owner=owner,
         delta=delta,
-        shares=defaults.shares,
+        # The ballots of a second board come from a model that is built here, not from the caller's.
+        num_boards=2 if model is None else 1,
+        board_share=defaults.board_share,
         noise_multiplier=None if arguments["private"] else 0.0,
     )
     return Prepared(graph, plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)

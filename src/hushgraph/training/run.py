@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from hushgraph.billboard.reading import read_rows
+from hushgraph._text import rounded_up
+from hushgraph.billboard.reading import combine_boards, read_rows
 from hushgraph.datasets import load_graph
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
@@ -25,7 +27,6 @@ from hushgraph.inference.covered import (
 )
 from hushgraph.inference.evaluation import Evaluation, evaluate
 from hushgraph.models.device import choose_device
-from hushgraph.privacy.guarantee import rounded_up
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
@@ -162,17 +163,19 @@ class Run:
         self, features: torch.Tensor, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
-        readings = [
-            (board, read_rows(board, indptr, places, damped=self.config.damped))
-            for board in self.folder.load_boards()
-        ]
-        scale = self.config.reading_scale
-        columns = [torch.from_numpy(scale_readings(seen.values, board, scale)) for board, seen in readings]
+        board, _ = combine_boards(self.folder.load_boards())
+        seen = read_rows(board, indptr, places)
+        config = self.config
+        readings = scale_readings(
+            seen.values, board, scale=config.reading_scale, radius=config.reading_radius
+        )
         device = next(self.model.parameters()).device
-        table = torch.cat([scale_rows(features, self.config.feature_norm), *columns], dim=1).to(device)
+        rows = [scale_rows(features, config.feature_norm), torch.from_numpy(readings)]
         with torch.no_grad():
-            values: npt.NDArray[np.float32] = self.model(table, ()).softmax(1).cpu().numpy()
-        return values, readings[0][1].unknown
+            values: npt.NDArray[np.float32] = (
+                self.model(torch.cat(rows, dim=1).to(device), ()).softmax(1).cpu().numpy()
+            )
+        return values, seen.unknown
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
@@ -186,7 +189,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        table = build_table(self.folder, graph, device, num_boards=self.folder.num_rounds)
+        table = build_table(self.folder, graph, device, num_boards=self.folder.num_boards)
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:
@@ -216,9 +219,16 @@ class Run:
             data: what the run was trained on, for results per class.
             comparison: what `compare` gave, where there is one.
         """
-        from hushgraph.report import write_report
+        from hushgraph.report import check_report_path, write_report
 
-        write_report(self, path, data=data, comparison=comparison)
+        # Before the data is read, which may take long.
+        check_report_path(path)
+        write_report(
+            self.folder,
+            path,
+            evaluation=None if data is None else self.evaluate(data),
+            comparison=None if comparison is None else json.loads(comparison.to_json()),
+        )
 
     @classmethod
     def load(

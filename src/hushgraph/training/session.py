@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from hushgraph.inference.in_memory import WholeGraph, best_classes
 from hushgraph.models.device import choose_device, keep_freed_memory
 from hushgraph.noise.gaussian import GaussianNoise, NoiseSource
 from hushgraph.noise.secure_noise import SecureNoise
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.checkpoint import Progress
@@ -81,17 +80,9 @@ class Session:
         self._is_secure = folder.config.secure_noise
         if self._is_secure and not folder.plan.is_private:
             raise PlanError("secure_noise: training without privacy adds no noise; leave it out")
-        self._seeds = np.random.SeedSequence(self._seed).generate_state(2 + folder.num_rounds, np.uint64)
-        self._own_model, self._own_optimizer = model, optimizer
-        self._start_round(0)
-
-    def _start_round(self, place: int) -> None:
-        """A fresh model, optimiser and average for a round."""
-        init_seed = self._seeds[0] if place == 0 else self._seeds[1 + place]
-        self._round = place
-        own = self._own_model if place == self.folder.num_rounds - 1 else None
-        self.model = _build_model(self.folder, place, own, int(init_seed)).to(self.device).train()
-        self.optimizer = _build_optimizer(self.model, self.folder.config, self._own_optimizer)
+        init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
+        self.model = _build_model(folder, model, int(init_seed)).to(self.device).train()
+        self.optimizer = _build_optimizer(self.model, folder.config, optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
 
     def check_agreement(self) -> None:
@@ -129,45 +120,41 @@ class Session:
 
     def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
         begin = time.monotonic()
-        folder, group = self.folder, self.group
-        place, step, lost, seconds, batch_seed = group.broadcast(
-            lambda: self._load_progress(require_leader(ledger))
-        )
-        if place > self._round:
-            self._start_round(place)
+        group = self.group
+        step, lost, seconds, batch_seed = group.broadcast(lambda: self._load_progress(require_leader(ledger)))
         group.follow([p.detach() for p in self.model.parameters()])
-        watch = None
-        while True:
-            features = self._build_features(ledger)
-            trainer = self._build_trainer(features, ledger, step, batch_seed)
+        watch: _Watch | None = None
+        for place, end in enumerate(self.folder.plan.segment_ends):
+            is_last = end == self.folder.plan.steps
+            if not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
+                continue
+            trainer = self._build_trainer(
+                self._build_features(ledger, place), ledger, step, batch_seed + place
+            )
             if ledger is not None:
-                view = WholeGraph(self.graph, features)
-                watch = _Watch(trainer, ledger, folder, view, observer, lost, begin - seconds, self._round)
-            self._take_steps(trainer, watch)
-            if self._round == folder.num_rounds - 1:
-                break
-            group.broadcast(partial(self._end_round, watch))
-            self._start_round(self._round + 1)
-            group.follow([p.detach() for p in self.model.parameters()])
-            step = 0
+                view = WholeGraph(self.graph, trainer.batches.features)
+                watch = _Watch(trainer, ledger, self.folder, view, observer, lost, begin - seconds)
+            self._take_steps(trainer, watch, end)
+            if not is_last:
+                group.broadcast(partial(self._keep_halfway, watch))
         result = group.broadcast(lambda: self._finish(require_leader(watch)))
         group.follow([p.detach() for p in self.model.parameters()])
         self.model.eval()
         return result
 
-    def _end_round(self, watch: _Watch | None) -> None:
-        """Keep what the next board's ballots come from."""
+    def _keep_halfway(self, watch: _Watch | None) -> None:
+        """Keep the weights that the ballots of the next board come from."""
         require_leader(watch).checkpoint()
-        self.folder.save_round(self._round, self.average)
+        self.folder.save_halfway(self.average)
 
-    def _take_steps(self, trainer: Trainer, watch: _Watch | None) -> None:
+    def _take_steps(self, trainer: Trainer, watch: _Watch | None, end: int) -> None:
         try:
             if self.folder.plan.clipping == "percentile":
                 thresholds = choose_percentile_clipping(trainer).thresholds
                 encoder, aggregation, decoder = self.group.broadcast(lambda: require_leader(thresholds))
                 trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
             with keep_freed_memory():
-                trainer.run(_do_nothing if watch is None else watch.after_step)
+                trainer.run(_do_nothing if watch is None else watch.after_step, until=end)
         except BaseException:
             # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
             if watch is not None:
@@ -175,13 +162,12 @@ class Session:
                     watch.checkpoint()
             raise
 
-    def _build_features(self, ledger: Ledger | None) -> Features:
-        """What a root sees of itself: its features and, with a billboard, its readings."""
-        plan = self.folder.plan
-        if not isinstance(plan, BillboardPlan):
+    def _build_features(self, ledger: Ledger | None, place: int) -> Features:
+        """What a root sees of itself: its features and, with a board, its reading."""
+        if not self.folder.num_boards:
             return Features(self.graph, self.device)
-        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), self._round))
-        return build_table(self.folder, self.graph, self.device, num_boards=self._round + 1)
+        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), place))
+        return build_table(self.folder, self.graph, self.device, num_boards=place + 1)
 
     def _build_trainer(
         self, features: Features, ledger: Ledger | None, step: int, batch_seed: int
@@ -190,12 +176,11 @@ class Session:
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
-        seed = batch_seed + self._round
         batches = TreeBatches(
             graph=self.graph,
             features=features,
             plan=plan,
-            rng=KeyedGenerator(seed) if self._is_secure else np.random.default_rng(seed),
+            rng=KeyedGenerator(batch_seed) if self._is_secure else np.random.default_rng(batch_seed),
             group=self.group,
             resample_every=config.resample_every,
             max_roots=SECURE_ROOTS if self._is_secure else None,
@@ -207,35 +192,30 @@ class Session:
             batches=batches,
             clipping=_choose_clipping(plan, config),
             ledger=ledger,
-            noise=self._build_noise() if self.group.leads else None,
+            noise=self._noise,
             group=self.group,
-            first_step=self._round * plan.steps,
         )
 
-    def _load_progress(self, ledger: Ledger) -> tuple[int, int, int, float, int]:
-        """Load the checkpoint: round, steps of it charged, steps lost, seconds, seed of the batches."""
-        plan, charged = self.folder.plan, ledger.steps_charged
-        seed = secrets.randbits(KEY_BITS - 1) if self._is_secure else int(self._seeds[1])
-        if not self.resumed:
-            return 0, charged, charged, 0.0, seed
-        progress = self.folder.read_progress()
-        # A round ends with its last step, and the next begins with the first step that is charged for it.
-        place = min(max(charged - 1, 0) // max(plan.steps, 1), self.folder.num_rounds - 1)
-        if progress.round == place:
-            if place > self._round:
-                self._start_round(place)
-            self.folder.load_checkpoint(self.model, self.average, self.optimizer)
-        lost = progress.steps_lost + charged - progress.step
-        return place, charged - place * plan.steps, lost, progress.seconds, seed
+    def _load_progress(self, ledger: Ledger) -> tuple[int, int, float, int]:
+        """Load the checkpoint; return steps charged, those of them lost, seconds, seed of the batches."""
+        progress = Progress()
+        if self.resumed:
+            progress = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
+        charged = ledger.steps_charged
+        seed = secrets.randbits(KEY_BITS - 1) if self._is_secure else int(self._batch_seed)
+        return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
 
-    def _build_noise(self) -> NoiseSource:
+    @cached_property
+    def _noise(self) -> NoiseSource | None:
+        """The noise of all steps: one stream, of which nothing is used twice."""
         plan = self.folder.plan
+        if not self.group.leads:
+            return None
         if not self._is_secure:
-            # Rounds that share a seed must not share noise.
-            return GaussianNoise(self.device, None if self._seed is None else self._seed + self._round)
+            return GaussianNoise(self.device, self._seed)
         return SecureNoise(
             batch_size=plan.batch_size,
-            sigma_over_clip=plan.training_sigma(self._round * plan.steps),
+            sigma_over_clip=plan.sigma_over_clip,
             # While a GPU works on a step, the CPU has time to draw.
             draw_ahead=self.device.type != "cpu",
         )
@@ -260,7 +240,7 @@ class Session:
             result["secure_noise"] = True
         if folder.config.seed is not None and plan.is_private:
             result |= {"guarantee": "none", "why_none": "reproducible, not private: the seed is fixed"}
-        watch.record(plan.total_steps, plan.epsilon, result["val_accuracy"])
+        watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result
 
@@ -290,7 +270,6 @@ class _Watch:
     observer: Observer | None
     steps_lost: int
     begin: float
-    round: int = 0
     accuracy: float | None = None
     epsilon: float = 0.0
     priced: int = 0
@@ -300,25 +279,24 @@ class _Watch:
         plan, every = self.trainer.plan, self.trainer.config.evaluate_every
         if self.ledger.steps_charged > self.priced:
             self.priced = self._end_of_window(self.ledger.steps_charged)
-            self.epsilon = plan.with_steps_done(self.priced).epsilon
-        if done % every == 0 and done < plan.total_steps:
+            self.epsilon = plan.epsilon_after(self.priced)
+        if done % every == 0 and done < plan.steps:
             self._evaluate()
             # These weights have seen the steps taken; what is charged ahead comes later.
-            self.record(done, plan.with_steps_done(self._end_of_window(done)).epsilon, self.accuracy)
+            self.record(done, plan.epsilon_after(self._end_of_window(done)), self.accuracy)
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.checkpoint()
         if self.observer is not None:
-            self.observer(done, plan.total_steps, self.epsilon, self.accuracy)
+            self.observer(done, plan.steps, self.epsilon, self.accuracy)
 
     def _end_of_window(self, step: int) -> int:
         plan = self.trainer.plan
-        window = max(self.trainer.config.evaluate_every, plan.total_steps // _PRICES_PER_RUN)
-        return min(plan.total_steps, math.ceil(step / window) * window)
+        window = max(self.trainer.config.evaluate_every, plan.steps // _PRICES_PER_RUN)
+        return min(plan.steps, math.ceil(step / window) * window)
 
     def checkpoint(self) -> None:
         state = self.trainer.state
-        step, seconds = self.trainer.first_step + state.step, round(time.monotonic() - self.begin, 3)
-        progress = Progress(step, self.steps_lost, seconds, self.round)
+        progress = Progress(state.step, self.steps_lost, round(time.monotonic() - self.begin, 3))
         self.folder.save_checkpoint(state.model, state.average, state.optimizer, progress)
         self.saved_at = time.monotonic()
 
@@ -347,18 +325,18 @@ class _Watch:
         self.accuracy = measure_accuracy(best, graph, graph.val_idx)
 
 
-def _build_model(folder: RunFolder, place: int, own: nn.Module | None, seed: int) -> nn.Module:
+def _build_model(folder: RunFolder, own: nn.Module | None, seed: int) -> nn.Module:
     if own is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
-            return folder.build_model(place)
+            return folder.build_model()
     if folder.config.model != "own":
         raise RunError(f"run={folder.path}: it trains the built-in {folder.config.model}; leave out model")
     from hushgraph.gradients.model_check import check_model
 
     check_model(
         own,
-        num_features=folder.input_width(place),
+        num_features=folder.input_width,
         num_classes=folder.num_classes,
         depth=folder.plan.num_layers,
     )

@@ -68,7 +68,6 @@ class Trainer:
         clipped_sum: how clipped sums are computed.
         sigmas: standard deviation of the noise per parameter.
         group: the processes that share the roots of a batch.
-        first_step: how many steps of the run come before this training.
     """
 
     plan: PrivacyPlan
@@ -81,7 +80,6 @@ class Trainer:
     clipped_sum: ClippedSum = field(default_factory=RowSums)
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
-    first_step: int = 0
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
@@ -95,46 +93,42 @@ class Trainer:
         per_layer = self.plan.noise == "per-layer" and thresholds is not None
         for name, _ in self.state.model.named_parameters():
             clip = thresholds[group_of(name)] if per_layer and thresholds else clipping.clip
-            self.sigmas[name] = self.sigma_over_clip * clip
+            self.sigmas[name] = self.plan.sigma_over_clip * clip
 
-    @property
-    def sigma_over_clip(self) -> float:
-        """Standard deviation of the noise of this training, in units of C."""
-        return self.plan.training_sigma(self.first_step)
-
-    def run(self, after_step: Callable[[int], None]) -> None:
-        """Take every step that is left, calling `after_step` with the number of steps of the run done.
+    def run(self, after_step: Callable[[int], None], *, until: int | None = None) -> None:
+        """Take the steps that are left, up to `until`, calling `after_step` with the number of steps done.
 
         KeyboardInterrupt from `after_step` stops the run once the steps that are charged have been taken.
         """
         state = self.state
-        event = replace(self.plan.step_event, sigma_over_clip=self.sigma_over_clip, draw=self.batches.draw)
-        charged_before = self.group.broadcast(lambda: require_leader(self.ledger).steps_charged)
-        state.step = charged_before - self.first_step
+        event = replace(self.plan.step_event, draw=self.batches.draw)
+        state.step = self.group.broadcast(lambda: require_leader(self.ledger).steps_charged)
+        end = self.plan.steps if until is None else until
         charged, seconds = 0, math.inf
         interrupt: KeyboardInterrupt | None = None
         with contextlib.closing(self.batches.iterate(state.step)) as batches:
-            while state.step < self.plan.steps:
+            while state.step < end:
                 begin = time.monotonic()
                 batch = next(batches)
                 if not charged:
-                    charged = self.group.broadcast(partial(self._charge, event, seconds, interrupt))
+                    charged = self.group.broadcast(partial(self._charge, event, end, seconds, interrupt))
                 self.take_step(batch)
                 charged, state.step = charged - 1, state.step + 1
                 # A coarse clock may show no time at all.
                 seconds = max(time.monotonic() - begin, 1e-3)
                 try:
-                    after_step(self.first_step + state.step)
+                    after_step(state.step)
                 except KeyboardInterrupt as error:
                     interrupt = error
+        if interrupt is not None and end < self.plan.steps:
+            raise interrupt
 
-    def _charge(self, event: StepEvent, seconds: float, interrupt: KeyboardInterrupt | None) -> int:
+    def _charge(self, event: StepEvent, end: int, seconds: float, interrupt: KeyboardInterrupt | None) -> int:
         """Charge the next steps, of `seconds` each, unless the run is to stop; return how many they are."""
         if interrupt is not None:
             raise interrupt
-        left = self.plan.steps - self.state.step
-        count = min(left, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
-        require_leader(self.ledger).charge(event, step=self.first_step + self.state.step, count=count)
+        count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
+        require_leader(self.ledger).charge(event, step=self.state.step, count=count)
         return count
 
     def take_step(self, batch: Iterable[TreeBatch]) -> None:

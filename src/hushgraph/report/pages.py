@@ -1,0 +1,141 @@
+"""What both pages share: templates, tables, and how a page and its JSON twin are written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgraph._files import write_whole
+from hushgraph._text import rounded_up
+from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+# Near the beginning of every page of ours, and hardly of any other file.
+_MARK = b'content="hushgraph"'
+_MARK_WITHIN = 1000
+# A table of so many columns is wider than a phone.
+_WIDE_TABLE = 4
+_NO_COLUMN = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A table cell that is more than text: `kind` is "code", "holds" or "unsafe"."""
+
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table whose first column heads its rows; columns from `numeric_from` on are aligned to the right."""
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    numeric_from: int = _NO_COLUMN
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it needs sideways scrolling on a phone."""
+        return len(self.heads) >= _WIDE_TABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart and its caption."""
+
+    caption: str
+    chart: Markup
+
+
+def render_template(name: str, **context: Any) -> str:
+    """Render a template of this package."""
+    return _environment().get_template(name).render(**context)
+
+
+def read_template(name: str) -> str:
+    """Return the source of a style sheet or script beside the templates."""
+    return files("hushgraph.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates of this package: every value is escaped, and a missing one is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("hushgraph.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment
+
+
+def check_page_path(path: str | os.PathLike[str], *, option: str, kind: str) -> Path:
+    """Return where a page goes; raise InputError where it cannot be written or would replace another file.
+
+    Args:
+        path: ends in .html; the twin beside it ends in .json.
+        option: what the user calls it.
+        kind: "report" or "planner", the first key of its twin.
+    """
+    place = Path(path)
+    if place.suffix != ".html":
+        raise InputError(f"{option}={place}: expected a name that ends in .html")
+    if not place.parent.is_dir():
+        raise InputError(f"{option}={place}: there is no folder {place.parent}; make it first")
+    for file, mark in ((place, _MARK), (place.with_suffix(".json"), f'"{kind}": 1'.encode())):
+        _check_replaceable(file, mark, option, kind)
+    return place
+
+
+def write_page(place: Path, facts: Mapping[str, Any], html: str) -> None:
+    """Write a page and the facts it shows, each as a whole or not at all."""
+    text = json.dumps(facts, indent=2, allow_nan=False)
+    write_whole(place.with_suffix(".json"), text.encode())
+    write_whole(place, html.encode())
+
+
+def _check_replaceable(file: Path, mark: bytes, option: str, kind: str) -> None:
+    if not file.exists():
+        return
+    named = "a planner page" if kind == "planner" else "a report"
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(_MARK_WITHIN)
+    except OSError as error:
+        raise InputError(f"{option}={file}: cannot be read ({error.strerror}); choose another name") from None
+    if mark not in start:
+        raise InputError(f"{option}={file}: it exists and is not {named}; choose another name")
+
+
+def format_percent(value: float | None) -> str:
+    """Format a share of 1, or say that there is none."""
+    return "no labelled nodes" if value is None else f"{value:.2%}"
+
+
+def format_value(value: Any) -> str:
+    """Format a setting."""
+    if value is None:
+        return "not given"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def format_epsilon(value: float | str) -> str:
+    """Format an epsilon of a JSON file, where infinity is "inf"."""
+    return rounded_up(float(value))
