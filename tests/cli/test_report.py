@@ -93,7 +93,7 @@ def test_compare_continues_after_ctrl_c(
 
     with monkeypatch.context() as patch:
         patch.setattr(Interruption, "check", check)
-        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
         code, _, err = run(*flags)
         assert (code, err) == (130, "hushgraph: stopped; the same command continues from there\n")
         code, _, err = run(*flags[:-2])
