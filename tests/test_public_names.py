@@ -55,25 +55,20 @@ def test_other_names_do_not_exist() -> None:
     assert isinstance(hushgraph.__version__, str)
 
 
-MEASURE = """
-import sys, time
-start = time.perf_counter()
+LOADED = """
+import sys
 import hushgraph
-taken = time.perf_counter() - start
-print(taken, [name for name in {heavy!r} if name in sys.modules])
+print([name for name in {heavy!r} if name in sys.modules])
 hushgraph.PrivacyPlan(num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=1)
 import hushgraph.cli.app
 print([name for name in {libraries!r} if name in sys.modules])
 """
 
 
-def test_importing_is_fast_and_loads_nothing_heavy() -> None:
-    code = MEASURE.format(heavy=HEAVY, libraries=HEAVY[:5])
+def test_importing_loads_nothing_heavy() -> None:
+    """benchmarks/bench_startup.py measures how long it takes."""
+    code = LOADED.format(heavy=HEAVY, libraries=HEAVY[:5])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
-    first, second = done.stdout.splitlines()
-    seconds, loaded = first.split(" ", 1)
-    assert float(seconds) < 0.5
-    assert loaded == "[]"
-    assert second == "[]"
+    assert done.stdout.splitlines() == ["[]", "[]"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns as Columns
     from hushgraph.graph.graph import Graph as Graph
     from hushgraph.privacy.plan import PrivacyPlan as PrivacyPlan
+    from hushgraph.training.prepare import prepare as prepare
     from hushgraph.training.run import Run as Run
     from hushgraph.training.train import resume as resume
     from hushgraph.training.train import train as train
@@ -40,6 +41,7 @@ __all__ = [
     "RunError",
     "compare",
     "datasets",
+    "prepare",
     "resume",
     "train",
 ]
@@ -59,6 +61,7 @@ _HOMES = {
     "Run": "training.run",
     "RunError": "errors",
     "compare": "comparison",
+    "prepare": "training.prepare",
     "resume": "training.train",
     "train": "training.train",
 }

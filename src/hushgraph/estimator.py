@@ -19,9 +19,9 @@ from hushgraph.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
     import numpy.typing as npt
-    from typing_extensions import Self
 
     from hushgraph.graph.columns import Columns
     from hushgraph.privacy.plan import PrivacyPlan

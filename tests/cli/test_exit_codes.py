@@ -14,7 +14,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.inference import predictions
+from hushgraph.inference.in_memory import predictions
 from hushgraph.privacy import solve as planner
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -61,7 +61,7 @@ def test_1_where_nobody_reads_the_output() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert process.wait(timeout=120) == 1
+        assert process.wait(timeout=300) == 1
         assert process.stderr.read() == ""
 
 

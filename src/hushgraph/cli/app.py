@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 from hushgraph.cli import audit, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.cli.config_file import print_settings
 from hushgraph.cli.options import check_choices
-from hushgraph.cli.terminal import describe_failure, fail
+from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.training.interruption import treat_sigterm_as_interrupt
 
 app = typer.Typer(
@@ -141,4 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(json.dumps({"error": f"{type(error).__name__}: {error}", "exit_code": 1}))
             raise
         return fail(*failure, as_json=call.as_json)
+    if code == StoppedError.exit_code:
+        # typer turns Ctrl-C into an exit code of its own.
+        return fail("interrupted", code, as_json=call.as_json)
     return code if isinstance(code, int) else 0

@@ -179,9 +179,9 @@ def _list_given(context: typer.Context, names: Iterable[str]) -> str:
 def _check_exists(subject: str) -> None:
     """Refuse what is neither a run nor data, before anything else is asked about it."""
     from hushgraph.datasets.catalog import registry as catalog
-    from hushgraph.datasets.paths import is_there
+    from hushgraph.datasets.paths import path_exists
 
-    if not is_there(Path(subject)):
+    if not path_exists(Path(subject)):
         try:
             catalog.describe(subject)
         except InputError as error:

@@ -203,9 +203,11 @@ def _write_results(result: Comparison, out: Path, data: Any) -> None:
     write_whole(out / _RESULT, result.to_json().encode())
     result.runs["DP-GNN"].report(out / "report.html", data=data, comparison=result)
     if importlib.util.find_spec("matplotlib") is not None:
-        from hushgraph.reproduction.figures import draw_comparison
+        from hushgraph.plots.comparison import ModelBar, draw_comparison
 
-        draw_comparison(result, out / _FIGURE)
+        names = ("name", "test_accuracy", "epsilon", "guarantee")
+        bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.rows]
+        draw_comparison(bars, out / _FIGURE, title=f"Four models on {result.data}", note=result.cost)
 
 
 def show_comparison(result: Comparison, out: Path | None, screen: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -12,11 +12,6 @@ import typer
 
 from hushgraph.cli.options import CONFIG_PATH, conversion_note, nearest_flag
 from hushgraph.errors import InputError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 UNUSED = "hushgraph.config.unused"
 """Key of `context.meta` for the parameters in the file that belong to another command."""

@@ -57,18 +57,20 @@ def _list_facts(name: str) -> dict[str, Any]:
         "classes": known.classes if known else None,
         "split": known.split if known else None,
         "licence": source.licence if source else None,
-        "download_bytes_about": source.about if source else 0,
+        "download_bytes_about": source.size if source else 0,
+        "checksums": ("pinned" if source.is_pinned else "not pinned") if source else None,
         "on_disk": catalog.on_disk(name),
     }
 
 
 def _show_table(facts: list[dict[str, Any]], footer: str) -> None:
-    rows = [("name", "nodes", "edges", "features", "classes", "licence", "download", "on disk")]
+    rows = [("name", "nodes", "edges", "features", "classes", "licence", "download", "sha256", "on disk")]
     for each in facts:
         counts = ["" if each[key] is None else f"{each[key]:,}" for key in rows[0][1:5]]
-        rows.append((each["name"], *counts, each["licence"] or "", _format_size(each), each["on_disk"]))
+        about = (each["licence"] or "", _format_size(each), each["checksums"] or "", each["on_disk"])
+        rows.append((each["name"], *counts, *about))
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    texts = {0, 5, 7}
+    texts = {0, 5, 7, 8}
     # Lines longer than 80 columns are not cut: a terminal wraps them, and a pipe gets them unchanged.
     for row in rows:
         cells = zip(row, widths, strict=True)

@@ -171,9 +171,9 @@ def _complete_data(incomplete: str) -> list[str]:
 
 def _choose_data_root(context: typer.Context, value: Path | None) -> None:
     if value is not None and not context.resilient_parsing:
-        from hushgraph.datasets.catalog.data_root import choose
+        from hushgraph.datasets.catalog.data_root import override_data_root
 
-        context.call_on_close(choose(value))
+        context.call_on_close(override_data_root(value))
 
 
 _privacy, _budget = section("What training may read"), section("Budget")

@@ -6,7 +6,7 @@ import importlib.util
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,7 @@ from hushgraph.errors import InputError
 from hushgraph.training.interruption import Interruption
 
 if TYPE_CHECKING:
+    from hushgraph.privacy import choices
     from hushgraph.reproduction.runner import Options, Reproduction
 
 EXAMPLES = """\
@@ -71,8 +72,8 @@ def reproduce(
         raise InputError(f"no NAME: give one of {', '.join(spec.names())}, or all")
     out = out or Path("reproduction-quick" if quick else "reproduction")
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
+        from hushgraph.reproduction.data_sources import parse_substitutes
         from hushgraph.reproduction.runner import Options
-        from hushgraph.reproduction.sources import parse_substitutes
 
         chosen = Options(
             out=out,
@@ -81,7 +82,7 @@ def reproduce(
             seeds=seeds,
             only=tuple(pattern for text in only or [] for pattern in text.split(",")),
             quick=quick,
-            device=device,
+            device=cast("choices.Device", device),
         )
         names = spec.names() if name == "all" else (name,)
         try:
@@ -95,7 +96,8 @@ def reproduce(
 
 def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
     """Experiments, with their columns and how many runs they have in both modes with their own seeds."""
-    from hushgraph.reproduction import grid, spec
+    from hushgraph.reproduction import spec
+    from hushgraph.reproduction.jobs import list_jobs
 
     listed = []
     for name in names:
@@ -107,7 +109,7 @@ def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
                 "source": experiment.source or "not in the paper",
                 "columns": [column.name for column in experiment.columns],
                 "seeds": experiment.seeds,
-                "runs": len(grid.jobs(experiment, modes=MODES["both"])),
+                "runs": len(list_jobs(experiment, modes=MODES["both"])),
             }
         )
     return listed

@@ -233,6 +233,11 @@ class PrivacyPlan:
             return math.inf
         return self._epsilon_or_infinity(replace(self.step_event, changed_trees=1, gone=0))
 
+    @property
+    def epsilon_unlabelled_row(self) -> float:
+        """Epsilon for a row without a training label, which trees read like any other."""
+        return self.epsilon
+
     def _epsilon_or_infinity(self, event: StepEvent) -> float:
         try:
             return self._epsilon_for(event)

@@ -51,7 +51,7 @@ def write_report(
     Guarantees:
         Both files hold the same facts. A file that is not a report is never replaced.
     """
-    folder.check_done()
+    folder.check_finished()
     place = check_report_path(path)
     facts = collect_facts(folder, evaluation=evaluation, comparison=comparison)
     write_page(place, facts, render_report(facts))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hushgraph.errors import RunError
 from hushgraph._files import read_tensors, write_tensors
+from hushgraph.errors import RunError
 
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 # What the built-in optimisers keep for every single weight.

@@ -21,6 +21,7 @@ import platform
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,18 +30,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
-from hushgraph.runs.config import TrainingConfig
-from hushgraph.datasets import load_graph
-from hushgraph.graph.columns import Columns
-from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
-from hushgraph.graph.graph import Graph
+from hushgraph._files import read_tensors, write_tensors, write_whole
 from hushgraph.billboard.board import Board, load_board
+from hushgraph.datasets import load_graph
+from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph._files import read_tensors, write_tensors, write_whole
+from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
+from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
 _FILES = (
@@ -81,7 +83,13 @@ class RunFolder:
 
     @classmethod
     def describe(
-        cls, path: str | os.PathLike[str], graph: Graph, plan: PrivacyPlan, config: TrainingConfig, *, data: str
+        cls,
+        path: str | os.PathLike[str],
+        graph: Graph,
+        plan: PrivacyPlan,
+        config: TrainingConfig,
+        *,
+        data: str,
     ) -> RunFolder:
         """The folder that a run on `graph` will have; nothing is written before `create`."""
         return cls(
@@ -190,6 +198,11 @@ class RunFolder:
     @property
     def _checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What this run guarantees; the one value that everybody asks."""
+        return Guarantee.of(self.plan, seed_is_fixed=self.config.seed is not None)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -335,13 +348,13 @@ class RunFolder:
         self.check_charged(ledger)
         result = self.result()
         # Another version of the accountant may have rounded the last digits otherwise.
-        if not math.isclose(float(result["epsilon"]), ledger.budget, rel_tol=1e-6):
+        spent = float(result.get("epsilon_spent", result["epsilon"]))
+        if not math.isclose(spent, ledger.budget, rel_tol=1e-6):
             raise RunError(
-                f"run={self.path}: result.json says epsilon={result['epsilon']}, the ledger "
-                f"{ledger.budget:.6g}; restore result.json"
+                f"run={self.path}: result.json says epsilon={spent:.6g}, the ledger {ledger.budget:.6g}; "
+                "restore result.json"
             )
-        holds = self.plan.is_private and not self.plan.unproven and self.config.seed is None
-        if result.get("guarantee") == "holds" and not holds:
+        if result.get("guarantee") == "holds" and self.guarantee.kind != "holds":
             raise RunError(
                 f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "
                 "restore result.json"

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+from hushgraph.graph.chunks import Int32Array, Int64Array
 
 # Lists above this many bytes are kept in a temporary file.
 LARGEST_IN_MEMORY = 2 << 30

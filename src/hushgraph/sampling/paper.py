@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.graph.chunks import Edges, pieces
+from hushgraph.graph.chunks import Edges, iter_pieces
 from hushgraph.sampling.keys import pair_key
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.rows import transposed
@@ -60,7 +60,7 @@ def paper_lists(
     check_cap("max_readers", max_readers)
     readers = checked_mask(train_mask, num_nodes)
     everything = SmallestKeys(num_nodes=num_nodes, slots=None, rows_read=False, readers=readers, seed=seed)
-    everything.add_all(pieces(edges, num_nodes))
+    everything.add_all(iter_pieces(edges, num_nodes))
     indptr, cols = everything.rows()
     kept_indptr = np.zeros_like(indptr)
     num_kept = _keep(indptr, cols, max_readers, everything.word, kept_indptr)

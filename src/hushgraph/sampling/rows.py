@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numba
 import numpy as np
 
+from hushgraph.graph.chunks import Int32Array, Int64Array
 from hushgraph.sampling.keys import pair_key
-from hushgraph.sampling.lists import Int32Array, Int64Array
 
 Rows = tuple[Int64Array, Int32Array]
 

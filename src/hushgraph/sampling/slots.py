@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import InputError
-from hushgraph.graph.chunks import PIECE
+from hushgraph.graph.chunks import PIECE, Int32Array
 from hushgraph.sampling.keys import key_reader, key_sender, packed_key, seed_word
-from hushgraph.sampling.lists import Int32Array
 from hushgraph.sampling.rows import Rows, capped, grouped, loose
 
 # Above this many slots a table of rows x slots is mostly air; compressed rows hold what is kept instead.

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError, PlanError
-from hushgraph.graph.chunks import PIECE, Edges, pieces
-from hushgraph.sampling.lists import BoundedLists, Int32Array
+from hushgraph.graph.chunks import PIECE, Edges, Int32Array, iter_pieces
+from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.rows import capped, loose, transposed
 from hushgraph.sampling.slots import SmallestKeys
 
@@ -46,7 +46,7 @@ def stable_lists(
         N(K, r) + D N(K, r - 1) if readers do, for every seed; N(K, r) = 1 + K + ... + K^r.
     """
     readers = _checked(num_nodes, train_mask, max_readers, max_reads, edge_owner)
-    records = pieces(edges, num_nodes)
+    records = iter_pieces(edges, num_nodes)
     if edge_owner == "reader" and max_reads is not None:
         rows = SmallestKeys(num_nodes=num_nodes, slots=max_reads, rows_read=True, readers=readers, seed=seed)
         rows.add_all(records)
@@ -107,7 +107,7 @@ def shard_records(
     by_reader = edge_owner == "reader" and max_reads is not None
     slots = max_reads if by_reader else max_readers
     kept = SmallestKeys(num_nodes=num_nodes, slots=slots, rows_read=by_reader, readers=readers, seed=seed)
-    kept.add_all(pieces(edges, num_nodes))
+    kept.add_all(iter_pieces(edges, num_nodes))
     sources, targets = zip(*kept.records(), strict=True) if kept.rows()[0][-1] else ((), ())
     none = np.empty(0, np.int32)
     return np.concatenate([none, *sources]), np.concatenate([none, *targets])

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import InputError
-from hushgraph.sampling.lists import BoundedLists, Int32Array, Int64Array
+from hushgraph.graph.chunks import Int32Array, Int64Array
+from hushgraph.sampling.lists import BoundedLists
 
 # Rows of one tree, which must be in memory at once; a larger one would only end in the system's killing us.
 LARGEST_TREE = 1 << 24

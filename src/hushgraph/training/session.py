@@ -26,6 +26,7 @@ from hushgraph.inference.in_memory import WholeGraph, best_classes
 from hushgraph.models.device import choose_device, keep_freed_memory
 from hushgraph.noise.gaussian import GaussianNoise, NoiseSource
 from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.checkpoint import Progress
@@ -238,8 +239,7 @@ class Session:
             result["processes"] = self.group.size
         if self._is_secure:
             result["secure_noise"] = True
-        if folder.config.seed is not None and plan.is_private:
-            result |= {"guarantee": "none", "why_none": "reproducible, not private: the seed is fixed"}
+        result |= describe_guarantee(folder.guarantee)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result

@@ -1,4 +1,4 @@
-"""Storing a graph: any data becomes a folder of arrays, streamed so that it need not fit memory."""
+"""Write a stored graph: any data becomes a folder of arrays, streamed so that it need not fit in memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from hushgraph.datasets.paths import is_there, shown
+from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.splits import parse_fractions, random_split
-from hushgraph.datasets.stored import ABOUT, VERSION, is_stored, open_stored
+from hushgraph.datasets.stored_reader import ABOUT, VERSION, is_stored, open_stored
 from hushgraph.datasets.tables.files import is_tables
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import (
@@ -24,7 +24,7 @@ from hushgraph.graph.checks import (
     check_number_of_classes,
     check_range,
     check_shape,
-    disjoint_splits,
+    check_splits,
 )
 from hushgraph.graph.chunks import Edges
 from hushgraph.graph.columns import Columns
@@ -46,24 +46,24 @@ def store(
     num_classes: int | None = None,
     columns: Columns | Mapping[str, Any] | None = None,
 ) -> StoredGraph:
-    """Write a graph into a new folder, from where it is used without being loaded.
+    """Write a graph to a new folder, where it can be used without loading it into memory.
 
-    Tables are streamed: neither their features nor their edges need fit memory.
+    Tables are streamed: neither their features nor their edges need to fit in memory.
 
-    Arguments:
-        data: anything that `load_graph` takes.
-        folder: must not be there yet.
+    Args:
+        data: anything that `load_graph` accepts.
+        folder: the new folder; it must not exist.
         directed: whether some edge lacks its reverse. It decides the default edge owner and is treated as
-            public. Tables need it, or `symmetrize`, since finding out would take all edges together.
+            public. Tables require it, or `symmetrize`, because computing it needs all edges at once.
         symmetrize: add the reverse of every edge.
-        split, split_seed, num_classes, columns: as in `load_graph`. Tables need `num_classes` or names of
-            classes in `columns`.
+        split, split_seed, num_classes, columns: as in `load_graph`. Tables require `num_classes`, or the
+            names of the classes in `columns`.
 
     Returns:
         The stored graph.
 
     Guarantees:
-        The folder is there as a whole or not at all.
+        The folder is created completely or not at all.
 
     Examples:
         >>> import hushgraph as hg
@@ -81,7 +81,7 @@ def store(
     graph = load_graph(
         data, symmetrize=symmetrize, split=split, split_seed=split_seed, num_classes=num_classes
     )
-    return _stored(
+    return _write(
         folder,
         edges=graph,
         x=graph.x,
@@ -110,29 +110,29 @@ def store_arrays(
     node_names: Any = None,
     columns: Columns | None = None,
 ) -> StoredGraph:
-    """Write a graph given as arrays, memory maps or chunks of edges into a new folder.
+    """Write a graph given as arrays, memory maps or chunks of edges to a new folder.
 
-    Arguments:
-        folder: must not be there yet.
+    Args:
+        folder: the new folder; it must not exist.
         edges: integers [2, E]; or an iterable of pairs (sources, targets), read once, where each target
             reads its source. Repeats and self-loops are dropped.
         x: features [N, d]: an array, a memory map or a sparse matrix, which becomes dense. float16 and
-            integers stay what they are on disk and become float32 by the rows asked for.
+            integers keep their type on disk; rows are converted to float32 when they are read.
         y: integer labels [N]; -1 means no label.
         train_idx, val_idx, test_idx: node ids, as in `Graph.from_arrays`.
         num_classes: treated as public, as are `directed` and the counts.
         directed: whether some edge lacks its reverse.
-        symmetrize: add the reverse of every edge; the graph is undirected then.
-        node_names: what the nodes are called, one each.
-        columns: how tables became this graph, where it came from tables.
+        symmetrize: add the reverse of every edge; the graph is then undirected.
+        node_names: the names of the nodes, one each.
+        columns: the roles of the columns, if the graph was read from tables.
 
     Returns:
         The stored graph.
 
     Guarantees:
-        The folder is there as a whole or not at all.
+        The folder is created completely or not at all.
     """
-    return _stored(
+    return _write(
         folder,
         edges=edges,
         x=x,
@@ -148,7 +148,7 @@ def store_arrays(
     )
 
 
-def _stored(
+def _write(
     folder: str | os.PathLike[str],
     *,
     edges: Edges,
@@ -164,7 +164,7 @@ def _stored(
     columns: Columns | None,
     removed: tuple[int, int] = (0, 0),
 ) -> StoredGraph:
-    """`store_arrays`, after so many repeats and self-loops were dropped elsewhere."""
+    """Like `store_arrays`; `removed` counts the repeats and self-loops that were dropped before."""
     from hushgraph.graph.external_sort import write_reads
 
     if symmetrize and directed:
@@ -175,22 +175,22 @@ def _stored(
     labels = check_integers("y", y, ndim=1)
     if len(labels) != num_nodes:
         raise GraphError(
-            f"y has {len(labels)} labels and x has {num_nodes} rows; expected one of each a node"
+            f"y has {len(labels)} labels and x has {num_nodes} rows; expected one of each per node"
         )
     check_number_of_classes(num_classes)
     check_range("y", labels, -1, num_classes - 1, "use -1 for no label, or raise num_classes")
     given = zip(SPLITS, (train_idx, val_idx, test_idx), strict=True)
-    splits = disjoint_splits(num_nodes, {name: [] if ids is None else ids for name, ids in given})
-    with _new_folder(Path(folder)) as draft:
+    splits = check_splits(num_nodes, {name: [] if ids is None else ids for name, ids in given})
+    with _create_folder(Path(folder)) as draft:
         _write_features(draft / "x.npy", x)
-        small = np.int16 if num_classes < 2**15 else np.int64
-        write_array(draft / "y.npy", labels.astype(small))
+        label_type = np.int16 if num_classes < 2**15 else np.int64
+        write_array(draft / "y.npy", labels.astype(label_type))
         for name, nodes in splits.items():
             write_array(draft / f"{name}.npy", nodes)
         if node_names is not None:
-            found = np.asarray(node_names)
+            names = np.asarray(node_names)
             write_array(
-                draft / "node_names.npy", found if found.dtype.kind in "iu" else found.astype(np.str_)
+                draft / "node_names.npy", names if names.dtype.kind in "iu" else names.astype(np.str_)
             )
         reads, repeats, loops = write_reads(draft, edges, num_nodes=num_nodes, symmetrize=symmetrize)
         about = {
@@ -206,18 +206,19 @@ def _stored(
             "columns": None if columns is None else json.loads(columns.to_json()),
         }
         (draft / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        # Before it gets its name: what cannot be opened is not left behind.
+        # Opened before the folder gets its name, so that a folder that cannot be opened is not left behind.
         stored = open_stored(draft)
     return replace(stored, folder=Path(folder))
 
 
 def _write_features(path: Path, x: Any) -> None:
-    kind = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
-    if kind.kind not in "biuf":
-        raise GraphError(f"x has dtype {str(kind)[:40]}; expected real numbers")
+    """Write features in blocks; types wider than float32 are narrowed to it."""
+    dtype = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+    if dtype.kind not in "biuf":
+        raise GraphError(f"x has dtype {str(dtype)[:40]}; expected real numbers")
     rows = sparse.csr_array(x) if sparse.issparse(x) else np.asanyarray(x)
-    narrow = np.float32 if kind.itemsize > 4 or kind.kind == "b" else kind
-    with ArrayFile(path, narrow, rows.shape[1]) as file:
+    stored_type = np.float32 if dtype.itemsize > 4 or dtype.kind == "b" else dtype
+    with ArrayFile(path, stored_type, rows.shape[1]) as file:
         size = max(1, _BLOCK_VALUES // max(1, rows.shape[1]))
         for begin in range(0, rows.shape[0], size):
             block = rows[begin : begin + size]
@@ -239,11 +240,11 @@ def _store_tables(
     from hushgraph.datasets.tables.reading import arrays_from_tables
 
     if directed is None and not symmetrize:
-        raise GraphError("directed is not given; expected True or False for tables, or symmetrize=True")
+        raise GraphError("directed is not given; tables require True or False, or symmetrize=True")
     how = {"splits": split is None, "num_classes": num_classes}
     with arrays_from_tables(data, columns=columns, **how) as arrays:  # type: ignore[arg-type]
         if arrays["num_classes"] is None:
-            raise GraphError("num_classes is not given; expected it, or names of the classes, for tables")
+            raise GraphError("num_classes is not given; tables require it, or the names of the classes")
         if split is not None:
             parts = random_split(
                 len(arrays["y"]), parse_fractions(split), seed=split_seed, labels=arrays["y"]
@@ -254,21 +255,23 @@ def _store_tables(
 
 
 @contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill that gets its name at the end, and goes if anything is wrong by then."""
+def _create_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that is renamed to `path` at the end, or removed after an error."""
     draft = path.with_name(path.name + ".draft")
-    if is_there(path):
-        raise GraphError(f"{shown(path)}: it is there already; choose another folder")
+    if path_exists(path):
+        raise GraphError(f"{format_path(path)}: it exists already; choose another folder")
     try:
         draft.mkdir(parents=True)
     except FileExistsError:
-        raise GraphError(f"{shown(draft)}: left over from an interrupted store; remove it") from None
+        raise GraphError(f"{format_path(draft)}: left over from an interrupted store; remove it") from None
     except OSError as error:
-        raise GraphError(f"{shown(path)}: cannot be created ({error.strerror})") from None
+        raise GraphError(f"{format_path(path)}: cannot be created ({error.strerror})") from None
     try:
         yield draft
         os.rename(draft, path)
     except OSError as error:
-        raise GraphError(f"{shown(path)}: cannot be written ({error.strerror}); free space for it") from None
+        raise GraphError(
+            f"{format_path(path)}: cannot be written ({error.strerror}); free space for it"
+        ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)

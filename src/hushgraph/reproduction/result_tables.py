@@ -1,4 +1,4 @@
-"""Tables of an experiment: ours, published, the difference, what was claimed and what holds."""
+"""Tables of results: ours, published, the difference, the claimed epsilon and the one that holds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.grid import Job
-from hushgraph.reproduction.sources import Source
-from hushgraph.reproduction.worth import SEEDED
+from hushgraph.reproduction.data_sources import Source
+from hushgraph.reproduction.jobs import Job
+from hushgraph.reproduction.proven_epsilon import SEED_NOTE
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -35,17 +35,18 @@ HEADINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One cell in one mode; accuracies in percent.
+    """One cell of a table in one mode; accuracies are in percent.
 
     Attributes:
-        column, data: the dataset of the paper, and what was used.
-        row: the method as the paper prints it.
+        column, data: the dataset of the paper, and the one that was used.
+        row: the method as printed in the paper.
+        mode, axes: the mode, and the values of the axes.
         ours, spread: mean and standard deviation over seeds; the spread of one seed is None.
-        published, published_spread: None where the paper has no number.
+        published, published_spread: None if the paper has no number.
         comparable: whether `data` is the paper's.
-        claimed, holds: epsilon as claimed, and the largest that a proof covers; None where there is none.
-        if_public: what noise and batches would be worth with thresholds that read no private data.
-        runs: digests of the records behind `ours`.
+        claimed, holds: the claimed epsilon, and the largest that a proof covers; None if there is none.
+        if_public: the epsilon that would hold if the clipping thresholds did not depend on private data.
+        runs: digests of the records that `ours` is computed from.
     """
 
     column: str
@@ -65,11 +66,11 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus published, on the paper's data alone."""
+        """Ours minus published; None unless the data is the paper's."""
         return None if self.published is None or not self.comparable else self.ours - self.published
 
     def texts(self) -> tuple[str, ...]:
-        """What stands under each of `HEADINGS`."""
+        """Return the text under each of `HEADINGS`."""
         axes = "".join(f", {name}={value:g}" for name, value in self.axes.items())
         data = self.column if self.data == self.column else f"{self.column} ({self.data})"
         mark = "" if self.comparable or self.published is None else " *"
@@ -78,36 +79,36 @@ class Line:
             data,
             f"{self.row}{axes}",
             self.mode,
-            self._figure(self.ours, self.spread, 2),
-            "" if self.published is None else self._figure(self.published, self.published_spread, 3) + mark,
+            self._format(self.ours, self.spread, 2),
+            "" if self.published is None else self._format(self.published, self.published_spread, 3) + mark,
             difference,
             "" if self.claimed is None else digits_up(self.claimed),
-            self._holds(),
+            self._format_holds(),
         )
 
     @property
     def name(self) -> str:
-        """The line without its figures."""
+        """The method and the mode."""
         return ", ".join(text for text in self.texts()[1:3] if text)
 
-    def _figure(self, value: float, spread: float | None, digits: int) -> str:
+    def _format(self, value: float, spread: float | None, digits: int) -> str:
         if not self.mode:
-            # A count, or a share: as many digits as it has.
+            # A count or a share: without trailing zeros.
             return f"{value:,.{digits}f}".rstrip("0").rstrip(".")
         return f"{value:.{digits}f}" if spread is None else f"{value:.{digits}f} ± {spread:.{digits}f}"
 
-    def _holds(self) -> str:
+    def _format_holds(self) -> str:
         if self.holds is not None:
             return rounded_up(self.holds)
-        # A difference of two rows, and a figure of a dataset, have no epsilon to speak of.
+        # Differences of rows and statistics of datasets have no epsilon.
         if not self.runs:
             return ""
         return "none" if self.if_public is None else f"none ({rounded_up(self.if_public)} **)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Class:
-    """One class of a column: its test nodes, and the accuracy on them in percent by the name of a line."""
+class ClassRow:
+    """One class of a column: its number of test nodes, and the accuracy on them in percent, by line."""
 
     column: str
     number: int
@@ -117,119 +118,125 @@ class Class:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table with its notes, and where it was asked for the classes one by one, most frequent first."""
+    """A table with its notes and, for some experiments, the accuracy on each class, most frequent first."""
 
     name: str
     title: str
     source: str
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
-    classes: tuple[Class, ...] = ()
+    classes: tuple[ClassRow, ...] = ()
 
     def rich(self) -> list[RichTable]:
-        """One table for each dataset, titled with it."""
+        """Return one Rich table for each dataset, with the dataset as its title."""
         from rich.table import Table as RichTable
 
-        found: dict[str, RichTable] = {}
+        tables: dict[str, RichTable] = {}
         for line in self.lines:
             data, *texts = line.texts()
-            if data not in found:
-                found[data] = RichTable(title=data, title_justify="left", box=None, pad_edge=False)
+            if data not in tables:
+                tables[data] = RichTable(title=data, title_justify="left", box=None, pad_edge=False)
                 for heading in HEADINGS[1:]:
                     justify: JustifyMethod = "left" if heading in HEADINGS[:3] else "right"
-                    found[data].add_column(heading, justify=justify, no_wrap=True)
-            found[data].add_row(*texts)
-        return list(found.values())
+                    tables[data].add_column(heading, justify=justify, no_wrap=True)
+            tables[data].add_row(*texts)
+        return list(tables.values())
 
     def markdown(self) -> str:
-        about = f"{self.source}.\n\n" if self.source else ""
-        body = _markdown(HEADINGS, [line.texts() for line in self.lines])
+        """Return the table and its notes as Markdown."""
+        source = f"{self.source}.\n\n" if self.source else ""
+        body = _format_markdown(HEADINGS, [line.texts() for line in self.lines])
         notes = "\n".join(f"- {note.replace('*', chr(92) + '*')}" for note in self.notes)
-        return f"# {self.title}\n\n{about}{body}\n{self._by_class()}{notes}\n"
+        return f"# {self.title}\n\n{source}{body}\n{self._class_table()}{notes}\n"
 
-    def _by_class(self) -> str:
+    def _class_table(self) -> str:
         names = tuple(dict.fromkeys(name for one in self.classes for name in one.accuracy))
         rows = []
         for one in self.classes:
             shares = (f"{one.accuracy[name]:.2f}" if name in one.accuracy else "" for name in names)
             rows.append((one.column, str(one.number), f"{one.test_nodes:,}", *shares))
-        return _markdown(("data", "class", "test nodes", *names), rows) + "\n" if rows else ""
+        return _format_markdown(("data", "class", "test nodes", *names), rows) + "\n" if rows else ""
 
     def as_json(self) -> dict[str, Any]:
-        """The table, every line with the digests of its records."""
+        """Return the table as JSON data; every line has the digests of its records."""
         lines = [{**asdict(line), "difference": line.difference} for line in self.lines]
         return {**asdict(self), "lines": lines}
 
     def write(self, out: Path) -> None:
-        """NAME.md and NAME.json in the folder `out`."""
+        """Write NAME.md and NAME.json to the folder `out`."""
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / f"{self.name}.md", self.markdown().encode())
         write_whole(out / f"{self.name}.json", json.dumps(self.as_json(), indent=1, allow_nan=False).encode())
 
 
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    found = [headings, ["---"] * len(headings), *rows]
-    return "".join("| " + " | ".join(cell.replace("*", "\\*") for cell in row) + " |\n" for row in found)
+def _format_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join("| " + " | ".join(cell.replace("*", "\\*") for cell in row) + " |\n" for row in lines)
 
 
-def of_records(
+def build_table(
     experiment: spec.Experiment,
-    found: Sequence[tuple[Job, Source, Mapping[str, Any]]],
+    recorded: Sequence[tuple[Job, Source, Mapping[str, Any]]],
     *,
     left_out: Sequence[str] = (),
 ) -> Table:
-    """The table of an experiment from its records; a cell without all its seeds shows those it has.
+    """Build the table of an experiment from its records; a cell may have records for only some seeds.
 
-    What was left out, because its budget pays for no step, is a note.
+    Args:
+        experiment: the experiment.
+        recorded: its jobs with their data and records.
+        left_out: labels of runs whose budget does not cover one step; they become notes.
     """
     groups: dict[tuple[Any, ...], list[tuple[Job, Source, Mapping[str, Any]]]] = {}
-    for job, source, record in found:
+    for job, source, record in recorded:
         if record["test_accuracy"] is not None:
             groups.setdefault((job.column.name, job.row.row, job.axes, job.mode), []).append(
                 (job, source, record)
             )
     published = spec.published_numbers(experiment.name)
-    lines = {key: _line(group, published) for key, group in groups.items()}
-    shown = [*lines.values(), *_differences(experiment, lines, published)]
+    lines = {key: _build_line(group, published) for key, group in groups.items()}
+    all_lines = [*lines.values(), *_build_differences(experiment, lines, published)]
     return Table(
         name=experiment.name,
         title=experiment.title,
         source=experiment.source,
-        lines=tuple(shown),
+        lines=tuple(all_lines),
         notes=(
-            *_notes(shown, [record for _, _, record in found]),
+            *_build_notes(all_lines, [record for _, _, record in recorded]),
             *(f"Left out, its budget pays for no step: {label}." for label in left_out),
         ),
-        classes=tuple(_classes(groups, lines)),
+        classes=tuple(_build_class_rows(groups, lines)),
     )
 
 
-def _classes(
+def _build_class_rows(
     groups: Mapping[tuple[Any, ...], Sequence[tuple[Job, Source, Mapping[str, Any]]]],
     lines: Mapping[tuple[Any, ...], Line],
-) -> list[Class]:
-    """The classes of every column, where records have them: means over seeds."""
+) -> list[ClassRow]:
+    """Build the rows of classes from the records that have them, with means over seeds."""
     counts: dict[tuple[str, int], int] = {}
-    found: dict[tuple[str, int], dict[str, float]] = {}
+    accuracy: dict[tuple[str, int], dict[str, float]] = {}
     for key, group in groups.items():
-        kept = [record["per_class"] for _, _, record in group if record.get("per_class")]
-        for number, count in enumerate(kept[0]["count"] if kept else ()):
+        known = [record["per_class"] for _, _, record in group if record.get("per_class")]
+        for number, count in enumerate(known[0]["count"] if known else ()):
             if count:
                 counts[key[0], number] = count
-                accuracies = [100 * one["accuracy"][number] for one in kept]
-                found.setdefault((key[0], number), {})[lines[key].name] = fmean(accuracies)
+                accuracies = [100 * one["accuracy"][number] for one in known]
+                accuracy.setdefault((key[0], number), {})[lines[key].name] = fmean(accuracies)
     columns = list(dict.fromkeys(column for column, _ in counts))
-    order = sorted(counts, key=lambda at: (columns.index(at[0]), -counts[at], at[1]))
+    order = sorted(counts, key=lambda key: (columns.index(key[0]), -counts[key], key[1]))
     return [
-        Class(column=column, number=number, test_nodes=counts[column, number], accuracy=found[column, number])
+        ClassRow(
+            column=column, number=number, test_nodes=counts[column, number], accuracy=accuracy[column, number]
+        )
         for column, number in order
     ]
 
 
-def of_statistics(
-    experiment: spec.Experiment, found: Iterable[tuple[spec.Column, Source, Mapping[str, float]]]
+def build_statistics_table(
+    experiment: spec.Experiment, statistics: Iterable[tuple[spec.Column, Source, Mapping[str, float]]]
 ) -> Table:
-    """The table of datasets."""
+    """Build the table of datasets."""
     lines = [
         Line(
             column=column.name,
@@ -241,23 +248,22 @@ def of_statistics(
             published=column.statistics.get(heading),
             comparable=source.comparable,
         )
-        for column, source, figures in found
-        for heading, value in figures.items()
+        for column, source, numbers in statistics
+        for heading, value in numbers.items()
     ]
     return Table(
         name=experiment.name,
         title=experiment.title,
         source=experiment.source,
         lines=tuple(lines),
-        notes=tuple(_notes(lines, [])),
+        notes=tuple(_build_notes(lines, [])),
     )
 
 
-def _line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Mapping[Any, Any]) -> Line:
+def _build_line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Mapping[Any, Any]) -> Line:
     job, source, _ = group[0]
     records = [record for _, _, record in group]
     accuracies = [100 * record["test_accuracy"] for record in records]
-    # A constant line of a figure, as of GCN, has no place on the axis.
     printed = published.get((job.column.name, job.row.printed, job.axes), (None, None))
     return Line(
         column=job.column.name,
@@ -270,7 +276,7 @@ def _line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Map
         published=printed[0],
         published_spread=printed[1],
         comparable=source.comparable,
-        # The paper claims nothing for what is not its own way of doing it.
+        # The paper claims nothing for our own method.
         claimed=None if job.mode == "sound" else _largest(record["claimed_epsilon"] for record in records),
         holds=_largest(record["epsilon_holds"] for record in records),
         if_public=_largest(record["epsilon_if_thresholds_were_public"] for record in records),
@@ -278,58 +284,60 @@ def _line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Map
     )
 
 
-def _differences(
+def _build_differences(
     experiment: spec.Experiment, lines: Mapping[tuple[Any, ...], Line], published: Mapping[Any, Any]
 ) -> list[Line]:
-    """Rows that are one row minus another: of a private row in each of its modes."""
-    found = []
+    """Build the rows that are the difference of two rows, in each mode of the private one."""
+    differences = []
     for row in experiment.rows:
         if not row.minus:
             continue
         first, second = row.minus
-        for (column, name, axes, mode), less in lines.items():
-            more = lines.get((column, first, axes, "non-private"))
-            if name != second or more is None:
+        for (column, name, axes, mode), subtrahend in lines.items():
+            minuend = lines.get((column, first, axes, "non-private"))
+            if name != second or minuend is None:
                 continue
             printed = published.get((column, row.printed, axes), (None, None))[0]
-            found.append(
+            differences.append(
                 Line(
                     column=column,
-                    data=less.data,
+                    data=subtrahend.data,
                     row=row.printed,
                     mode=mode,
                     axes=dict(axes),
-                    ours=more.ours - less.ours,
+                    ours=minuend.ours - subtrahend.ours,
                     published=printed,
-                    comparable=less.comparable,
+                    comparable=subtrahend.comparable,
                 )
             )
-    return found
+    return differences
 
 
-def _notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _build_notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = []
     if any(not line.comparable and line.published is not None for line in lines):
         notes.append(f"* {OTHER_DATA}; the published number belongs to the dataset named first.")
     if any(line.holds is None and line.if_public is not None for line in lines):
         notes.append(
-            "** What noise and batches would be worth if the clipping thresholds read no private data. They "
-            "do, so no epsilon holds."
+            "** What noise and batches would be worth if the clipping thresholds did not depend on private "
+            "data. They do, so no epsilon holds."
         )
-    notes += list(dict.fromkeys(_reason(record) for record in records if record["mode"] == "as-published"))
+    notes += list(
+        dict.fromkeys(_format_reason(record) for record in records if record["mode"] == "as-published")
+    )
     if records:
-        notes.append(SEEDED)
+        notes.append(SEED_NOTE)
     commits = list(dict.fromkeys(str(record["commit"])[:7] for record in records if record.get("commit")))
     if len(commits) > 1:
         notes.append(f"Records of {len(commits)} commits: {', '.join(commits)}.")
     return notes
 
 
-def _reason(record: Mapping[str, Any]) -> str:
+def _format_reason(record: Mapping[str, Any]) -> str:
     reason = str(record["holds_reason"]).split(". Were")[0]
     return f"as-published, {reason}."
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
-    found = list(values)
-    return None if not found or None in found else max(v for v in found if v is not None)
+    known = list(values)
+    return None if not known or None in known else max(v for v in known if v is not None)

@@ -1,4 +1,4 @@
-"""Graphs from NetworkX, whose objects bring all that is needed: nothing of it is imported here."""
+"""Arrays from a NetworkX graph. NetworkX is never imported: a caller that has a graph has imported it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPLITS = ("train", "val", "test")
 
 
 def is_networkx(data: Any) -> bool:
-    """Whether this is a NetworkX graph; nobody has one who has not imported NetworkX."""
+    """Return whether this is a NetworkX graph, without importing NetworkX."""
     networkx = sys.modules.get("networkx")
     return networkx is not None and isinstance(data, networkx.Graph)
 
@@ -29,11 +29,11 @@ def arrays_from_networkx(
     split: str | None = "split",
     labels: bool = True,
 ) -> dict[str, Any]:
-    """The arguments of `Graph.from_arrays` found in a NetworkX graph; without `labels`, no split either."""
+    """Return the arguments of `Graph.from_arrays`; without `labels`, no split is read either."""
     if not is_networkx(graph):
         raise GraphError(f"graph is a {type(graph).__name__}; expected a NetworkX graph")
     nodes = list(graph.nodes)
-    number = {node: place for place, node in enumerate(nodes)}
+    number = {node: position for position, node in enumerate(nodes)}
     ends = np.array([(number[u], number[w]) for u, w in graph.edges()], np.int64).reshape(-1, 2).T
     if not graph.is_directed():
         ends = np.concatenate([ends, ends[::-1]], axis=1)
@@ -42,30 +42,30 @@ def arrays_from_networkx(
     if nodes and all(type(node) is int and abs(node) < 2**63 for node in nodes):
         names = names.astype(np.int64)
     arrays: dict[str, Any] = {"edge_index": ends, "node_names": names}
-    arrays["x"] = _features(graph, nodes, features)
+    arrays["x"] = _read_features(graph, nodes, features)
     if not labels:
         return arrays
-    arrays["y"] = _labels(graph, nodes, label, classes)
+    arrays["y"] = _read_labels(graph, nodes, label, classes)
     if split is not None:
-        arrays |= _split_nodes(graph, nodes, split)
+        arrays |= _read_splits(graph, nodes, split)
     return arrays
 
 
-def _features(graph: Any, nodes: list[Any], features: str | Sequence[str]) -> npt.NDArray[np.float64]:
+def _read_features(graph: Any, nodes: list[Any], features: str | Sequence[str]) -> npt.NDArray[np.float64]:
     wanted = [features] if isinstance(features, str) else list(features)
     if not wanted:
         raise GraphError("features is empty; expected the names of node attributes")
     parts = []
     for name in wanted:
-        found = [graph.nodes[node].get(name) for node in nodes]
-        bare = next((node for node, value in zip(nodes, found, strict=True) if value is None), None)
-        if bare is not None:
-            raise GraphError(f"node {_shown(bare)} has no attribute {name!r}; expected the feature there")
+        values = [graph.nodes[node].get(name) for node in nodes]
+        lacking = next((node for node, value in zip(nodes, values, strict=True) if value is None), None)
+        if lacking is not None:
+            raise GraphError(f"node {_format(lacking)} has no attribute {name!r}; expected the feature there")
         try:
-            part = np.asarray(found, np.float64)
+            part = np.asarray(values, np.float64)
         except (TypeError, ValueError):
             raise GraphError(
-                f"node attribute {name!r} is not a number, or a list of as many numbers, at every node"
+                f"node attribute {name!r} must be a number, or a list of numbers of one length, at every node"
             ) from None
         if part.ndim > 2 or (part.ndim == 2 and not isinstance(features, str)):
             raise GraphError(
@@ -74,19 +74,21 @@ def _features(graph: Any, nodes: list[Any], features: str | Sequence[str]) -> np
             )
         parts.append(part.reshape(len(nodes), -1) if nodes else np.empty((0, 1)))
     x: npt.NDArray[np.float64] = np.concatenate(parts, axis=1)
-    wrong = np.argwhere(~np.isfinite(x))
-    if len(wrong):
-        row, column = wrong[0]
+    invalid = np.argwhere(~np.isfinite(x))
+    if len(invalid):
+        row, column = invalid[0]
         raise GraphError(
-            f"node {_shown(nodes[row])}: feature {column} is {x[row, column]}; expected finite numbers"
+            f"node {_format(nodes[row])}: feature {column} is {x[row, column]}; expected finite numbers"
         )
     return x
 
 
-def _labels(graph: Any, nodes: list[Any], name: str, classes: Sequence[str] | None) -> npt.NDArray[np.int64]:
-    codes = None if classes is None else {each: place for place, each in enumerate(classes)}
+def _read_labels(
+    graph: Any, nodes: list[Any], name: str, classes: Sequence[str] | None
+) -> npt.NDArray[np.int64]:
+    codes = None if classes is None else {each: number for number, each in enumerate(classes)}
     y = np.full(len(nodes), -1, np.int64)
-    for place, node in enumerate(nodes):
+    for position, node in enumerate(nodes):
         value = graph.nodes[node].get(name)
         if value is None or (isinstance(value, (float, np.floating)) and np.isnan(value)):
             continue
@@ -95,27 +97,26 @@ def _labels(graph: Any, nodes: list[Any], name: str, classes: Sequence[str] | No
             expected = "a number from 0" if codes is None else f"one of {len(codes)} classes"
             advice = "; give classes=[...] for names" if codes is None and isinstance(value, str) else ""
             raise GraphError(
-                f"node {_shown(node)}: {name}={_shown(value)}; expected {expected}, or no attribute for no "
+                f"node {_format(node)}: {name}={_format(value)}; expected {expected}, or no attribute for no "
                 f"label{advice}"
             )
-        y[place] = int(code)
+        y[position] = int(code)
     return y
 
 
-def _split_nodes(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArray[np.int64]]:
-    found = [graph.nodes[node].get(name) for node in nodes]
+def _read_splits(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArray[np.int64]]:
     codes = np.full(len(nodes), -1)
-    for place, value in enumerate(found):
+    for position, value in enumerate(graph.nodes[node].get(name) for node in nodes):
         if value is None or value == "":
             continue
         if value not in _SPLITS:
             raise GraphError(
-                f"node {_shown(nodes[place])}: {name}={_shown(value)}; expected train, val or test, or no "
-                "attribute"
+                f"node {_format(nodes[position])}: {name}={_format(value)}; expected train, val or test, "
+                "or no attribute"
             )
-        codes[place] = _SPLITS.index(value)
+        codes[position] = _SPLITS.index(value)
     if not (codes == 0).any():
-        # A graph that names no split at all has none; one that leaves training out is mistaken.
+        # Without any value there is no split; values without "train" are a mistake.
         kind = MissingSplitError if (codes < 0).all() else GraphError
         raise kind(
             f"no node has {name}='train'; name the attribute, give split='0.6/0.2/0.2' to draw a split, or "
@@ -124,5 +125,5 @@ def _split_nodes(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArr
     return {f"{part}_idx": np.flatnonzero(codes == code) for code, part in enumerate(_SPLITS)}
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return repr(value)[:40]

@@ -1,4 +1,4 @@
-"""The data of an experiment's columns: the catalog, a file in the data folder, a substitute, or generated."""
+"""The data of a column: from the catalog, a file in the data folder, a substitute, or generated."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ GENERATED = "generated"
 
 
 class MissingDataError(InputError):
-    """A column has no data; the message says why, and what would help."""
+    """There is no data for a column; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a column's data comes from.
+    """Where the data of a column comes from.
 
     Attributes:
-        name: what it is called in records.
+        name: its name in records.
         comparable: whether it is the data of the paper.
         path: its file; None for the catalog and for generated data.
-        reading: how it is read.
+        reading: the options it is read with.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Source:
 
 
 class Sources:
-    """Finds and keeps the graphs of one call; each is read once.
+    """Finds the graphs of the columns and keeps them, so that each is read once.
 
     Args:
-        root: the data folder; that of named datasets unless given.
-        substitutes: file of `root` by the name of a dataset or column.
-        quick: generate everything.
+        root: the data folder; by default that of named datasets.
+        substitutes: maps the name of a dataset or column to a file in `root`.
+        quick: generate all data.
     """
 
     def __init__(self, root: Path | None, substitutes: Mapping[str, str], *, quick: bool = False) -> None:
@@ -63,24 +63,26 @@ class Sources:
                 raise InputError(f"--substitute {name}=...: no experiment uses it; did you mean {near}?")
 
     def source(self, column: Column) -> Source:
-        """What a column would be read from; MissingDataError where there is nothing."""
+        """Return the source of a column; raise MissingDataError if there is none."""
         reading: dict[str, Any] = {"symmetrize": column.symmetrize, "split_by": column.split_by}
         if self.quick:
             return Source(name=GENERATED, comparable=False, path=None, reading=reading)
         other = self.substitutes.get(column.name) or self.substitutes.get(column.dataset)
         origin = catalog.base(column.dataset)
         if other is None and origin in self.substitutes:
-            # Made from the substitute as it would be from the dataset itself.
+            # Derived from the substitute as it would be from the dataset.
             other = self.substitutes[origin]
             reading["derived"] = column.dataset
         file = other or column.file
         if file is not None:
             path = self.root / file
             if not path.is_file():
-                raise MissingDataError(f"{path} is not there; give --data-root, or the file's whole path")
+                raise MissingDataError(
+                    f"{path} does not exist; give --data-root, or the full path of the file"
+                )
             return Source(name=path.stem, comparable=other is None, path=path, reading=reading)
         if column.dataset not in catalog.names() or catalog.on_disk(column.dataset, self.root) != "yes":
-            # Never fetched here: an experiment must not begin with an hour of downloads nobody asked for.
+            # Not downloaded here: an experiment must not start with an hour of unrequested downloads.
             raise MissingDataError(
                 f"{column.dataset} is not in {self.root}; get it with hushgraph datasets {column.dataset} "
                 f"--download, or give --substitute {column.dataset}=FILE"
@@ -88,7 +90,7 @@ class Sources:
         return Source(name=column.dataset, comparable=True, path=None, reading=reading)
 
     def graph(self, column: Column) -> Graph:
-        """The graph of a column, with edges between splits."""
+        """Return the graph of a column, including edges between splits."""
         source = self.source(column)
         key = (source.name, source.path, *source.reading.values())
         if key not in self._graphs:
@@ -102,29 +104,29 @@ class Sources:
         if self.quick:
             return synthetic(num_nodes=300, num_classes=4, num_features=8, average_degree=6.0)
         if source.path is None:
-            # The catalog gives every graph with both directions of its edges.
+            # Graphs of the catalog have both directions of every edge.
             return catalog.load(column.dataset, self.root)
         graph = load_graph(source.path, symmetrize=column.symmetrize)
         if "derived" in source.reading:
-            return catalog.derived(column.dataset, graph, self.root)
+            return catalog.derive(column.dataset, graph, self.root)
         return graph if column.split_by is None else split_by_group(graph, source.path, column.split_by)
 
 
 def split_by_group(graph: Graph, path: Path, key: str) -> Graph:
-    """The graph with whole groups of nodes in each split: of every 8 in order, 5 train, 1 validates, 2 test.
+    """Split a graph by groups of nodes: of every 8 groups in order, 5 train, 1 validates and 2 test.
 
-    A split takes every node of its groups, labelled or not: a place in training must not depend on a label,
-    and edges to unlabelled nodes of a group stay inside its split. Unlabelled nodes are not scored.
+    A split contains every node of its groups, labelled or not: membership in training must not depend on a
+    label, and edges to unlabelled nodes of a group stay in its split. Unlabelled nodes are not evaluated.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
             group = np.asarray(archive[key])
     except (OSError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: no array {key} ({error}); expected one group number a node") from None
+        raise InputError(f"{path}: no array {key} ({error}); expected one group number per node") from None
     if group.shape != (graph.num_nodes,) or group.dtype.kind not in "iu":
-        raise InputError(f"{path}: {key} has shape {list(group.shape)}; expected one whole number a node")
-    place = np.searchsorted(np.unique(group), group)
-    test, val = place % 4 == 3, place % 8 == 1
+        raise InputError(f"{path}: {key} has shape {list(group.shape)}; expected one integer per node")
+    number = np.searchsorted(np.unique(group), group)
+    test, val = number % 4 == 3, number % 8 == 1
     return replace(
         graph,
         train_idx=np.flatnonzero(~test & ~val),
@@ -134,11 +136,11 @@ def split_by_group(graph: Graph, path: Path, key: str) -> Graph:
 
 
 def parse_substitutes(given: Sequence[str]) -> dict[str, str]:
-    """NAME=FILE, any number of them."""
-    found = {}
+    """Parse any number of NAME=FILE."""
+    substitutes = {}
     for text in given:
         name, sign, file = text.partition("=")
         if not (name and sign and file):
             raise InputError(f"--substitute {text}: expected NAME=FILE, such as ogbn-arxiv=mine.npz")
-        found[name] = file
-    return found
+        substitutes[name] = file
+    return substitutes

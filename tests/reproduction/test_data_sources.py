@@ -9,7 +9,7 @@ import pytest
 
 from hushgraph.errors import InputError
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.sources import MissingDataError, Sources, parse_substitutes, split_by_group
+from hushgraph.reproduction.data_sources import MissingDataError, Sources, parse_substitutes, split_by_group
 
 SCHOOLS = spec.load("inductive-facebook").columns[0]
 ARXIV = spec.load("transductive").column("ogbn-arxiv")
@@ -34,8 +34,8 @@ def write_graph(path: Path, nodes: int = 32) -> None:
 def test_a_substitute_serves_every_column_of_its_dataset_once(tmp_path: Path) -> None:
     write_graph(tmp_path / "mine.npz")
     sources = Sources(tmp_path, {"ogbn-arxiv": "mine.npz"})
-    found = sources.source(ARXIV)
-    assert (found.name, found.comparable) == ("mine", False)
+    source = sources.source(ARXIV)
+    assert (source.name, source.comparable) == ("mine", False)
     assert sources.graph(ARXIV) is sources.graph(DISJOINT)
     assert sources.graph(ARXIV).num_edges == 64
 
@@ -81,7 +81,7 @@ def test_a_file_without_groups_is_refused(tmp_path: Path) -> None:
 def test_missing_data_says_what_would_help(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="hushgraph datasets ogbn-arxiv --download"):
         Sources(tmp_path, {}).source(ARXIV)
-    with pytest.raises(MissingDataError, match=r"none\.npz is not there"):
+    with pytest.raises(MissingDataError, match=r"none\.npz does not exist"):
         Sources(tmp_path, {"ogbn-arxiv": "none.npz"}).source(ARXIV)
 
 

@@ -1,4 +1,4 @@
-"""Records by cell: which epsilon a cell has, which record of a seed counts, and what is refused."""
+"""Measurements: which epsilon they have, which record of a seed counts, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hushgraph.errors import InputError
-from hushgraph.reproduction.measured import cells, read_records
+from hushgraph.reproduction.measurements import group_records, read_records
 
 
 def record(**others: Any) -> dict[str, Any]:
@@ -36,14 +36,14 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
 
 def test_a_cell_takes_the_larger_epsilon_and_none_where_one_is_missing() -> None:
     two = [record(seed=0, epsilon_holds=3.0), record(seed=1, epsilon_holds=3.5)]
-    assert cells(two)[0].epsilon == 3.5
-    assert cells([*two, record(seed=2, epsilon_holds=None)])[0].epsilon is None
-    assert cells([*two, record(seed=2, epsilon_holds=math.inf)])[0].epsilon is None
+    assert group_records(two)[0].epsilon == 3.5
+    assert group_records([*two, record(seed=2, epsilon_holds=None)])[0].epsilon is None
+    assert group_records([*two, record(seed=2, epsilon_holds=math.inf)])[0].epsilon is None
 
 
 def test_the_later_record_of_a_seed_counts() -> None:
-    (cell,) = cells([record(test_accuracy=0.1), record(test_accuracy=0.3), record(seed=1)])
-    assert cell.accuracy == {0: 0.3, 1: 0.5}
+    (measurement,) = group_records([record(test_accuracy=0.1), record(test_accuracy=0.3), record(seed=1)])
+    assert measurement.accuracy == {0: 0.3, 1: 0.5}
 
 
 @pytest.mark.parametrize(
