@@ -84,8 +84,10 @@ def test_a_seed_is_not_priced_as_private(run: Run, data: Path) -> None:
     dry = answer(run, "train", "--config", "run.toml", "--dry-run")
     planned = answer(run, "plan", "--config", "run.toml")
     assert dry["guarantee"] == planned["guarantee"] == "none"
+    assert dry["epsilon"] == planned["epsilon"] == "inf"
     _, out, _ = run("train", data, "--epsilon", "3", "--seed", "1", "--dry-run")
     words = " ".join(out.split())
+    assert words.split("delta")[0].endswith("epsilon infinity ")
     assert "guarantee none" in words
     assert FIXED_SEED.sentence in words
 

@@ -14,7 +14,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.in_memory import predictions
+from hushgraph.inference import predictions
 from hushgraph.privacy import solve as planner
 
 pytestmark = pytest.mark.usefixtures("own_folder")

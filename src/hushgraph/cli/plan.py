@@ -15,7 +15,7 @@ from hushgraph.cli.options import LAYERS, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
-from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -191,9 +191,12 @@ def _write_page(solved: Solved, html: Path, line: terminal.StatusLine) -> None:
 def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
     """What `--json` prints: the keys that every command shares, then what only a plan has."""
     plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    stated = describe_guarantee(guarantee)
+    # A plan spends nothing.
+    del stated["epsilon_spent"]
     return {
         **plan.summary(),
-        "guarantee": guarantee.kind,
+        **stated,
         "train_nodes": plan.num_train_nodes,
         "layers": plan.num_layers,
         "batch_size": plan.batch_size,
@@ -207,8 +210,8 @@ def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
 def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seeded: bool = False) -> None:
     """Print the plan as a table, its guarantee, and the plans that differ in one choice."""
     plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
-    rows = [("epsilon", rounded_up(plan.epsilon)), ("delta", digits_up(plan.delta))]
-    rows += [("guarantee", guarantee.kind), *_list_rows(plan)]
+    rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
+    rows += [("guarantee", guarantee.kind), *_list_rows(plan, guarantee)]
     marks = {solved.solved_for.replace("-", " "): "  <- solved for"}
     terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
     for note in solved.notes:
@@ -239,12 +242,12 @@ def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
         screen.print("D may be anything: with sender-owned edges it costs no privacy.")
 
 
-def _list_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
     noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
     return [
-        ("epsilon, group of two", rounded_up(plan.epsilon_group_of_two)),
-        *(_list_board_rows(plan) if isinstance(plan, BillboardPlan) else ()),
+        ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
+        *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
         ("noise multiplier", noise),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
@@ -258,12 +261,13 @@ def _list_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     ]
 
 
-def _list_board_rows(plan: BillboardPlan) -> list[tuple[str, str]]:
+def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
+    stated = plan.summary() | describe_guarantee(guarantee)
     boards = ", ".join(digits_up(noise, digits=6) for noise in plan.board_noise) or "none"
     return [
-        ("epsilon, one edge", rounded_up(plan.epsilon_edge)),
-        ("epsilon, one label", rounded_up(plan.epsilon_label)),
-        ("predictions", str(plan.summary()["predictions"])),
+        ("epsilon, one edge", rounded_up(float(stated["epsilon_edge"]))),
+        ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
+        ("predictions", stated["predictions"]),
         (f"noise of {plan.num_boards} board{'s' * (plan.num_boards > 1)}", boards),
         ("share of the boards", f"{plan.board_share:.2g}"),
     ]
