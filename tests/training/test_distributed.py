@@ -396,7 +396,7 @@ def test_ctrl_c_ends_all_after_the_paid_steps(launcher: Launcher, data: Path, tm
     assert launcher.wait() == [130, 130]
     message = said(tmp_path / "log", 0)
     assert message == (
-        f"hushgraph: stopped after step {steps_paid(out)} of 100000; go on with: hushgraph train {data} "
+        f"hushgraph: stopped after step {steps_paid(out)} of 100000; continue with: hushgraph train {data} "
         f"--resume {out}\n"
     )
     assert said(tmp_path / "log", 1) + said(tmp_path / "log", 1, "out") == ""
