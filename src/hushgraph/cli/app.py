@@ -94,9 +94,9 @@ def root(
 ) -> None:
     """Graph neural networks with node-level differential privacy."""
     if version:
-        import hushgraph
+        from hushgraph import __version__
 
-        typer.echo(f"hushgraph {hushgraph.__version__}")
+        typer.echo(f"hushgraph {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
