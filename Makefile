@@ -1,11 +1,16 @@
-# `make demo` and `make test` need Python 3.11 and make; everything else lives in .venv.
+# Everything is installed into .venv; only Python (3.11 or newer) and make are needed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test lint bench docs clean
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench docs clean
 
-setup: $(READY)
+# Prints every target with the sentence after its double hash.
+help: ## List the targets, one sentence each.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Install hushgraph and its tools into .venv, with pinned versions.
 
 # Runs again only when what is installed could have changed.
 $(READY): pyproject.toml constraints.txt Makefile
@@ -14,24 +19,24 @@ $(READY): pyproject.toml constraints.txt Makefile
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-demo: setup
+demo: setup ## Compare four models on a generated graph and write a report to demo/.
 	$(BIN)/hushgraph demo
 
-lint: setup
+lint: setup ## Check style and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: lint ## Check style and types, then run all tests.
 	$(BIN)/pytest -n 2 --dist loadfile
 
-bench: setup
+bench: setup ## Run the CPU benchmarks.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 # The notice that is turned off says when the theme is no longer maintained; docs/dependencies.md says it too.
-docs: setup
+docs: setup ## Build the documentation into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo The pages are in site/index.html
 
-clean:
+clean: ## Remove .venv, the built documentation and build outputs.
 	rm -rf .venv build dist site src/*.egg-info

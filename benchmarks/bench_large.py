@@ -109,7 +109,7 @@ def check(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
 
 
 def sample(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
-    from hushgraph.datasets.stored import open_stored
+    from hushgraph.datasets.stored_reader import open_stored
     from hushgraph.sampling.stable import stable_lists
 
     graph = open_stored(folder / "graph")
@@ -158,7 +158,7 @@ def train(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
 def predict(folder: Path, num_nodes: int, num_reads: int) -> dict[str, Any]:
     """Scores of every node from full neighbourhoods."""
     import hushgraph as hg
-    from hushgraph.datasets.stored import open_stored
+    from hushgraph.datasets.stored_reader import open_stored
     from hushgraph.inference.in_memory import scores
 
     graph = open_stored(folder / "graph")

@@ -17,7 +17,7 @@ from typing import Any
 from hushgraph._text import rounded_up
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.figures import draw
-from hushgraph.reproduction.measured import Cell, cells, read_records
+from hushgraph.reproduction.measurements import Measurement, group_records, read_records
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "records" / "reproduction" / "records.jsonl"
@@ -39,7 +39,7 @@ def ordered(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: rows[record["experiment"]].index(record["row"]))
 
 
-def filled(page: str, found: Sequence[Cell]) -> str:
+def filled(page: str, found: Sequence[Measurement]) -> str:
     """The page with its tables made anew."""
 
     def table(place: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def filled(page: str, found: Sequence[Cell]) -> str:
     return _PLACE.sub(table, page)
 
 
-def _models(found: Sequence[Cell]) -> list[list[str]]:
+def _models(found: Sequence[Measurement]) -> list[list[str]]:
     """A line for each model and mode."""
     lines = [["model", "mode", "test accuracy", "published", "claimed epsilon", "epsilon that holds"]]
     known = spec.published_by_row(found[0].experiment, found[0].column)
@@ -71,14 +71,14 @@ def _models(found: Sequence[Cell]) -> list[list[str]]:
     return lines
 
 
-def _ablation(found: Sequence[Cell]) -> list[list[str]]:
+def _ablation(found: Sequence[Measurement]) -> list[list[str]]:
     """A line for each place on the first axis, a column for each model, mode and place on the other one."""
     names = list(dict.fromkeys(name for cell in found for name, _ in cell.axes))
     first = "epsilon" if "epsilon" in names else names[0]
     places = sorted({cell.axis(first) for cell in found} - {None})
     rows = list(dict.fromkeys(cell.row for cell in found))
     columns = sorted(
-        {(cell.row, cell.mode, cell.beside(first)) for cell in found},
+        {(cell.row, cell.mode, cell.other_axes(first)) for cell in found},
         key=lambda column: (rows.index(column[0]), [*_MODES].index(column[1]), column[2]),
     )
     known = spec.published_by_row(found[0].experiment, found[0].column)
@@ -94,7 +94,7 @@ def _ablation(found: Sequence[Cell]) -> list[list[str]]:
             here = [
                 cell
                 for cell in found
-                if (cell.row, cell.mode, cell.beside(first)) == (row, mode, others)
+                if (cell.row, cell.mode, cell.other_axes(first)) == (row, mode, others)
                 # A model without privacy is the same at every epsilon.
                 and cell.axis(first) in (place, None)
             ]
@@ -104,13 +104,13 @@ def _ablation(found: Sequence[Cell]) -> list[list[str]]:
     return lines
 
 
-def _accuracy(cell: Cell) -> str:
+def _accuracy(cell: Measurement) -> str:
     mean = f"{100 * cell.mean:.2f}"
     # Spaces that do not break, or every line of a table would take two.
     return f"{mean}\u00a0±\u00a0{100 * cell.spread:.2f}" if len(cell.accuracy) > 1 else mean
 
 
-def _holds(cell: Cell) -> str:
+def _holds(cell: Measurement) -> str:
     if cell.holds is not None:
         return rounded_up(cell.holds)
     return "none" if cell.if_public is None else f"none ({rounded_up(cell.if_public)})"
@@ -123,7 +123,7 @@ def _markdown(lines: Iterable[Sequence[Any]]) -> str:
 
 def main() -> None:
     records = ordered(read_records(RECORDS))
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), cells(records)), encoding="utf-8")
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), group_records(records)), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         for path in draw(records, Path(folder)):
             if path.suffix == ".svg":

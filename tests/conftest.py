@@ -1,7 +1,9 @@
-"""One thread for every test, and what tests of the command share."""
+"""One thread for every test, Ctrl-C as in a terminal, and what tests of the command share."""
 
 from __future__ import annotations
 
+import functools
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,20 @@ from typing import Any
 import numba
 import pytest
 import torch
+import typer.main
 
 from hushgraph.cli.app import main
 
 # On small inputs the thread pools of torch and numba only wait for each other.
 torch.set_num_threads(1)
 numba.set_num_threads(1)
+
+# A shell lets commands in the background ignore SIGINT, and their children too; tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Typer builds all commands anew whenever one is called, which takes longer than most of what tests call.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @pytest.fixture

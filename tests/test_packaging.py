@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -17,11 +18,6 @@ from typing import Any
 import pytest
 
 import hushgraph
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "hushgraph"
@@ -86,10 +82,22 @@ def test_the_metadata() -> None:
     assert PROJECT["requires-python"] == ">=" + ".".join(map(str, OLDEST))
     versions = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
     assert versions == ["3.10", "3.11", "3.12", "3.13"]
-    assert {"dev", "ogb"} <= set(PROJECT["optional-dependencies"])
+    assert {"dev", "ogb", "pyg"} <= set(PROJECT["optional-dependencies"])
     for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
         unbounded = [needed for needed in group if ">=" not in needed]
         assert all(needed.startswith("hushgraph[") for needed in unbounded), unbounded
+
+
+def test_torch_geometric_is_needed_by_its_bridge_alone() -> None:
+    assert not [needed for needed in PROJECT["dependencies"] if needed.startswith("torch-geometric")]
+    importing = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and str(node.module).startswith("torch_geometric"))
+        or (isinstance(node, ast.Import) and node.names[0].name.startswith("torch_geometric"))
+    ]
+    assert set(importing) == {"datasets/pyg.py"}
 
 
 def test_the_command_is_installed() -> None:
@@ -103,7 +111,7 @@ def test_the_command_is_installed() -> None:
 def test_the_module_runs() -> None:
     for arguments in (["-m", "hushgraph", "--version"], ["-m", "hushgraph", "--help"]):
         done = subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=300
         )
         assert "hushgraph" in done.stdout
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import hushgraph
+import hushgraph.errors
 
 HEAVY = ("torch", "torch_geometric", "numba", "scipy", "dp_accounting", "numpy", "rich", "typer")
 
@@ -16,6 +17,10 @@ def test_these_are_the_names() -> None:
     things = [
         "Columns",
         "Graph",
+        "Guarantee",
+        "Reads",
+        "TrainingConfig",
+        "prepare",
         "NodeClassifier",
         "PrivacyPlan",
         "Run",
@@ -25,8 +30,8 @@ def test_these_are_the_names() -> None:
         "Comparison",
         "compare",
     ]
-    errors = ["BudgetExceededError", "GraphError", "HushgraphError", "InputError", "ModelError", "PlanError"]
-    assert sorted(hushgraph.__all__) == sorted([*things, *errors, "RunError"])
+    errors = [name for name, value in vars(hushgraph.errors).items() if isinstance(value, type)]
+    assert sorted(hushgraph.__all__) == sorted([*things, *errors])
 
 
 def test_the_list_is_sorted_and_without_repeats() -> None:
@@ -55,25 +60,20 @@ def test_other_names_do_not_exist() -> None:
     assert isinstance(hushgraph.__version__, str)
 
 
-MEASURE = """
-import sys, time
-start = time.perf_counter()
+LOADED = """
+import sys
 import hushgraph
-taken = time.perf_counter() - start
-print(taken, [name for name in {heavy!r} if name in sys.modules])
+print([name for name in {heavy!r} if name in sys.modules])
 hushgraph.PrivacyPlan(num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=1)
 import hushgraph.cli.app
 print([name for name in {libraries!r} if name in sys.modules])
 """
 
 
-def test_importing_is_fast_and_loads_nothing_heavy() -> None:
-    code = MEASURE.format(heavy=HEAVY, libraries=HEAVY[:5])
+def test_importing_loads_nothing_heavy() -> None:
+    """benchmarks/bench_startup.py measures how long it takes."""
+    code = LOADED.format(heavy=HEAVY, libraries=HEAVY[:5])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
-    first, second = done.stdout.splitlines()
-    seconds, loaded = first.split(" ", 1)
-    assert float(seconds) < 0.5
-    assert loaded == "[]"
-    assert second == "[]"
+    assert done.stdout.splitlines() == ["[]", "[]"]

@@ -122,6 +122,11 @@ def test_without_a_seed_two_generators_never_agree() -> None:
     assert len(draws) == 50
 
 
-def test_noise_and_batches_of_one_seed_are_different_streams() -> None:
-    noise = new_noise(torch.device("cpu"), 3)
-    assert noise.initial_seed() != 3
+def test_noise_and_other_draws_of_one_seed_are_different_streams() -> None:
+    noise, again, another = (
+        torch.randn(64, generator=new_noise(torch.device("cpu"), seed)) for seed in (3, 3, 4)
+    )
+    assert torch.equal(noise, again)
+    for other in (another, torch.randn(64, generator=torch.Generator().manual_seed(3))):
+        assert not torch.isclose(noise, other).all()
+        assert abs(float(torch.corrcoef(torch.stack([noise, other]))[0, 1])) < 5 / 64**0.5

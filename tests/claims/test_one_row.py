@@ -155,12 +155,18 @@ def test_one_row_changes_at_most_n_terms_by_at_most_2c(owner: str) -> None:
 
 
 def test_nothing_but_the_own_term_changes_without_reads() -> None:
+    seen = own = 0
     for case in cases("sender", 30):
         if case.bound == 1:
             differences, _, _ = case.differences()
             assert all(
                 not difference.any() for root, difference in differences.items() if root != case.emptied
             )
+            seen += len(differences) > 1
+            own += case.emptied in differences and bool(differences[case.emptied].any())
+    # There were other terms to change, and emptying the row did something.
+    assert seen > 5
+    assert own > 5
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])

@@ -16,7 +16,7 @@ import safetensors
 import torch
 
 import hushgraph as hg
-from hushgraph.cli import app as cli
+from hushgraph.cli.app import app as cli
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.plan import PrivacyPlan
@@ -239,7 +239,7 @@ def test_a_checkpoint_holds_what_was_noised_and_nothing_else(graph: Graph, tmp_p
 
 
 def test_what_the_command_says_before_training_is_public(graph: Graph, said: Said) -> None:
-    """Emptying rows leaves the announcement as it was."""
+    """Every figure of the announcement is one that the user gave or that the contract calls public."""
     first = next(line for line in said.screen.splitlines() if line.startswith("Training privately on "))
     figures = {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", first.split(".npz", 1)[1])}
     # Rounds, features, classes, training nodes, K, steps, batch.

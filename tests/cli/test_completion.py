@@ -37,7 +37,7 @@ def completed(shell: str, line: str, folder: Path) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stderr == "[]\n"
     return [line.split("\t")[0] for line in done.stdout.split("\n") if line]
@@ -84,7 +84,7 @@ def test_every_shell_has_a_script(shell: str) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert f"_HUSHGRAPH_COMPLETE=complete_{shell}" in done.stdout
 
@@ -106,7 +106,7 @@ def test_installed_in_bash_it_completes(tmp_path: Path) -> None:
         env={**os.environ, "HOME": str(tmp_path), "PATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     if "not supported" in done.stderr or "Shell detection failed" in done.stderr:
         pytest.skip("the shell could not be found out here")

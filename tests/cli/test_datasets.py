@@ -18,10 +18,13 @@ from hushgraph.datasets.catalog.download import DownloadError
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datasets", "--data-root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert " ".join(lines[0].split()) == "name nodes edges features classes licence download on disk"
+    assert " ".join(lines[0].split()) == "name nodes edges features classes licence download sha256 on disk"
     assert [line.split()[0] for line in lines[1 : len(names()) + 1]] == list(names())
     arxiv = next(line for line in lines if line.startswith("ogbn-arxiv "))
-    assert arxiv.split() == ["ogbn-arxiv", "169,343", "2,315,598", "128", "40", "ODC-BY", "81", "MB", "no"]
+    sizes = ["ogbn-arxiv", "169,343", "2,315,598", "128", "40", "ODC-BY", "83", "MB"]
+    assert arxiv.split() == [*sizes, "pinned", "no"]
+    reddit = next(line for line in lines if line.startswith("reddit "))
+    assert reddit.split()[-3:] == ["not", "pinned", "no"]
     assert str(tmp_path) in lines[-1]
     assert list(tmp_path.iterdir()) == []
     assert data_root() != tmp_path
@@ -42,7 +45,7 @@ def test_one_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datasets", "dmo"]) == 2
     assert "did you mean 'demo'?" in capsys.readouterr().err
     assert main(["datasets", "--download"]) == 2
-    assert "which dataset? give its NAME" in capsys.readouterr().err
+    assert "give the name of the dataset" in capsys.readouterr().err
 
 
 def test_a_failed_download_is_one_line_and_code_1(

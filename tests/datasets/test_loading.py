@@ -13,9 +13,9 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets import load_graph, load_npz, load_pt, store, synthetic
+from hushgraph.datasets import from_pyg, load_graph, load_npz, load_pt, store, synthetic
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 REAL = Path(os.environ.get("HUSHGRAPH_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -61,7 +61,7 @@ def test_one_value_stands_for_all(tmp_path: Path) -> None:
 
 def test_options(tmp_path: Path) -> None:
     path = save(tmp_path, DENSE)
-    graph = Graph.from_npz(path, symmetrize=True, num_classes=4)
+    graph = load_npz(path, symmetrize=True, num_classes=4)
     assert graph.num_edges == 4
     assert not graph.is_directed
     assert graph.num_classes == 4
@@ -132,13 +132,13 @@ def test_split_argument_replaces_the_file_s_split(tmp_path: Path) -> None:
         (
             SPARSE,
             {"x_indptr": np.array([0, 2, 1, 3])},
-            r"x_indptr\[2\]=1; expected values rising from 0 to 3",
+            r"x_indptr\[2\]=1; expected values increasing from 0 to 3",
         ),
-        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1; expected values rising"),
+        (SPARSE, {"x_indptr": np.array([1, 1, 3, 3])}, r"x_indptr\[0\]=1; expected values increasing"),
         (
             SPARSE,
             {"x_indptr": np.array([0, 1, 2, 2])},
-            r"x_indptr\[3\]=2; expected values rising from 0 to 3",
+            r"x_indptr\[3\]=2; expected values increasing from 0 to 3",
         ),
         (
             SPARSE,
@@ -169,8 +169,8 @@ def test_files_that_are_no_archives(tmp_path: Path) -> None:
         np.save(file, X)
     with pytest.raises(GraphError, match=r"array\.npz: not an \.npz archive"):
         load_npz(tmp_path / "array.npz")
-    whole = save(tmp_path, DENSE).read_bytes()
-    (tmp_path / "torn.npz").write_bytes(whole[: len(whole) // 2])
+    content = save(tmp_path, DENSE).read_bytes()
+    (tmp_path / "torn.npz").write_bytes(content[: len(content) // 2])
     with pytest.raises(GraphError, match=r"torn\.npz: not an \.npz archive"):
         load_npz(tmp_path / "torn.npz")
 
@@ -192,13 +192,13 @@ FIELDS = {
 
 
 def test_pt_files(tmp_path: Path) -> None:
-    wanted = Graph.from_pyg(Data(**FIELDS))
+    expected = from_pyg(Data(**FIELDS))
     forms = {"data": Data(**FIELDS), "dict": FIELDS, "dataset": (Data(**FIELDS).to_dict(), None, Data)}
     for name, form in forms.items():
         torch.save(form, tmp_path / f"{name}.pt")
         graph = load_graph(tmp_path / f"{name}.pt")
-        np.testing.assert_array_equal(graph.indices, wanted.indices)
-        np.testing.assert_array_equal(graph.x, wanted.x)
+        np.testing.assert_array_equal(graph.indices, expected.indices)
+        np.testing.assert_array_equal(graph.x, expected.x)
         assert graph.train_idx.tolist() == [0]
         assert graph.test_idx.tolist() == [2]
     assert load_pt(tmp_path / "data.pt", symmetrize=True, num_classes=5).num_classes == 5
@@ -228,10 +228,10 @@ def test_pt_never_runs_code(tmp_path: Path) -> None:
 def test_pt_refused(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"none\.pt: no such file"):
         load_pt(tmp_path / "none.pt")
-    torch.save(FIELDS, tmp_path / "whole.pt")
-    whole = (tmp_path / "whole.pt").read_bytes()
-    for length in (0, 10, len(whole) // 2, len(whole) - 30):
-        (tmp_path / "torn.pt").write_bytes(whole[:length])
+    torch.save(FIELDS, tmp_path / "complete.pt")
+    content = (tmp_path / "complete.pt").read_bytes()
+    for length in (0, 10, len(content) // 2, len(content) - 30):
+        (tmp_path / "torn.pt").write_bytes(content[:length])
         with pytest.raises(GraphError, match=r"torn\.pt: not a \.pt file of tensors"):
             load_pt(tmp_path / "torn.pt")
     torch.save((FIELDS, {"x": torch.tensor([0, 2, 3])}), tmp_path / "many.pt")
@@ -243,7 +243,7 @@ def test_pt_refused(tmp_path: Path) -> None:
 
 
 def test_load_graph_takes_graphs_and_data() -> None:
-    graph = Graph.from_pyg(Data(**FIELDS))
+    graph = from_pyg(Data(**FIELDS))
     assert load_graph(graph) is graph
     changed = load_graph(graph, symmetrize=True, num_classes=9, split="1/0/0")
     assert changed.num_edges == 4
@@ -281,8 +281,8 @@ def test_graphs_to_predict_on_may_have_more_classes(tmp_path: Path) -> None:
     graph = Graph.from_arrays(edge_index=DENSE["edge_index"], x=X, y=[7, 1, 1], train_idx=[1], test_idx=[0])
     store(graph, tmp_path / "stored")
     for data in (graph, tmp_path / "stored"):
-        found = load_graph(data, labels=False, num_classes=2)
-        assert (found.num_classes, found.y.tolist(), len(found.test_idx)) == (2, [-1] * 3, 0)
+        actual = load_graph(data, labels=False, num_classes=2)
+        assert (actual.num_classes, actual.y.tolist(), len(actual.test_idx)) == (2, [-1] * 3, 0)
         with pytest.raises(GraphError, match=r"y\[0\]=7; expected -1\.\.1"):
             load_graph(data, num_classes=2)
 

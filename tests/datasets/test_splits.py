@@ -30,12 +30,12 @@ def test_a_node_keeps_its_place_when_the_graph_grows() -> None:
 
 def test_labels_filter_validation_and_test_but_not_training() -> None:
     labels = np.where(np.arange(1_000) % 2, 0, -1)
-    plain, filtered = (
+    unfiltered, filtered = (
         random_split(1_000, (0.6, 0.2, 0.2)),
         random_split(1_000, (0.6, 0.2, 0.2), labels=labels),
     )
-    assert np.array_equal(plain[0], filtered[0])
-    for before, after in zip(plain[1:], filtered[1:], strict=True):
+    assert np.array_equal(unfiltered[0], filtered[0])
+    for before, after in zip(unfiltered[1:], filtered[1:], strict=True):
         assert np.array_equal(after, before[before % 2 == 1])
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from hushgraph.stored_graph import StoredGraph
 from scipy import sparse
 
-from hushgraph.datasets import edge_table, load_graph, node_table, store, store_arrays
+from hushgraph.datasets import load_graph, store, store_arrays
+from hushgraph.datasets.tables import edge_table, node_table
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
+from hushgraph.graph.stored import StoredGraph
 
 ARRAYS = ("indptr", "indices", "x", "y", "train_idx", "val_idx", "test_idx")
 # 1 reads 0 (given twice), 2 reads 1, 0 reads 2, 3 reads itself.
@@ -28,27 +29,27 @@ def given(**changed: Any) -> dict[str, Any]:
     return {"edges": EDGES, "x": X, "directed": True, **REST, **changed}
 
 
-def assert_same(found: Graph, wanted: Graph) -> None:
+def assert_same(actual: Graph, expected: Graph) -> None:
     for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
     for name in ("num_nodes", "num_classes", "is_directed", "self_loops_removed"):
-        assert getattr(found, name) == getattr(wanted, name), name
-    if wanted.is_directed:
-        assert found.duplicates_removed == wanted.duplicates_removed
+        assert getattr(actual, name) == getattr(expected, name), name
+    if expected.is_directed:
+        assert actual.duplicates_removed == expected.duplicates_removed
 
 
 def test_what_is_stored_is_what_was_given(tmp_path: Path) -> None:
-    wanted = Graph.from_arrays(edge_index=EDGES, x=X, **REST)
+    expected = Graph.from_arrays(edge_index=EDGES, x=X, **REST)
     returned = store_arrays(tmp_path / "g", **given())
-    for found in (returned, load_graph(tmp_path / "g"), load_graph(str(tmp_path / "g"))):
-        assert isinstance(found, StoredGraph)
-        assert isinstance(found.x, np.memmap)
-        assert isinstance(found.indices, np.memmap)
-        assert_same(found, wanted)
+    for actual in (returned, load_graph(tmp_path / "g"), load_graph(str(tmp_path / "g"))):
+        assert isinstance(actual, StoredGraph)
+        assert isinstance(actual.x, np.memmap)
+        assert isinstance(actual.indices, np.memmap)
+        assert_same(actual, expected)
     assert returned.folder == tmp_path / "g"
-    assert repr(returned) == f"Stored{wanted!r}"
+    assert repr(returned) == f"Stored{expected!r}"
     assert [each.name for each in tmp_path.iterdir()] == ["g"]
-    assert_same(returned.in_memory(), wanted)
+    assert_same(returned.in_memory(), expected)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.uint8, np.float64, np.int32, np.bool_])
@@ -67,24 +68,24 @@ def test_sparse_features_are_stored_dense(tmp_path: Path) -> None:
 
 
 def test_options_of_load_graph(tmp_path: Path) -> None:
-    wanted = Graph.from_arrays(edge_index=EDGES, x=X, **REST)
+    expected = Graph.from_arrays(edge_index=EDGES, x=X, **REST)
     store_arrays(tmp_path / "g", **given())
     both = load_graph(tmp_path / "g", symmetrize=True)
-    assert_same(both, load_graph(wanted, symmetrize=True))
+    assert_same(both, load_graph(expected, symmetrize=True))
     assert isinstance(both, StoredGraph)
     assert load_graph(tmp_path / "g", num_classes=5).num_classes == 5
     assert not load_graph(tmp_path / "g", directed=False).is_directed
     split = load_graph(tmp_path / "g", split="0.5/0.25/0.25", split_seed=3)
-    assert_same(split, load_graph(wanted, split="0.5/0.25/0.25", split_seed=3))
+    assert_same(split, load_graph(expected, split="0.5/0.25/0.25", split_seed=3))
 
 
 def test_store_takes_what_load_graph_takes(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", edge_index=EDGES, x=X, **{k: v for k, v in REST.items() if k[0] != "n"})
-    found = store(tmp_path / "g.npz", tmp_path / "one", symmetrize=True)
-    assert_same(found.in_memory(), load_graph(tmp_path / "g.npz", symmetrize=True).symmetrized())
+    actual = store(tmp_path / "g.npz", tmp_path / "one", symmetrize=True)
+    assert_same(actual.in_memory(), load_graph(tmp_path / "g.npz", symmetrize=True).symmetrized())
     again = store(tmp_path / "one", tmp_path / "two", directed=True)
     assert again.is_directed
-    np.testing.assert_array_equal(again.indices, found.indices)
+    np.testing.assert_array_equal(again.indices, actual.indices)
 
 
 def tables(folder: Path) -> Path:
@@ -107,11 +108,11 @@ def test_tables_are_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on
         monkeypatch.setattr(edge_table, "IN_MEMORY", 0)
     columns = {"classes": ["no", "yes"]}
     folder = tables(tmp_path / "tables")
-    found = store(folder, tmp_path / "g", directed=True, columns=columns)
-    wanted = load_graph(folder, columns=columns)
-    assert_same(found, wanted)
-    assert list(found.node_names) == ["a", "b", "c"]
-    assert load_graph(tmp_path / "g").columns == wanted.columns
+    actual = store(folder, tmp_path / "g", directed=True, columns=columns)
+    expected = load_graph(folder, columns=columns)
+    assert_same(actual, expected)
+    assert list(actual.node_names) == ["a", "b", "c"]
+    assert load_graph(tmp_path / "g").columns == expected.columns
     drawn = store(folder, tmp_path / "h", symmetrize=True, columns=columns, split="0.6/0.4/0")
     assert_same(drawn, load_graph(folder, symmetrize=True, columns=columns, split="0.6/0.4/0"))
 
@@ -130,7 +131,7 @@ def test_tables_must_say_what_only_all_of_them_could(tmp_path: Path) -> None:
     [
         ({"symmetrize": True}, "symmetrize=True and directed=True contradict"),
         ({"edges": EDGES.T}, r"edges has shape \[5, 2\]; expected \[2, E\]"),
-        ({"edges": EDGES + 1}, "position 3 is 4: expected a node from 0 to 3"),
+        ({"edges": EDGES + 1}, "position 3 is 4; expected a node from 0 to 3"),
         ({"y": [0, 1]}, "y has 2 labels and x has 4 rows"),
         ({"y": [0, 1, -2, 1]}, r"y\[2\]=-2"),
         ({"x": np.full_like(X, np.inf)}, r"x\[0, 0\]=inf is not a finite float32"),
@@ -149,7 +150,7 @@ def test_what_cannot_be_stored_leaves_nothing(tmp_path: Path, changed: dict[str,
 
 def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
     store_arrays(tmp_path / "g", **given())
-    with pytest.raises(GraphError, match="it is there already"):
+    with pytest.raises(GraphError, match="it exists already"):
         store_arrays(tmp_path / "g", **given())
     (tmp_path / "h.draft").mkdir()
     with pytest.raises(GraphError, match="left over from an interrupted store"):
@@ -161,8 +162,8 @@ def test_a_folder_is_never_written_over(tmp_path: Path) -> None:
 
 def about(**changed: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        found = json.loads((folder / "graph.json").read_text())
-        (folder / "graph.json").write_text(json.dumps({**found, **changed}))
+        about = json.loads((folder / "graph.json").read_text())
+        (folder / "graph.json").write_text(json.dumps({**about, **changed}))
 
     return change
 
@@ -174,8 +175,8 @@ def values(name: str, array: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda folder: (folder / "x.npy").unlink(), "no x.npy in it"),
-        (lambda folder: (folder / "y.npy").write_bytes(b"\x93NUMPY"), "y.npy is no .npy file"),
+        (lambda folder: (folder / "x.npy").unlink(), "x.npy is missing"),
+        (lambda folder: (folder / "y.npy").write_bytes(b"\x93NUMPY"), "y.npy is not a .npy file"),
         (lambda folder: (folder / "graph.json").write_text("{"), "graph.json is not JSON"),
         (lambda folder: (folder / "graph.json").write_text("[]"), "version=None"),
         (about(version=2), "version=2; expected 1"),
@@ -188,7 +189,7 @@ def values(name: str, array: Any) -> Callable[[Path], None]:
         (about(num_classes=1), r"y\[1\]=1; expected -1..0"),
         (values("x", [*X.tolist()[:3], [0.0, np.nan]]), r"x\[3, 1\]=nan is not a finite float32"),
         (values("x", X[:, :1]), r"x.npy has shape \[4, 1\]"),
-        (values("reads_indptr", [0, 1, 3, 2, 3]), "does not rise from 0 to 3"),
+        (values("reads_indptr", [0, 1, 3, 2, 3]), "does not increase from 0 to 3"),
         (values("reads_indices", np.array([2, 0, 9], np.int32)), "=9; expected 0..3"),
         (values("reads_indices", np.array([2, 1, 1], np.int32)), "holds a self-loop"),
         (values("reads_indices", np.array([2, 0, 1])), "dtype int64; expected int32"),

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from hushgraph.datasets import synthetic
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 
 def fingerprint(graph: Graph) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from hushgraph.errors import GraphError
 from hushgraph.graph import chunks
-from hushgraph.graph.chunks import pieces
+from hushgraph.graph.chunks import iter_pieces
 
 SOURCE = np.array([0, 1, 2, 3])
 TARGET = np.array([1, 2, 3, 0])
@@ -34,10 +34,10 @@ class Stream:
 )
 def test_every_form_gives_the_same_records(edges: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "PIECE", 2)
-    found = [(source.copy(), target.copy()) for source, target in pieces(edges, 4)]
-    assert all(len(source) <= 2 and source.dtype == np.int32 for source, _ in found)
-    np.testing.assert_array_equal(np.concatenate([source for source, _ in found]), SOURCE)
-    np.testing.assert_array_equal(np.concatenate([target for _, target in found]), TARGET)
+    pieces = [(source.copy(), target.copy()) for source, target in iter_pieces(edges, 4)]
+    assert all(len(source) <= 2 and source.dtype == np.int32 for source, _ in pieces)
+    np.testing.assert_array_equal(np.concatenate([source for source, _ in pieces]), SOURCE)
+    np.testing.assert_array_equal(np.concatenate([target for _, target in pieces]), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_every_form_gives_the_same_records(edges: object, monkeypatch: pytest.Mo
 )
 def test_refusals_name_the_chunk(edges: object, message: str) -> None:
     with pytest.raises(GraphError, match=message):
-        list(pieces(edges, 4))
+        list(iter_pieces(edges, 4))
 
 
 def test_positions_count_from_the_start_of_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "PIECE", 2)
     with pytest.raises(GraphError, match="source in chunk 0, position 3 is 3"):
-        list(pieces((SOURCE, TARGET % 3), 3))
+        list(iter_pieces((SOURCE, TARGET % 3), 3))
 
 
 def test_too_many_nodes() -> None:
     with pytest.raises(GraphError, match="32-bit"):
-        next(pieces((SOURCE, TARGET), 2**31))
+        next(iter_pieces((SOURCE, TARGET), 2**31))

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hushgraph.datasets.columns import Columns, hint, merged
 
 from hushgraph.errors import InputError
+from hushgraph.graph.columns import Columns, merge_columns, suggest
 
 
 def test_json_keeps_everything_and_order_does_not_matter() -> None:
@@ -34,12 +34,12 @@ def test_json_keeps_everything_and_order_does_not_matter() -> None:
 
 def test_features_are_what_is_left_over() -> None:
     there = ["f", "label", "id", "split", "city", "g", "note"]
-    named = Columns(ignore=["note"], hashed={"city": 4}).named_for(there)
+    named = Columns(ignore=["note"], hashed={"city": 4}).resolve_names(there)
     assert (named.features, named.split) == (("f", "g"), "split")
-    assert Columns(features=["g"]).named_for(there).features == ("g",)
-    assert Columns(split="part").named_for(["id", "split"]).split == "part"
-    assert Columns().named_for(["id", "label", "f"]).split is None
-    assert named.named_for(["other"]) == named
+    assert Columns(features=["g"]).resolve_names(there).features == ("g",)
+    assert Columns(split="part").resolve_names(["id", "split"]).split == "part"
+    assert Columns().resolve_names(["id", "label", "f"]).split is None
+    assert named.resolve_names(["other"]) == named
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_features_are_what_is_left_over() -> None:
         ({"features": ["a", "a"]}, "features holds 'a' more than once"),
         ({"classes": []}, "classes is empty"),
         ({"classes": ["a", ""]}, "classes holds ''"),
-        ({"categorical": ["city"]}, r"categorical=\['city'\]: expected one entry a column"),
+        ({"categorical": ["city"]}, r"categorical=\['city'\]: expected one entry per column"),
         ({"categorical": {"city": "Oslo"}}, "categorical city='Oslo': expected a list"),
         ({"categorical": {"city": []}}, "categorical city is empty"),
         ({"hashed": {"city": 1}}, r"hashed city=1: expected 2\.\.1048576"),
@@ -81,7 +81,7 @@ def test_flags_go_before_the_file() -> None:
         "hashed": {"school": 8},
     }
     flags = {"id": "key", "hashed": {"city": 4, "note": 4}, "categorical": {"posts": ["1"]}}
-    assert merged(file, flags) == {
+    assert merge_columns(file, flags) == {
         "id": "key",
         "features": ["age"],
         "ignore": [],
@@ -90,10 +90,10 @@ def test_flags_go_before_the_file() -> None:
     }
     # Two flags that contradict each other are not silently settled.
     with pytest.raises(InputError, match="column 'a' is given as ignore and as hashed"):
-        Columns.of(merged({}, {"ignore": ["a"], "hashed": {"a": 2}}))
+        Columns.of(merge_columns({}, {"ignore": ["a"], "hashed": {"a": 2}}))
 
 
 def test_the_nearest_name() -> None:
-    assert hint("lable", ["id", "label"]) == "; did you mean 'label'?"
-    assert hint("LABEL", ["id", "Label"]) == "; did you mean 'Label'?"
-    assert hint("zzz", ["id", "label"]) == ""
+    assert suggest("lable", ["id", "label"]) == "; did you mean 'label'?"
+    assert suggest("LABEL", ["id", "Label"]) == "; did you mean 'Label'?"
+    assert suggest("zzz", ["id", "label"]) == ""

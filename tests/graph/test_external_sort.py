@@ -51,6 +51,6 @@ def test_no_edges_at_all(tmp_path: Path) -> None:
 
 def test_an_end_that_is_no_node_is_named_and_nothing_stays(tmp_path: Path) -> None:
     chunks = [(np.array([0]), np.array([1])), (np.array([0, 1]), np.array([1, 3]))]
-    with pytest.raises(GraphError, match="target in chunk 1, position 1 is 3: expected a node from 0 to 2"):
+    with pytest.raises(GraphError, match="target in chunk 1, position 1 is 3; expected a node from 0 to 2"):
         write_reads(tmp_path, chunks, num_nodes=3)
     assert list(tmp_path.iterdir()) == []

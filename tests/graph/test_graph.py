@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from torch_geometric.data import Data
 
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
@@ -105,14 +102,14 @@ def test_rows_agree_with_sets_of_pairs(pairs: list[tuple[int, int]], symmetrize:
         edge_index=edges, x=np.ones((7, 1)), y=[0] * 7, train_idx=[0], symmetrize=symmetrize
     )
     proper = [pair for pair in pairs if pair[0] != pair[1]]
-    wanted = set(proper)
+    expected = set(proper)
     if symmetrize:
-        wanted |= {(w, u) for u, w in wanted}
-    found = [(int(u), int(w)) for s, t in graph.edge_chunks(chunk) for u, w in zip(s, t, strict=True)]
-    assert found == sorted(wanted, key=lambda pair: (pair[1], pair[0]))
+        expected |= {(w, u) for u, w in expected}
+    actual = [(int(u), int(w)) for s, t in graph.edge_chunks(chunk) for u, w in zip(s, t, strict=True)]
+    assert actual == sorted(expected, key=lambda pair: (pair[1], pair[0]))
     assert graph.self_loops_removed == len(pairs) - len(proper)
     assert graph.duplicates_removed == len(proper) - len(set(proper))
-    assert graph.is_directed == any((w, u) not in wanted for u, w in wanted)
+    assert graph.is_directed == any((w, u) not in expected for u, w in expected)
     assert all(0 < len(s) <= chunk for s, _ in graph.edge_chunks(chunk))
     assert all(s.dtype == t.dtype == np.int32 for s, t in graph.edge_chunks(chunk))
 
@@ -273,9 +270,9 @@ def test_refused(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"indptr": [0, 1, 3, 4]}, "indptr does not rise from 0 to 4 in 5 values"),
-        ({"indptr": [0, 1, 3, 2, 4]}, "indptr does not rise"),
-        ({"indptr": [0, 1, 3, 4, 5]}, "indptr does not rise"),
+        ({"indptr": [0, 1, 3, 4]}, "indptr does not increase from 0 to 4 in 5 values"),
+        ({"indptr": [0, 1, 3, 2, 4]}, "indptr does not increase"),
+        ({"indptr": [0, 1, 3, 4, 5]}, "indptr does not increase"),
         ({"indices": [1, 0, 9, 3]}, r"indices\[2\]=9; expected 0..3"),
         ({"indices": [1, 2, 0, 3]}, "indices repeats a read, holds a self-loop or is not ascending"),
         ({"indices": [1, 2, 2, 3]}, "indices repeats a read"),
@@ -308,91 +305,6 @@ def test_arguments_of_methods_are_checked() -> None:
         next(graph.edge_chunks(0))
 
 
-def pyg(**changes: Any) -> Data:
-    fields = {
-        "edge_index": torch.from_numpy(EDGES),
-        "x": torch.from_numpy(X),
-        "y": torch.tensor([0, 1, -1, 2]),
-        "train_mask": torch.tensor([True, True, False, False]),
-        "val_mask": torch.tensor([False, False, False, True]),
-    }
-    return Data(**{name: value for name, value in (fields | changes).items() if value is not None})
-
-
-def same(a: Graph, b: Graph) -> bool:
-    names = ("indptr", "indices", "y", "train_idx", "val_idx", "test_idx")
-    return (
-        all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
-        and np.array_equal(a.dense_features(np.arange(a.num_nodes)), b.dense_features(np.arange(b.num_nodes)))
-        and a.num_classes == b.num_classes
-    )
-
-
-def test_pyg_masks_and_indices_equal_arrays() -> None:
-    wanted = Graph.from_arrays(**arrays())
-    assert same(Graph.from_pyg(pyg()), wanted)
-    by_index = pyg(
-        train_mask=None,
-        val_mask=None,
-        train_idx=torch.tensor([1, 0]),
-        val_idx=torch.tensor([3], dtype=torch.int32),
-    )
-    assert same(Graph.from_pyg(by_index), wanted)
-    columns = pyg(train_mask=pyg().train_mask[:, None], val_mask=pyg().val_mask[:, None])
-    assert same(Graph.from_pyg(columns), wanted)
-    assert same(Graph.from_pyg(pyg(), symmetrize=True), wanted.symmetrized())
-    assert Graph.from_pyg(pyg(), num_classes=7, directed=False).num_classes == 7
-
-
-def test_pyg_sparse_features() -> None:
-    wanted = Graph.from_arrays(**arrays())
-    graph = Graph.from_pyg(pyg(x=torch.from_numpy(X).to_sparse_coo()))
-    assert sparse.issparse(graph.x)
-    assert same(graph, wanted)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says once per process that CSR is new
-        rows = torch.from_numpy(X).to_sparse_csr()
-    assert same(Graph.from_pyg(pyg(x=rows)), wanted)
-
-
-def test_pyg_kinds_of_features_and_labels() -> None:
-    wanted = Graph.from_arrays(**arrays())
-    tracked = torch.from_numpy(X).clone().requires_grad_()
-    assert same(Graph.from_pyg(pyg(x=tracked)), wanted)
-    assert same(Graph.from_pyg(pyg(x=torch.from_numpy(X).bfloat16())), wanted)
-    labels = torch.tensor([[0.0], [1.0], [float("nan")], [2.0]])
-    assert same(Graph.from_pyg(pyg(y=labels)), wanted)
-    assert same(Graph.from_pyg(pyg(y=torch.tensor([[0], [1], [-1], [2]]))), wanted)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"x": None, "y": None}, "missing x, y; expected a PyG Data with edge_index, x and y"),
-        ({"train_mask": None}, "no train_mask and no train_idx: .* split='0.6/0.2/0.2'"),
-        ({"train_idx": torch.tensor([0])}, "both train_mask and train_idx; expected one of them"),
-        ({"train_mask": torch.ones(4, 3, dtype=torch.bool)}, "train_mask has 3 columns; expected one split"),
-        ({"val_mask": torch.ones(4)}, r"val_mask has dtype float32 and shape \[4\]; expected bool \[4\]"),
-        ({"val_mask": torch.ones(3, dtype=torch.bool)}, r"val_mask has dtype bool and shape \[3\]"),
-        ({"y": torch.tensor([0.5, 1, 0, 2])}, r"y\[0\]=0.5; expected class numbers, or NaN"),
-        ({"y": torch.tensor([0.0, float("inf"), 0, 2])}, r"y\[1\]=inf; expected class numbers"),
-        ({"y": torch.zeros(4, 2)}, r"y has shape \[4, 2\]; expected 1 dimension"),
-        ({"y": torch.tensor(1)}, r"train_mask has dtype bool and shape \[4\]; expected bool \[\]"),
-        ({"y": "text", "train_mask": None, "train_idx": [0]}, r"val_mask .* shape \[4\]; expected bool \[\]"),
-        ({"x": [[1.0], [2.0, 3.0]]}, "x is a list that cannot become an array"),
-        (
-            {"x": torch.from_numpy(X).to_sparse(1)},
-            "x is a Tensor that cannot become an array",
-        ),
-        ({"x": torch.empty(4, 2, device="meta")}, "x is a Tensor that cannot become an array"),
-        ({"edge_index": torch.from_numpy(EDGES).float()}, "edge_index has dtype float32; expected integers"),
-    ],
-)
-def test_pyg_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        Graph.from_pyg(pyg(**changes))
-
-
 def test_importing_the_graph_does_not_import_torch() -> None:
-    code = "import sys, hushgraph.graph.graph; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    code = "import sys, hushgraph.graph; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=300).returncode == 0

@@ -20,8 +20,8 @@ def test_a_file_written_in_blocks_is_what_numpy_reads(tmp_path: Path) -> None:
         file.append(np.array([1, 2], np.int64))
         file.append(np.array([], np.int64))
         file.append(np.array([3], np.int64))
-    found = np.load(tmp_path / "i.npy")
-    assert (found.dtype, found.tolist(), file.rows) == (np.dtype(np.int32), [1, 2, 3], 3)
+    array = np.load(tmp_path / "i.npy")
+    assert (array.dtype, array.tolist(), file.rows) == (np.dtype(np.int32), [1, 2, 3], 3)
 
 
 def test_a_mapped_file_can_be_read_after_its_pages_were_let_go(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_rows_come_in_the_order_asked_for(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "no y.npy in it"),
-        (b"not numpy", "is no .npy file"),
-        (b"", "is no .npy file"),
+        (None, "y.npy is missing"),
+        (b"not numpy", "is not a .npy file"),
+        (b"", "is not a .npy file"),
     ],
 )
 def test_what_is_no_array(tmp_path: Path, content: bytes | None, says: str) -> None:
@@ -75,7 +75,7 @@ def test_arrays_of_another_shape_or_length(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"dtype float64 and shape \[2, 2\]; expected 1 dimension of kind i"):
         open_mapped(path, ndim=1, kinds="i")
     np.save(path, np.asfortranarray(np.zeros((2, 3))))
-    with pytest.raises(GraphError, match="row by row"):
+    with pytest.raises(GraphError, match="in row order"):
         open_mapped(path, ndim=2, kinds="f")
     np.save(path, np.array([None, 1]))
     with pytest.raises(GraphError, match="dtype object"):

@@ -48,21 +48,21 @@ def test_the_same_lists(stored: StoredGraph, owner: str) -> None:
 def test_the_same_weights_and_accuracies(stored: StoredGraph, layers: int, batch_size: int) -> None:
     settings: dict[str, Any] = {"epsilon": 4.0, "steps": 4, "hidden": 8, "device": "cpu", "seed": 3}
     settings |= {"num_layers": layers, "batch_size": batch_size, "evaluate_every": 2}
-    wanted = hg.train(GRAPH, **settings)
-    found = hg.train(stored.folder, **settings)
-    for ours, theirs in zip(found.model.parameters(), wanted.model.parameters(), strict=True):
+    expected = hg.train(GRAPH, **settings)
+    actual = hg.train(stored.folder, **settings)
+    for ours, theirs in zip(actual.model.parameters(), expected.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     for name in ("val_accuracy", "test_accuracy", "epsilon"):
-        assert found.result[name] == wanted.result[name]
-    assert [m["val_accuracy"] for m in found.metrics] == [m["val_accuracy"] for m in wanted.metrics]
-    np.testing.assert_array_equal(found.predict(stored.folder), wanted.predict(GRAPH))
-    assert found.evaluate(stored) is not None
+        assert actual.result[name] == expected.result[name]
+    assert [m["val_accuracy"] for m in actual.metrics] == [m["val_accuracy"] for m in expected.metrics]
+    np.testing.assert_array_equal(actual.predict(stored.folder), expected.predict(GRAPH))
+    assert actual.evaluate(stored) is not None
 
 
 def test_the_same_inductive_weights(stored: StoredGraph) -> None:
     settings: dict[str, Any] = {"epsilon": 4.0, "steps": 3, "hidden": 8, "device": "cpu", "seed": 3}
-    wanted, found = (hg.train(g, setting="inductive", **settings) for g in (GRAPH, stored))
-    for ours, theirs in zip(found.model.parameters(), wanted.model.parameters(), strict=True):
+    expected, actual = (hg.train(g, setting="inductive", **settings) for g in (GRAPH, stored))
+    for ours, theirs in zip(actual.model.parameters(), expected.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -79,12 +79,12 @@ def test_the_same_scores(
         monkeypatch.setattr(mapped, "MAPPED_BYTES", 0)
     torch.manual_seed(0)
     model = GNN(GRAPH.num_features, 3, model=name, num_layers=layers, hidden=20)  # type: ignore[arg-type]
-    wanted = scores(model, GRAPH)
-    torch.testing.assert_close(scores(model, stored), wanted, atol=1e-5, rtol=1e-5)
-    whole = WholeGraph(stored, Features(stored))
+    expected = scores(model, GRAPH)
+    torch.testing.assert_close(scores(model, stored), expected, atol=1e-5, rtol=1e-5)
+    batch = WholeGraph(stored, Features(stored))
     asked = np.array([17, 3, 3, 399])
-    best = best_classes(model, whole, asked, depth=model.depth)
-    assert best[asked].tolist() == wanted.argmax(1)[asked].tolist()
+    best = best_classes(model, batch, asked, depth=model.depth)
+    assert best[asked].tolist() == expected.argmax(1)[asked].tolist()
     assert (np.delete(best, asked) == -1).all()
     assert model.training
 
@@ -97,8 +97,8 @@ class Rows(torch.nn.Module):
         self.inner = torch.nn.Linear(GRAPH.num_features, 3)
 
     def forward(self, x: torch.Tensor, blocks: Any) -> torch.Tensor:
-        found: torch.Tensor = self.inner(x)
-        return found
+        output: torch.Tensor = self.inner(x)
+        return output
 
 
 def test_modules_of_the_caller_take_the_whole_graph(stored: StoredGraph) -> None:
@@ -128,9 +128,9 @@ def test_other_graphs_from_a_stored_one(stored: StoredGraph) -> None:
         (stored.with_row_emptied(3, "sender"), GRAPH.with_row_emptied(3, "sender")),
         (stored.in_memory(), GRAPH),
     ]
-    for found, wanted in changes:
+    for actual, expected in changes:
         for name in ("indptr", "indices", "x", "y", "train_idx"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+            np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
     # The file itself was not changed by any of them.
     np.testing.assert_array_equal(hg.datasets.load_graph(stored.folder).x, GRAPH.x)
 
@@ -139,7 +139,7 @@ def test_other_graphs_from_a_stored_one(stored: StoredGraph) -> None:
 def test_shards_are_all_reads_once(stored: StoredGraph, shards: int) -> None:
     for graph in (stored, GRAPH):
         parts = [np.stack(c) for i in range(shards) for c in graph.edge_chunks(50, shard=i, shards=shards)]
-        whole = [np.stack(chunk) for chunk in GRAPH.edge_chunks()]
-        np.testing.assert_array_equal(np.concatenate(parts, 1), np.concatenate(whole, 1))
+        all_chunks = [np.stack(chunk) for chunk in GRAPH.edge_chunks()]
+        np.testing.assert_array_equal(np.concatenate(parts, 1), np.concatenate(all_chunks, 1))
     with pytest.raises(GraphError, match="shard=3, shards=3"):
         list(GRAPH.edge_chunks(shard=3, shards=3))

@@ -8,17 +8,14 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hushgraph.cli import comparing
-from hushgraph.comparison import NAMES, Comparison, Row
 from hushgraph.errors import InputError, RunError
 from hushgraph.plots import canvas
-from hushgraph.reproduction.figures import draw, draw_comparison, figure_of
-from hushgraph.reproduction.measured import cells, read_records
+from hushgraph.reproduction.figures import build_figure, draw
+from hushgraph.reproduction.measurements import group_records, read_records
 
 EPSILONS = (2.0, 4.0, 8.0)
 
@@ -62,7 +59,7 @@ def _settings() -> Iterator[None]:
 
 
 def panels(records: list[dict[str, Any]]) -> list[Any]:
-    return [axes for axes in figure_of(cells(read_records(records))).axes if axes.get_visible()]
+    return [axes for axes in build_figure(group_records(read_records(records))).axes if axes.get_visible()]
 
 
 def lines(axes: Any) -> dict[str, Any]:
@@ -70,7 +67,7 @@ def lines(axes: Any) -> dict[str, Any]:
 
 
 def words(records: list[dict[str, Any]]) -> str:
-    figure = figure_of(cells(read_records(records)))
+    figure = build_figure(group_records(read_records(records)))
     return " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
 
 
@@ -113,19 +110,19 @@ def test_matplotlib_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_line_for_each_private_model_and_a_level_for_the_others() -> None:
     (axes,) = panels(against_epsilon())
-    found = lines(axes)
-    assert set(found) == {
+    drawn = lines(axes)
+    assert set(drawn) == {
         "GCN, no privacy",
         "MLP, no privacy",
         "DP-GCN, sound (ε holds)",
         "DP-GCN, as published (ε claimed by the paper)",
         "DP-MLP, sound (ε holds)",
     }
-    sound = found["DP-GCN, sound (ε holds)"]
+    sound = drawn["DP-GCN, sound (ε holds)"]
     assert list(sound.get_xdata()) == list(EPSILONS)
     assert list(sound.get_ydata()) == pytest.approx([42.5, 44.5, 48.5])
-    assert found["GCN, no privacy"].get_linestyle() == ":"
-    assert set(found["GCN, no privacy"].get_ydata()) == {60.0}
+    assert drawn["GCN, no privacy"].get_linestyle() == ":"
+    assert set(drawn["GCN, no privacy"].get_ydata()) == {60.0}
     # One band for each line with a spread; the levels have none here.
     assert len(axes.collections) == 3
     low, high = axes.collections[0].get_paths()[0].get_extents().intervaly
@@ -143,7 +140,7 @@ def test_a_private_model_without_an_epsilon_has_no_place() -> None:
     records = curve("DP-GCN", "sound", 0.4) + curve("DP-MLP", "sound", 0.3, epsilon_holds=None)
     (axes,) = panels(records)
     assert len(axes.get_lines()) == 1
-    assert "Left out for want of an ε: 3 of 6 settings." in words(records)
+    assert "Omitted because their ε is unknown: 3 of 6 settings." in words(records)
     with pytest.raises(InputError, match="records of made-up: none has an epsilon"):
         panels(curve("DP-MLP", "sound", 0.3, epsilon_holds=None))
 
@@ -247,8 +244,8 @@ def test_classes_by_frequency_and_the_accuracy_on_all() -> None:
 
 
 def test_substitute_data_is_named() -> None:
-    said = words([record(data="ogbn_arxiv_hints")])
-    assert "Measured on ogbn_arxiv_hints, not ogbn-arxiv." in said
+    text = words([record(data="ogbn_arxiv_hints")])
+    assert "Measured on ogbn_arxiv_hints, not ogbn-arxiv." in text
     row = record("DP-GCN", "as-published", experiment="transductive", data="ogbn_arxiv_hints")
     assert "Measured on ogbn_arxiv_hints; published numbers are for ogbn-arxiv." in words([row])
     assert "Measured on" not in words([record()])
@@ -300,7 +297,7 @@ def test_nothing_is_made_for_records_that_are_refused(records: list[Any], tmp_pa
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(RunError, match="out: cannot be made"):
+    with pytest.raises(RunError, match="out: cannot be created"):
         draw([record()], tmp_path / "out")
 
 
@@ -310,48 +307,3 @@ def test_without_matplotlib_one_line_names_the_extra(tmp_path: Path, monkeypatch
         draw([record()], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
-
-
-def comparison(**others: Any) -> Comparison:
-    rows = tuple(
-        Row(
-            name=name,
-            model="mlp" if name.endswith("MLP") else "gcn",
-            private=name.startswith("DP-"),
-            epsilon=3.996 if name.startswith("DP-") else math.inf,
-            delta=1e-5,
-            guarantee="holds" if name.startswith("DP-") else "none",
-            val_accuracy=0.5,
-            test_accuracy=None if name == "MLP" else 0.25,
-            macro_f1=None,
-            seconds=1.0,
-            plan="abc",
-        )
-        for name in NAMES
-    )
-    return Comparison(**{"data": "a <graph> & more", "seeded": False, "rows": rows} | others)
-
-
-def test_a_comparison_shows_four_bars_with_their_epsilon_and_the_cost(tmp_path: Path) -> None:
-    draw_comparison(comparison(), tmp_path / "compare.svg")
-    svg = (tmp_path / "compare.svg").read_text()
-    texts = re.findall(r">([^<>\n]+)</(?:text|tspan)>", svg)
-    assert [text for text in texts if text in NAMES] == list(NAMES)
-    assert texts.count("ε = 4.00") == 2
-    assert texts.count("ε = infinity") == 2
-    assert texts.count("no guarantee") == 2
-    assert texts.count("25.0") == 3
-    assert "none" in texts
-    assert "Four models on a &lt;graph&gt; &amp; more" in texts
-    assert "publishing both costs up to (8.00, 2e-5) by basic composition." in " ".join(texts)
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: Any = {"DP-GNN": SimpleNamespace(report=lambda *_, **__: None)}
-    monkeypatch.setattr(comparing, "compare", lambda *_, **__: comparison(runs=runs))
-    if not installed:
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
-    comparing.compare_into(tmp_path, None, console=None)
-    written = sorted(path.name for path in tmp_path.iterdir())
-    assert written == ["compare.svg", "comparison.json"][0 if installed else 1 :]

@@ -90,7 +90,7 @@ def place(value: str) -> int:
 
 
 def hyper_by_hand() -> dict[tuple[str, str, str, str], Any]:
-    found: dict[tuple[str, str, str, str], Any] = {
+    settings: dict[tuple[str, str, str, str], Any] = {
         ("common", "", "", name.replace(" ", "_")): value for name, value in HAND.HYPER_COMMON.items()
     }
     for table, text in HYPER.items():
@@ -102,8 +102,8 @@ def hyper_by_hand() -> dict[tuple[str, str, str, str], Any]:
                 # Its table of results calls it so.
                 row = "GCN (1-layer)"
             for name, value in zip(heading[2:], values, strict=True):
-                found[table, column, row, HEADINGS[name]] = setting(name, value)
-    return found
+                settings[table, column, row, HEADINGS[name]] = setting(name, value)
+    return settings
 
 
 def setting(name: str, value: str) -> Any:
@@ -168,7 +168,7 @@ def test_numbers_that_two_tables_share() -> None:
 
 
 def test_what_the_paper_says_once_is_what_the_code_does() -> None:
-    common = spec.common()
+    common = spec.load_common()
     assert inspect.signature(GATLayer).parameters["heads"].default == common.heads
     assert inspect.signature(percentile_clipping).parameters["percentile"].default == common.clip_percentile
     config = TrainingConfig(optimizer="adam", learning_rate=0.1, momentum=common.beta1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hushgraph.errors import InputError, RunError
-from hushgraph.reproduction.records import Records, relabelled
+from hushgraph.reproduction.records import Records, relabel
 
 
 def record(seed: int, run: str = "r") -> dict[str, Any]:
@@ -42,8 +42,8 @@ def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
 def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     Records(path).append(record(0))
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole[:40])
+    complete = path.read_bytes()
+    path.write_bytes(complete + complete[:40])
     records = Records(path)
     records.append(record(1))
     assert [one["seed"] for one in Records(path).all] == [0, 1]
@@ -58,9 +58,9 @@ def test_any_other_damage_is_an_error(tmp_path: Path, line: str) -> None:
 
 
 def test_a_shared_run_says_whose_it_was() -> None:
-    found = relabelled(record(0), {"experiment": "curves", "axes": {}}.items())
-    assert (found["experiment"], found["axes"]) == ("curves", {})
-    assert found["shared_with"] == "degree: c, GCN, sound"
+    shared = relabel(record(0), {"experiment": "curves", "axes": {}}.items())
+    assert (shared["experiment"], shared["axes"]) == ("curves", {})
+    assert shared["shared_with"] == "degree: c, GCN, sound"
 
 
 def test_processes_see_what_others_add(tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_one_process_at_a_time_has_a_run(tmp_path: Path) -> None:
 def test_a_line_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     Records(path).append(record(0))
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole[:40])
+    complete = path.read_bytes()
+    path.write_bytes(complete + complete[:40])
     assert [one["seed"] for one in Records(path).all] == [0]
-    assert path.read_bytes() == whole + whole[:40]
+    assert path.read_bytes() == complete + complete[:40]
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import benchmark_scripts
-from hushgraph.reproduction import grid, spec
-from hushgraph.reproduction.measured import cells, read_records
+from hushgraph.reproduction import spec
+from hushgraph.reproduction.jobs import list_jobs
+from hushgraph.reproduction.measurements import group_records, read_records
 from hushgraph.reproduction.runner import DP_MODES
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def records() -> list[dict[str, Any]]:
 
 def test_the_page_shows_the_records(script: ModuleType, records: list[dict[str, Any]]) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert script.filled(page, cells(script.ordered(read_records(records)))) == page
+    assert script.filled(page, group_records(script.ordered(read_records(records)))) == page
     shown = {place["name"] for place in script._PLACE.finditer(page)}
     assert shown == {record["experiment"] for record in records} - {"class-wise"}
 
@@ -48,15 +49,15 @@ def test_every_figure_on_the_page_is_there() -> None:
 
 
 def test_every_cell_mode_and_seed_has_one_record(records: list[dict[str, Any]]) -> None:
-    found = [tuple(_placed(r)[name] for name in LABELS) for r in records]
-    assert len(set(found)) == len(found)
+    labels = [tuple(_placed(r)[name] for name in LABELS) for r in records]
+    assert len(set(labels)) == len(labels)
     expected = {
         (name, job.column.name, job.row.row, job.mode, tuple(sorted(job.axes)), job.seed)
         for name in spec.names()
-        for job in grid.jobs(spec.load(name), modes=DP_MODES, only=COLUMNS)
+        for job in list_jobs(spec.load(name), modes=DP_MODES, only=COLUMNS)
     }
-    assert set(found) <= expected
-    missing = expected - set(found)
+    assert set(labels) <= expected
+    missing = expected - set(labels)
     assert {(name, axes) for name, _, _, _, axes, _ in missing} == NO_STEP
     assert {(row, mode) for _, _, row, mode, _, _ in missing} == {("DP-GCN", "as-published")}
 

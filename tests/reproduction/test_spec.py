@@ -8,7 +8,7 @@ import pytest
 
 from hushgraph.errors import InputError
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.grid import jobs
+from hushgraph.reproduction.jobs import list_jobs
 from hushgraph.reproduction.runner import DP_MODES
 
 
@@ -20,7 +20,7 @@ def test_every_experiment_is_read_and_has_work(name: str) -> None:
     if experiment.kind == "statistics":
         assert all(column.statistics for column in experiment.columns)
     else:
-        assert jobs(experiment, modes=DP_MODES)
+        assert list_jobs(experiment, modes=DP_MODES)
 
 
 def test_the_degree_axis_begins_where_no_edge_is_read() -> None:
@@ -28,39 +28,39 @@ def test_the_degree_axis_begins_where_no_edge_is_read() -> None:
 
 
 def test_published_numbers_carry_column_row_axes_and_spread() -> None:
-    found = spec.published_numbers("transductive")
-    assert found["reddit", "DP-GCN (Adam)", ()] == (92.377, 0.021)
-    found = spec.published_numbers("batch-size")
-    assert found["ogbn-arxiv", "DP-GCN", (("batch_size", 90941.0),)] == (63.662, None)
-    assert found["ogbn-arxiv", "A_GCN - A_DP-GCN", (("batch_size", 2500.0),)] == (15.295, None)
+    numbers = spec.published_numbers("transductive")
+    assert numbers["reddit", "DP-GCN (Adam)", ()] == (92.377, 0.021)
+    numbers = spec.published_numbers("batch-size")
+    assert numbers["ogbn-arxiv", "DP-GCN", (("batch_size", 90941.0),)] == (63.662, None)
+    assert numbers["ogbn-arxiv", "A_GCN - A_DP-GCN", (("batch_size", 2500.0),)] == (15.295, None)
     assert spec.published_numbers("datasets")["reddit-disjoint", "Avg. Degree", ()] == (54.4, None)
     assert spec.published_numbers("inductive-facebook") == {}
 
 
 def test_printed_differences_are_differences() -> None:
     for name in ("batch-size", "degree"):
-        found = spec.published_numbers(name)
-        for (column, row, axes), (value, _) in found.items():
+        numbers = spec.published_numbers(name)
+        for (column, row, axes), (value, _) in numbers.items():
             if row == "A_GCN - A_DP-GCN":
-                ours = found[column, "GCN", axes][0] - found[column, "DP-GCN", axes][0]
+                ours = numbers[column, "GCN", axes][0] - numbers[column, "DP-GCN", axes][0]
                 assert value == pytest.approx(ours, abs=5e-4)
 
 
 def test_hyperparameters_have_the_names_of_the_tables() -> None:
-    found = spec.hyperparameters()
-    assert found["transductive", "ogbn-products", "DP-GCN (SGD)", "batch_size"] == 40_000
-    assert found["transductive", "ogbn-arxiv", "MLP", "K"] is None
-    assert found["inductive-gin", "reddit-disjoint", "DP-GIN (2-layer)", "lambda"] == 1.0
-    assert found["common", "", "", "hidden"] == 256
-    assert not any(table == "inductive-facebook" for table, *_ in found)
+    settings = spec.hyperparameters()
+    assert settings["transductive", "ogbn-products", "DP-GCN (SGD)", "batch_size"] == 40_000
+    assert settings["transductive", "ogbn-arxiv", "MLP", "K"] is None
+    assert settings["inductive-gin", "reddit-disjoint", "DP-GIN (2-layer)", "lambda"] == 1.0
+    assert settings["common", "", "", "hidden"] == 256
+    assert not any(table == "inductive-facebook" for table, *_ in settings)
 
 
 def test_a_row_like_another_takes_its_settings_and_keeps_its_own_numbers() -> None:
     experiment = spec.load("degree")
     row = next(row for row in experiment.rows if row.row == "DP-GCN")
-    found = spec.cell(experiment, row, "ogbn-arxiv")
-    assert found is not None
-    assert (found.lr, found.noise_multiplier, found.points[0]) == (0.003, 2.0, (3, 62.413))
+    cell = spec.find_cell(experiment, row, "ogbn-arxiv")
+    assert cell is not None
+    assert (cell.lr, cell.noise_multiplier, cell.points[0]) == (0.003, 2.0, (3, 62.413))
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,10 @@ def test_a_shard_returns_no_more_than_its_cap(owner: str) -> None:
 def test_three_processes_share_the_pass() -> None:
     source, target, rest = shuffled_graph()
     caps = {**rest, "max_readers": 3, "max_reads": 4, "edge_owner": "reader"}
-    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
+    # Three processes forked from one that has imported what they need and run nothing.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([shard_records.__module__])
+    with ProcessPoolExecutor(3, mp_context=context) as processes:
         shards = [(source[i::3], target[i::3]) for i in range(3)]
         asked = [processes.submit(shard_records, shard, **caps) for shard in shards]
         parts = [each.result() for each in asked]

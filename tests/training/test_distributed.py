@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -21,30 +22,37 @@ from safetensors.torch import load_file
 from scipy import stats
 
 import hushgraph as hg
-from hushgraph.cli.app import main
 from hushgraph.errors import InputError
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.training.distributed import Group, GroupError, current, of_leader
+from hushgraph.training.distributed import Group, GroupError, current_group, require_leader
 
 COMMON = ["--hidden", "8", "--max-readers", "2", "--device", "cpu", "--epsilon", "4"]
 SHORT = [*COMMON, "--steps", "12", "--batch-size", "40"]
 LONG = [*COMMON, "--steps", "100000", "--batch-size", "40", "--model", "mlp"]
+# Seconds that nothing takes unless it hangs, also on a busy machine; and more than a test would ever wait.
+PATIENCE, NEVER = 300, 3600
 
 # Processes are forked from one that has imported and compiled everything, as torchrun would start them: by
 # what it tells them in the environment. One line of JSON starts a group, the answer is their numbers; an
 # empty line waits for all of them, the answer is their exit codes.
 LAUNCHER = """
-import json, os, sys
+import contextlib, functools, io, json, os, sys
 import torch
+import typer.main
 torch.set_num_threads(1)
 import hushgraph as hg
 from hushgraph.training import distributed
 from hushgraph.training import trainer as loop
-from hushgraph.training import session
+from hushgraph.training import session, tree_batches
+from hushgraph.noise import gaussian
 from hushgraph.cli.app import main
 
 graph = hg.datasets.synthetic(num_nodes=60, num_classes=3)
 hg.train(graph, epsilon=4.0, steps=1, max_readers=1, device="cpu")
+# What the command imports and builds when it is called is inherited too.
+typer.main.get_command = functools.cache(typer.main.get_command)
+with contextlib.redirect_stderr(io.StringIO()):
+    main(["train", "no-such-file.npz", "--epsilon", "4"])
 print("ready", flush=True)
 for line in iter(sys.stdin.readline, ""):
     order = json.loads(line)
@@ -69,6 +77,7 @@ for line in iter(sys.stdin.readline, ""):
     print(json.dumps(children), flush=True)
     sys.stdin.readline()
     print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)
+os._exit(0)
 """
 
 
@@ -120,7 +129,7 @@ class Launcher:
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -131,6 +140,7 @@ class Launcher:
 
     def _answer(self) -> str:
         assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], PATIENCE)[0], "the processes hang"
         return self.process.stdout.readline().strip()
 
 
@@ -184,31 +194,34 @@ RECORDING = """
 import atexit
 import numpy as np
 roots, before, after, models, generators = [], [], [], [], []
-pieces, noisy, step, new_noise = loop.Trainer._pieces, loop.noisy, loop.Trainer.step, session.new_noise
+batches, noise = tree_batches.TreeBatches, gaussian.GaussianNoise
+cut_pieces, add_noise, take_step = batches.cut_pieces, noise.add_noise, loop.Trainer.take_step
+start_noise = noise.__init__
 flat = lambda tensors: np.concatenate([t.detach().numpy().ravel() for t in tensors])
 
-def _pieces(self, lists, mine):
+def _cut_pieces(self, lists, mine):
     roots.append(mine)
-    return pieces(self, lists, mine)
+    return cut_pieces(self, lists, mine)
 
-def _noisy(sums, *others):
+def _add_noise(self, sums, *others):
     before.append(flat(sums.values()))
-    found = noisy(sums, *others)
-    after.append(flat(found.values()))
-    return found
+    noisy = add_noise(self, sums, *others)
+    after.append(flat(noisy.values()))
+    return noisy
 
-def _step(self, trees):
-    step(self, trees)
+def _take_step(self, trees):
+    take_step(self, trees)
     models.append(flat(self.state.model.parameters()))
     sigma = self.plan.sigma
     np.savez(f"{order['log']}.{rank}", *roots, before=before, after=after, models=models, sigma=sigma,
              generators=generators)
 
-def _new_noise(*arguments):
+def _start_noise(self, *arguments):
     generators.append(1)
-    return new_noise(*arguments)
+    start_noise(self, *arguments)
 
-loop.Trainer._pieces, loop.noisy, loop.Trainer.step, session.new_noise = _pieces, _noisy, _step, _new_noise
+batches.cut_pieces, noise.add_noise, loop.Trainer.take_step = _cut_pieces, _add_noise, _take_step
+noise.__init__ = _start_noise
 """
 
 
@@ -296,14 +309,14 @@ def test_without_a_seed_the_operating_system_decides_for_all(
 # In the process of this rank, something happens at the beginning of the fourth step.
 AT_STEP = """
 import signal
-taken = loop.Trainer.step
+taken = loop.Trainer.take_step
 
 def _step(self, trees):
     if rank == {rank} and self.state.step == 3:
         {what}
     taken(self, trees)
 
-loop.Trainer.step = _step
+loop.Trainer.take_step = _step
 """
 KILL, STOP = "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGSTOP)"
 
@@ -312,10 +325,10 @@ KILL, STOP = "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signa
 def test_a_killed_process_ends_the_others_in_one_line(
     launcher: Launcher, data: Path, tmp_path: Path, lost: int
 ) -> None:
-    out, begin = tmp_path / "run", time.monotonic()
+    out = tmp_path / "run"
     before = AT_STEP.format(rank=lost, what=KILL)
-    codes = launcher.run(3, tmp_path / "log", "train", data, *SHORT, "--out", out, before=before)
-    assert time.monotonic() - begin < 20
+    arguments = ["train", data, *SHORT, "--out", out]
+    codes = launcher.run(3, tmp_path / "log", *arguments, before=before, timeout=NEVER)
     for rank in {0, 1, 2} - {lost}:
         assert codes[rank] == 1
         message = said(tmp_path / "log", rank)
@@ -338,8 +351,8 @@ def test_a_process_that_hangs_ends_the_others_after_the_timeout(
 ) -> None:
     before = AT_STEP.format(rank=1, what=STOP)
     arguments = ["train", data, *SHORT, "--out", tmp_path / "run"]
-    children = launcher.start(2, tmp_path / "log", *arguments, before=before, timeout=2)
-    deadline = time.monotonic() + 20
+    children = launcher.start(2, tmp_path / "log", *arguments, before=before, timeout=4)
+    deadline = time.monotonic() + PATIENCE
     while not said_anything(tmp_path / "log", 0) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(children[1], signal.SIGKILL)
@@ -374,7 +387,7 @@ def test_ctrl_c_ends_all_after_the_paid_steps(launcher: Launcher, data: Path, tm
     out = tmp_path / "run"
     before = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
     children = launcher.start(2, tmp_path / "log", "train", data, *LONG, "--out", out, before=before)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while steps_paid(out) < 50:
         assert time.monotonic() < deadline, said(tmp_path / "log", 0)
         time.sleep(0.05)
@@ -383,7 +396,7 @@ def test_ctrl_c_ends_all_after_the_paid_steps(launcher: Launcher, data: Path, tm
     assert launcher.wait() == [130, 130]
     message = said(tmp_path / "log", 0)
     assert message == (
-        f"hushgraph: stopped after step {steps_paid(out)} of 100000; go on with: hushgraph train {data} "
+        f"hushgraph: stopped after step {steps_paid(out)} of 100000; continue with: hushgraph train {data} "
         f"--resume {out}\n"
     )
     assert said(tmp_path / "log", 1) + said(tmp_path / "log", 1, "out") == ""
@@ -474,20 +487,17 @@ def worker(agent: int, rank: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes by /proc")
-def test_torchrun_and_a_kill_and_one_process_to_finish(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_torchrun_and_a_kill_and_one_process_that_goes_on(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    # Long enough to be killed in the middle, short enough for one process to finish.
-    settings = [*COMMON, "--steps", "1000", "--batch-size", "40", "--model", "mlp", "--out", out]
+    settings = [*LONG, "--out", out]
     with torchrun("train", data, *settings) as agent:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while steps_paid(out) < 20:
             assert time.monotonic() < deadline
             assert agent.poll() is None, agent.communicate()
             time.sleep(0.02)
         os.kill(worker(agent.pid, 1), signal.SIGKILL)
-        output, errors = agent.communicate(timeout=60)
+        output, errors = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 1
     assert output.startswith("Training privately on ")
     (line,) = (line for line in errors.splitlines() if line.startswith("hushgraph: "))
@@ -495,26 +505,31 @@ def test_torchrun_and_a_kill_and_one_process_to_finish(
     # What follows is torchrun's own; no traceback of ours is in it.
     assert "hushgraph/" not in errors
     steps, spent = charged(out)
-    assert 20 <= steps < 1000
+    assert 20 <= steps < 100_000
     assert 0 < spent <= 4
-    assert main(["train", str(data), "--resume", str(out), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["resumed"], result["epsilon"] <= 4, charged(out)[0]) == (True, True, 1000)
+
+    def stop(*told: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hg.resume(out, data, observer=stop)
+    assert charged(out)[0] > steps
+    assert spent < charged(out)[1] <= 4
 
 
 def test_a_process_alone_needs_nothing() -> None:
-    group = current()
+    group = current_group()
     assert (group, group.leads) == (Group(), True)
     roots = np.arange(5)
     tensors = {"a": torch.ones(2)}
     assert group.share(roots) is not None
     np.testing.assert_array_equal(group.share(roots), roots)
     assert group.broadcast(lambda: tensors) is tensors
-    assert group.summed(tensors)["a"] is tensors["a"]
+    assert group.add_up(tensors)["a"] is tensors["a"]
     group.follow(list(tensors.values()))
     with pytest.raises(InputError, match="as it is"), group.share_errors():
         raise InputError("as it is")
-    assert group.device(torch.device("cuda")) == torch.device("cuda")
+    assert group.assign_device(torch.device("cuda")) == torch.device("cuda")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -530,9 +545,9 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("LOCAL_RANK", "2")
     group = Group(rank=2, size=3)
-    assert group.device(torch.device("cpu")) == torch.device("cpu")
+    assert group.assign_device(torch.device("cpu")) == torch.device("cpu")
     with pytest.raises(InputError, match="process 3 of this machine has no GPU, there are 2"):
-        group.device(torch.device("cuda"))
+        group.assign_device(torch.device("cuda"))
 
 
 def test_every_process_works_on_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -540,14 +555,14 @@ def test_every_process_works_on_the_gpu_of_its_local_rank(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert Group(rank=5, size=8).device(torch.device("cuda")) == torch.device("cuda:1")
+    assert Group(rank=5, size=8).assign_device(torch.device("cuda")) == torch.device("cuda:1")
     monkeypatch.delenv("LOCAL_RANK")
-    assert Group(rank=2, size=8).device(torch.device("cuda")) == torch.device("cuda:0")
+    assert Group(rank=2, size=8).assign_device(torch.device("cuda")) == torch.device("cuda:0")
     assert chosen == [torch.device("cuda:1"), torch.device("cuda:0")]
 
 
 def test_what_the_leader_has_is_asked_of_nobody_else() -> None:
-    assert of_leader(3) == 3
+    assert require_leader(3) == 3
     with pytest.raises(RuntimeError, match="only the process that leads"):
-        of_leader(None)
+        require_leader(None)
     assert issubclass(GroupError, hg.HushgraphError)

@@ -1,13 +1,15 @@
-"""Where graphs come from: named datasets, files and a generator."""
+"""Where graphs come from: named datasets, files, tables, PyG and NetworkX objects, and a generator."""
 
 from hushgraph.datasets.catalog.registry import describe, load, names
-from hushgraph.datasets.loading import load_graph, load_npz, load_pt
+from hushgraph.datasets.loading import from_networkx, from_pyg, load_graph, load_npz, load_pt
 from hushgraph.datasets.splits import random_split
-from hushgraph.datasets.storing import store, store_arrays
+from hushgraph.datasets.stored_writer import store, store_arrays
 from hushgraph.datasets.synthetic import synthetic
 
 __all__ = [
     "describe",
+    "from_networkx",
+    "from_pyg",
     "load",
     "load_graph",
     "load_npz",

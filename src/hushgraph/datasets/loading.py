@@ -1,4 +1,4 @@
-"""Graphs from files and from PyG objects, without ever running code that a file brings along."""
+"""Load a checked graph from files and objects, without running any code that a file contains."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from hushgraph.datasets.catalog.registry import load, names
-from hushgraph.datasets.networks import arrays_from_networkx, is_networkx
+from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
 from hushgraph.datasets.npz import read_npz
-from hushgraph.datasets.paths import is_there, shown
+from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
-from hushgraph.datasets.splits import USUAL_SPLIT, parse_fractions, random_split
-from hushgraph.datasets.stored import is_stored, open_stored
+from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
+from hushgraph.datasets.stored_reader import is_stored, open_stored
 from hushgraph.datasets.tables.files import is_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import Array, check_shape
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 
-# What a graph to predict on gets in place of its own split, as a graph cannot be without one.
+# The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
 _EVERY_NODE = "1/0/0"
 
 
@@ -40,21 +40,30 @@ def load_graph(
     columns: Columns | Mapping[str, Any] | None = None,
     labels: bool = True,
 ) -> Graph:
-    """Turn whatever a user calls a graph into a checked `Graph`.
+    """Load any supported kind of data as a checked `Graph`.
 
-    Arguments:
-        data: a `Graph`, a PyG `Data`, a NetworkX graph (as `Graph.from_networkx` takes it by default), the
-            path of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables or the
-            TOML file that names them, or a catalog name.
+    Args:
+        data: a `Graph`, a PyG `Data`, a NetworkX graph (read with the defaults of `from_networkx`), the path
+            of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables, the TOML
+            file that names them, or the name of a dataset.
         symmetrize: add the reverse of every edge.
-        split: "0.6/0.2/0.2" draws a split with `random_split`, in place of any that the data has.
+        split: "0.6/0.2/0.2" draws a split with `random_split` and replaces any split of the data.
         split_seed: the seed of that draw.
         root: the folder where named datasets keep their files.
         num_classes, directed: as in `Graph.from_arrays`.
-        columns: what the columns of tables mean; a mapping of some of them goes before a TOML file. Other
-            data has no use for it.
-        labels: False is for data to predict on: features and edges alone are read, whatever labels and splits
-            there are or are not. Every node is then unlabelled and in the training split.
+        columns: the roles of the columns of tables. A mapping of some of them takes precedence over a TOML
+            file. Other kinds of data ignore it.
+        labels: False loads data to predict on. Only features and edges are read; labels and splits may be
+            missing. Every node is then unlabelled and in the training split.
+
+    Returns:
+        The checked graph.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> graph = hg.datasets.load_graph("generated-100", split="0.5/0.25/0.25")
+        >>> graph.num_nodes
+        100
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
@@ -64,17 +73,17 @@ def load_graph(
     if is_tables(data) and not is_name:
         return _load_tables(data, columns, **options)
     if is_networkx(data):
-        return load_networkx(data, **options | {"split": split or "split"})
+        return _build_from_networkx(data, **options | {"split": split or "split"})
     if isinstance(data, (str, Path)):
         path = Path(data)
         if path.suffix == ".npz":
             return load_npz(path, **options)
         if path.suffix == ".pt":
             return load_pt(path, **options)
-        # A folder that happens to be called like a dataset, as `make demo` leaves one, hides nothing.
-        if isinstance(data, Path) or (data not in names() and is_there(path)):
+        # A folder named like a dataset, such as `demo`, does not hide the dataset.
+        if isinstance(data, Path) or (data not in names() and path_exists(path)):
             raise GraphError(
-                f"{shown(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
+                f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
             )
         data = load(data, root)
     if not isinstance(data, Graph):
@@ -91,11 +100,11 @@ def load_graph(
 
 
 def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tuple[Graph, str | None]:
-    """The graph and the split drawn for it: the one asked for, or the usual one where it has none."""
+    """Load a graph and draw the default split if the data has none; return the graph and the split drawn."""
     try:
         return load_graph(data, split=split, **how), split
     except MissingSplitError:
-        return load_graph(data, split=USUAL_SPLIT, **how), USUAL_SPLIT
+        return load_graph(data, split=DEFAULT_SPLIT, **how), DEFAULT_SPLIT
 
 
 def load_npz(
@@ -108,19 +117,27 @@ def load_npz(
     split_seed: int = 0,
     labels: bool = True,
 ) -> Graph:
-    """Read a graph from an `.npz` file.
+    """Load a graph from an `.npz` file.
 
-    Keys: `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`, `x_data`
-    (length 1 means that every value is that one) and `x_shape`; `y` int [N], -1 for no label; `train_idx`,
-    `val_idx`, `test_idx`, or else masks `train_mask` and so on, unless `split` is given. Other keys are not
-    read. The arguments are those of `load_graph`; with `labels=False` neither `y` nor a split is read.
+    The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
+    `x_data` (of length 1 if all values are equal) and `x_shape`; `y` int [N], -1 for no label; and, unless
+    `split` is given, `train_idx`, `val_idx`, `test_idx` or the masks `train_mask`, `val_mask`, `test_mask`.
+    Other keys are ignored.
+
+    Args:
+        path: the file.
+        symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
+        labels: as in `load_graph`; with False, neither `y` nor a split is read.
+
+    Returns:
+        The checked graph.
 
     Guarantees:
-        Whatever the file holds, the outcome is a checked graph or a `GraphError` that names the file; nothing
-        in it is unpickled.
+        Whatever the file contains, the result is a checked graph or a `GraphError` that names the file.
+        Nothing is unpickled.
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
-    with _reading(Path(path)) as file:
+    with _name_file_in_errors(Path(path)) as file:
         arrays = read_npz(file, splits=split is None, labels=labels)
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
 
@@ -135,18 +152,104 @@ def load_pt(
     split_seed: int = 0,
     labels: bool = True,
 ) -> Graph:
-    """Read a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
+    """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
+
+    Args:
+        path: the file. A dictionary of tensors can be read without torch-geometric.
+        symmetrize, num_classes, directed, split, split_seed, labels: as in `load_graph`.
+
+    Returns:
+        The checked graph.
 
     Guarantees:
         Only tensors, plain containers and PyG's own `Data` are unpickled (`torch.load(weights_only=True)`).
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
-    with _reading(Path(path)) as file:
+    with _name_file_in_errors(Path(path)) as file:
         arrays = arrays_from_pyg(read_pt(file), splits=split is None, labels=labels)
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
 
 
-def load_networkx(
+def from_pyg(
+    data: Any,
+    *,
+    symmetrize: bool = False,
+    num_classes: int | None = None,
+    directed: bool | None = None,
+) -> Graph:
+    """Build a graph from a `torch_geometric.data.Data`, or any object with its fields.
+
+    Splits are boolean `train_mask`, `val_mask`, `test_mask` [N] or index tensors `train_idx`, `val_idx`,
+    `test_idx`. Sparse `x` stays sparse. Labels may have shape [N, 1], and NaN means no label.
+
+    Args:
+        data: the object. torch-geometric is not imported.
+        symmetrize, num_classes, directed: as in `Graph.from_arrays`.
+
+    Returns:
+        The checked graph.
+
+    Examples:
+        >>> import torch
+        >>> from types import SimpleNamespace
+        >>> import hushgraph as hg
+        >>> edges, y = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1, 1])
+        >>> data = SimpleNamespace(edge_index=edges, x=torch.eye(3), y=y, train_idx=torch.tensor([0, 1]))
+        >>> hg.datasets.from_pyg(data).num_edges
+        2
+    """
+    arrays = arrays_from_pyg(data)
+    return Graph.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
+
+
+def from_networkx(
+    graph: Any,
+    *,
+    features: str | Sequence[str] = "x",
+    label: str = "y",
+    classes: Sequence[str] | None = None,
+    labels: bool = True,
+    split: str = "split",
+    split_seed: int = 0,
+    symmetrize: bool = False,
+    num_classes: int | None = None,
+    directed: bool | None = None,
+) -> Graph:
+    """Build a graph from a NetworkX graph. The nodes keep their order.
+
+    Args:
+        graph: an undirected or directed graph. In a directed graph the head of an edge reads its tail.
+        features: the node attribute that holds a number or a list of numbers, or a list of attributes that
+            hold one number each.
+        label: the attribute of the class: a number from 0, or a name in `classes`. A node without it has no
+            label.
+        classes: the names of the classes, in the order of their numbers.
+        labels: False builds a graph to predict on: labels and splits are not read.
+        split: the attribute that holds "train", "val" or "test"; a node without it is in no split. Fractions
+            such as "0.6/0.2/0.2" draw a split instead.
+        split_seed: the seed of that draw.
+        symmetrize, num_classes, directed: as in `Graph.from_arrays`.
+
+    Returns:
+        The checked graph; `node_names` holds the nodes of the NetworkX graph.
+    """
+    if classes is not None and num_classes is None:
+        num_classes = len(classes)
+    return _build_from_networkx(
+        graph,
+        features=features,
+        label=label,
+        classes=classes,
+        labels=labels,
+        split=split,
+        split_seed=split_seed,
+        symmetrize=symmetrize,
+        num_classes=num_classes,
+        directed=directed,
+    )
+
+
+def _build_from_networkx(
     graph: Any,
     *,
     features: str | Sequence[str] = "x",
@@ -157,26 +260,27 @@ def load_networkx(
     split_seed: int = 0,
     **options: Any,
 ) -> Graph:
-    """A graph from NetworkX: arguments as in `Graph.from_networkx`, and `labels` as in `load_graph`."""
-    drawn = split if "/" in split else None
+    """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
+    fractions = split if "/" in split else None
     arrays = arrays_from_networkx(
         graph,
         features=features,
         label=label,
         classes=classes,
-        split=None if drawn else split,
+        split=None if fractions else split,
         labels=labels,
     )
-    return _build(arrays, split=drawn, split_seed=split_seed, labels=labels, **options)
+    return _build(arrays, split=fractions, split_seed=split_seed, labels=labels, **options)
 
 
 def _build(
     arrays: dict[str, Any], *, split: str | None, split_seed: int, labels: bool, **options: Any
 ) -> Graph:
+    """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
     given = arrays | options
     if not labels:
         given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
-        # Whoever predicts knows the classes; the graph only needs to have some.
+        # A run that predicts knows its classes; the graph only needs a valid number.
         given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
     if split is None:
         return Graph.from_arrays(**given)
@@ -188,14 +292,16 @@ def _no_labels(num_nodes: int) -> Array:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[Path]:
-    """The path, whose name goes before what is wrong with its file."""
+def _name_file_in_errors(path: Path) -> Iterator[Path]:
+    """Put the path before the message of every error about the content of the file."""
     try:
         yield path
     except PermissionError:
-        raise GraphError(f"{shown(path)}: cannot be read (permission denied); allow reading it") from None
+        raise GraphError(
+            f"{format_path(path)}: cannot be read (permission denied); allow reading it"
+        ) from None
     except GraphError as error:
-        raise type(error)(f"{shown(path)}: {error}") from None
+        raise type(error)(f"{format_path(path)}: {error}") from None
 
 
 def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **options: Any) -> Graph:
@@ -208,7 +314,7 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
             return _build(arrays, **options)
         except GraphError as error:
             nodes = data[0] if isinstance(data, (tuple, list)) else data
-            raise GraphError(f"{shown(Path(nodes))}: {error}") from None
+            raise GraphError(f"{format_path(Path(nodes))}: {error}") from None
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:

@@ -1,4 +1,4 @@
-"""Arrays from an `.npz` file, which may hold anything: nothing in it is unpickled."""
+"""Arrays from an `.npz` file of unknown origin: nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 
 
 def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]:
-    """The arguments of `Graph.from_arrays` in the file, as far as asked for.
+    """Return the arguments of `Graph.from_arrays` from the file.
 
     Args:
-        path: of the file; one that may not be opened is a PermissionError.
-        splits: whether a split must be there.
-        labels: False reads edges and features alone.
+        path: the file; one without permission raises PermissionError.
+        splits: whether a split is required.
+        labels: False reads only edges and features.
     """
     check_is_file(path)
-    # A damaged header can make numpy warn before it fails; the one line of the error is what counts.
+    # A damaged header can make NumPy warn before it fails; the error alone is enough.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # Opened here, since numpy leaves the files open that it cannot read.
+            # Opened here, because NumPy does not close files that it cannot read.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 return _read_members(archive, splits=splits, labels=labels)
         except (GraphError, PermissionError):
             raise
-        except Exception as error:  # zipfile and numpy raise a dozen types on damaged files
+        except Exception as error:  # zipfile and NumPy raise a dozen types on damaged files
             raise GraphError(
-                f"not an .npz archive ({type(error).__name__}); the file is damaged, or of another kind"
+                f"not an .npz archive ({type(error).__name__}); the file is damaged, or of another format"
             ) from error
 
 
@@ -60,23 +60,23 @@ def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")
         for name in SPLITS:
-            # With node numbers there, masks are keys like any other that is not read.
-            key = name if "train_idx" in keys else mask_of(name)
+            # Masks are ignored if there are node ids.
+            key = name if "train_idx" in keys else mask_name(name)
             if key in keys:
                 array = _read_member(archive, key)
                 arrays[name] = array if key == name else nodes_of_mask(key, array, arrays["y"].shape[:1])
     if sparse_keys:
-        arrays["x"] = _sparse_rows(*(arrays.pop(key) for key in _SPARSE))
+        arrays["x"] = _build_sparse_rows(*(arrays.pop(key) for key in _SPARSE))
     return arrays
 
 
-def mask_of(name: str) -> str:
-    """What the mask of a split is called."""
+def mask_name(name: str) -> str:
+    """Return the name of the mask of a split."""
     return name.replace("_idx", "_mask")
 
 
 def nodes_of_mask(name: str, mask: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The nodes where a mask of this shape is true."""
+    """Return the nodes where a mask of this shape is true."""
     if mask.ndim == 2 and mask.shape[1] == 1:
         mask = mask[:, 0]
     if mask.ndim == 2:
@@ -91,17 +91,18 @@ def nodes_of_mask(name: str, mask: npt.NDArray[Any], shape: tuple[int, ...]) -> 
 
 
 def _read_member(archive: Any, key: str) -> npt.NDArray[Any]:
-    """One array, after its header was found to agree with the size of the archive member."""
+    """Read one array, after checking that its header agrees with the size of the archive member."""
     try:
         info = archive.zip.getinfo(f"{key}.npy")
         with archive.zip.open(info) as member:
-            wide = np.lib.format.read_magic(member) != (1, 0)
-            read = np.lib.format.read_array_header_2_0 if wide else np.lib.format.read_array_header_1_0
+            is_version_1 = np.lib.format.read_magic(member) == (1, 0)
+            header_1, header_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+            read = header_1 if is_version_1 else header_2
             shape, _, dtype = read(member)
             stored = info.file_size - member.tell()
         if dtype.hasobject:
             raise GraphError(f"{key} is an object array, which is never unpickled; expected numbers")
-        # A false shape would make numpy reserve memory for values that are not there.
+        # A wrong shape would make NumPy allocate memory for values that do not exist.
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != stored:
             raise GraphError(
                 f"{key} declares shape {str(list(shape))[:60]}, {dtype.itemsize} bytes each, but holds "
@@ -111,12 +112,12 @@ def _read_member(archive: Any, key: str) -> npt.NDArray[Any]:
         return array
     except GraphError:
         raise
-    except Exception as error:  # zipfile, zlib and numpy raise a dozen types on damaged members
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged members
         raise GraphError(f"{key} cannot be read ({type(error).__name__}); the file is damaged") from error
 
 
-def _sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> Any:
-    """Checked sparse rows as CSR float32."""
+def _build_sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> Any:
+    """Check the arrays of sparse rows and return them as CSR float32."""
     size = check_integers("x_shape", shape, ndim=1)
     if len(size) != 2 or int(size.min()) < 0 or int(size.max()) >= 2**31:
         raise GraphError(f"x_shape={str(size.tolist())[:60]}; expected [nodes, features], each below 2^31")
@@ -124,19 +125,21 @@ def _sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> Any:
     starts = check_integers("x_indptr", indptr, ndim=1)
     if len(starts) != rows + 1:
         raise GraphError(f"x_indptr has {len(starts)} values; expected {rows + 1}, the rows of x_shape + 1")
-    places = check_integers("x_indices", indices, ndim=1)
-    check_range("x_indptr", starts, 0, len(places), "it counts the values of x_indices")
+    column_ids = check_integers("x_indices", indices, ndim=1)
+    check_range("x_indptr", starts, 0, len(column_ids), "it holds positions in x_indices")
     starts = starts.astype(np.int64)
-    falling = np.flatnonzero(np.diff(starts) < 0)
-    if starts[0] != 0 or starts[-1] != len(places) or falling.size:
-        where = int(falling[0]) + 1 if falling.size else (0 if starts[0] != 0 else rows)
-        raise GraphError(f"x_indptr[{where}]={starts[where]}; expected values rising from 0 to {len(places)}")
-    check_range("x_indices", places, 0, columns - 1, f"x_shape has {columns} columns")
-    if values.ndim != 1 or len(values) not in (1, len(places)):
-        raise GraphError(f"x_data has shape {list(values.shape)}; expected [1] or [{len(places)}]")
+    decreasing = np.flatnonzero(np.diff(starts) < 0)
+    if starts[0] != 0 or starts[-1] != len(column_ids) or decreasing.size:
+        where = int(decreasing[0]) + 1 if decreasing.size else (0 if starts[0] != 0 else rows)
+        raise GraphError(
+            f"x_indptr[{where}]={starts[where]}; expected values increasing from 0 to {len(column_ids)}"
+        )
+    check_range("x_indices", column_ids, 0, columns - 1, f"x_shape has {columns} columns")
+    if values.ndim != 1 or len(values) not in (1, len(column_ids)):
+        raise GraphError(f"x_data has shape {list(values.shape)}; expected [1] or [{len(column_ids)}]")
     if values.dtype.kind not in "biuf":
         raise GraphError(f"x_data has dtype {str(values.dtype)[:40]}; expected real numbers")
     with np.errstate(over="ignore"):
-        data = np.broadcast_to(values.astype(np.float32), len(places)).copy()
-    width = np.int32 if len(places) < 2**31 else np.int64
-    return sparse.csr_array((data, places.astype(width), starts.astype(width)), shape=(rows, columns))
+        data = np.broadcast_to(values.astype(np.float32), len(column_ids)).copy()
+    width = np.int32 if len(column_ids) < 2**31 else np.int64
+    return sparse.csr_array((data, column_ids.astype(width), starts.astype(width)), shape=(rows, columns))

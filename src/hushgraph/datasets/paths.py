@@ -1,4 +1,4 @@
-"""Paths in messages, and whether a file is there."""
+"""Paths: how they appear in messages, and whether they exist."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from hushgraph.errors import GraphError
 
 
-def shown(path: Path) -> str:
-    """The path on one line, its end if it is long."""
+def format_path(path: Path) -> str:
+    """Format a path for a message: one line, and only the end of a long path."""
     text = "".join(c if c.isprintable() else "?" for c in str(path))
     return text if len(text) <= 80 else f"...{text[-77:]}"
 
 
-def is_there(path: Path) -> bool:
-    """Whether the path exists; a name that no file can have does not."""
+def path_exists(path: Path) -> bool:
+    """Return whether the path exists; a name that no file can have does not exist."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -22,8 +22,8 @@ def is_there(path: Path) -> bool:
 
 
 def check_is_file(path: Path) -> None:
-    """Refuse a path that is no file; the caller says which path."""
-    if not is_there(path):
+    """Raise GraphError unless the path is a file; the caller adds the path to the message."""
+    if not path_exists(path):
         raise GraphError("no such file")
     if not path.is_file():
         raise GraphError("not a file; expected the path of a file")

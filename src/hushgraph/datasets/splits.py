@@ -1,4 +1,4 @@
-"""Random splits that depend on node ids alone."""
+"""Splits: drawn from node ids alone, or read from a file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 from hushgraph.errors import GraphError
 
 _WORD = (1 << 64) - 1
-# What training draws where the data has no split of its own.
-USUAL_SPLIT = "0.6/0.2/0.2"
+# Drawn for training if the data has no split.
+DEFAULT_SPLIT = "0.6/0.2/0.2"
 
 
 def parse_fractions(text: str) -> tuple[float, float, float]:
-    """Turn "0.6/0.2/0.2" into the fractions of training, validation and test nodes."""
+    """Parse "0.6/0.2/0.2" into the fractions of training, validation and test nodes."""
     try:
         train, val, test = (float(part) for part in text.split("/"))
     except (ValueError, AttributeError) as error:
@@ -36,18 +36,18 @@ def random_split(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split nodes 0..num_nodes-1 into training, validation and test nodes.
 
-    Arguments:
+    Args:
         num_nodes: N.
-        fractions: expected shares of the three parts; they may leave nodes over.
+        fractions: expected shares of the three parts. With a sum below 1, some nodes are in no part.
         seed: another seed gives another split.
-        labels: int [N]; validation and test keep only nodes with a label of 0 or more. Training never looks.
+        labels: int [N]. Validation and test keep only nodes with a label of 0 or more; training ignores it.
 
     Returns:
         Three ascending int64 arrays of node ids.
 
     Guarantees:
-        Where a node goes depends on its id, the fractions and the seed: not on edges, features, other nodes
-        or the number of nodes, and training slots do not depend on labels.
+        The part of a node depends only on its id, the fractions and the seed: not on edges, features, other
+        nodes or the number of nodes. Membership in training does not depend on labels.
 
     Examples:
         >>> import hushgraph as hg
@@ -55,47 +55,46 @@ def random_split(
         >>> len(train) + len(val) + len(test)
         1000
     """
-    usable = all(math.isfinite(f) and f >= 0 for f in fractions) and sum(fractions) <= 1 + 1e-9
-    if not usable or fractions[0] == 0:
+    is_valid = all(math.isfinite(f) and f >= 0 for f in fractions) and sum(fractions) <= 1 + 1e-9
+    if not is_valid or fractions[0] == 0:
         raise GraphError(
             f"split fractions={'/'.join(f'{f:g}' for f in fractions)}; expected none below 0, training above "
             "0, and a sum of at most 1"
         )
-    place = _hash(np.arange(num_nodes, dtype=np.uint64), seed).astype(np.float64) / 2.0**64
+    position = _hash(np.arange(num_nodes, dtype=np.uint64), seed).astype(np.float64) / 2.0**64
     train_end, val_end = fractions[0], fractions[0] + fractions[1]
-    # 1.0 is what rounding makes of the largest hashes, so a sum of 1 must not stop short of it.
+    # The largest hashes round to 1.0, so fractions with a sum of 1 must include it.
     test_end = sum(fractions) if sum(fractions) < 1 - 1e-9 else 2.0
-    scored = np.ones(num_nodes, np.bool_) if labels is None else labels >= 0
+    is_scored = np.ones(num_nodes, np.bool_) if labels is None else labels >= 0
     return (
-        np.flatnonzero(place < train_end),
-        np.flatnonzero((place >= train_end) & (place < val_end) & scored),
-        np.flatnonzero((place >= val_end) & (place < test_end) & scored),
+        np.flatnonzero(position < train_end),
+        np.flatnonzero((position >= train_end) & (position < val_end) & is_scored),
+        np.flatnonzero((position >= val_end) & (position < test_end) & is_scored),
     )
 
 
-def given_split(
+def read_split(
     stem: Path, num_nodes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """A split from the file `stem` plus .npy, .csv, .csv.gz or .txt; None if there is no such file.
+    """Read a split from the file `stem` plus .npy, .csv, .csv.gz or .txt; None if there is no such file.
 
-    The file holds one number a node: 0 for training, 1 for validation, 2 for test.
+    The file holds one number per node: 0 for training, 1 for validation, 2 for test.
     """
     endings = (".npy", ".csv", ".csv.gz", ".txt")
     path = next((p for p in (stem.with_name(stem.name + end) for end in endings) if p.is_file()), None)
     if path is None:
         return None
-    from hushgraph.datasets.catalog.numbers import read_array
-    from hushgraph.datasets.catalog.ogb import read_table
+    from hushgraph.datasets.catalog.formats import read_array, read_table
 
     part = (read_array(path) if path.suffix == ".npy" else read_table(path, np.int64)).ravel()
     if len(part) != num_nodes or part.dtype.kind not in "iu" or part.min() < 0 or part.max() > 2:
-        raise GraphError(f"{path} holds {len(part):,} values; expected {num_nodes:,} of them, each 0, 1 or 2")
+        raise GraphError(f"{path} holds {len(part):,} values; expected {num_nodes:,}, each 0, 1 or 2")
     train, val, test = (np.flatnonzero(part == number) for number in range(3))
     return train, val, test
 
 
 def _hash(ids: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """A 64-bit mixing of each id and the seed (two rounds of multiply and shift)."""
+    """Hash each id and the seed to 64 bits (two rounds of multiply and shift)."""
     mixed = (ids + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
         mixed ^= np.uint64((seed * constant) & _WORD)

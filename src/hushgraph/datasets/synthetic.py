@@ -1,4 +1,4 @@
-"""Generated graphs with planted classes: for demonstrations, tests and measurements."""
+"""Generated graphs with planted classes, for demonstrations, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ def synthetic(
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
     seed: int = 0,
 ) -> Graph:
-    """A random graph in which friends tell more about a node's class than its own features do.
+    """Generate a random graph in which neighbours reveal more about a node's class than its own features.
 
-    Arguments:
-        num_nodes, num_classes, num_features: sizes.
+    Args:
+        num_nodes, num_classes, num_features: the sizes of the graph.
         average_degree: reads per node, before repeats are dropped.
-        homophily: the share of edges drawn inside a class; the others ignore classes.
+        homophily: the share of edges drawn within a class; the others ignore classes.
         feature_signal: features are bits, set with probability 0.3, or 0.3 + feature_signal for the quarter
-            of them that marks the node's class. 0 makes features useless; at most 0.7.
+            of them that marks the node's class. 0 makes features useless; the largest value is 0.7.
         exponent: of the power law of degrees, above 2.
-        class_skew: class c has a share of nodes in proportion to (c + 1)^-class_skew; 0 makes all alike.
+        class_skew: the share of class c is proportional to (c + 1)^-class_skew; 0 makes them equal.
         directed: draw single reads of popular nodes instead of undirected edges.
-        fractions: of training, validation and test nodes.
+        fractions: shares of training, validation and test nodes.
         seed: the same seed gives the same graph on any machine with the same NumPy streams.
+
+    Returns:
+        The generated graph.
 
     Examples:
         >>> import hushgraph as hg
@@ -49,7 +52,7 @@ def synthetic(
     if not 0 <= class_skew <= 10:
         raise GraphError(f"class_skew={class_skew}; expected 0..10")
     rng = np.random.Generator(np.random.PCG64(seed))
-    y = _classes(rng, num_nodes, num_classes, class_skew)
+    y = _draw_classes(rng, num_nodes, num_classes, class_skew)
     by_class = np.argsort(y, kind="stable").astype(np.int32)
     weight = _popularity(num_nodes, exponent)[rng.permutation(num_nodes)][by_class]
     tickets = np.repeat(by_class, weight)
@@ -57,7 +60,7 @@ def synthetic(
     bounds = np.concatenate([[0], np.cumsum(np.bincount(y[by_class], weight, num_classes).astype(np.int64))])
 
     draws = round(num_nodes * average_degree * (1.0 if directed else 0.5))
-    # In a directed graph everybody reads about as much, and popular nodes are read more.
+    # In a directed graph all nodes read about equally often, and popular nodes are read more often.
     first = rng.integers(num_nodes, size=draws) if directed else rng.choice(tickets, draws)
     inside = rng.random(draws) < homophily
     low = np.where(inside, bounds[y[first]], 0)
@@ -67,7 +70,7 @@ def synthetic(
     train, val, test = random_split(num_nodes, fractions, seed=seed)
     return Graph.from_arrays(
         edge_index=np.stack([second, first]),
-        x=_bits(rng, y, num_classes, num_features, feature_signal),
+        x=_draw_features(rng, y, num_classes, num_features, feature_signal),
         y=y,
         train_idx=train,
         val_idx=val,
@@ -101,7 +104,7 @@ def _check(
         )
 
 
-def _classes(
+def _draw_classes(
     rng: np.random.Generator, num_nodes: int, num_classes: int, class_skew: float
 ) -> npt.NDArray[np.int64]:
     if class_skew == 0:
@@ -113,7 +116,7 @@ def _classes(
 
 
 def _popularity(num_nodes: int, exponent: float) -> npt.NDArray[np.int64]:
-    """How many tickets each node has in the draws of edges: a power law, about 16 on average."""
+    """Return the number of tickets of each node in the draw of edges: a power law with mean about 16."""
     rank = np.arange(num_nodes) + 1.0
     # The offset keeps the largest expected degree near 50 times the average.
     share = (1.0 + rank * (50.0 ** (exponent - 1.0) / num_nodes)) ** (-1.0 / (exponent - 1.0))
@@ -121,10 +124,10 @@ def _popularity(num_nodes: int, exponent: float) -> npt.NDArray[np.int64]:
     return weight
 
 
-def _bits(
+def _draw_features(
     rng: np.random.Generator, y: npt.NDArray[Any], num_classes: int, num_features: int, feature_signal: float
 ) -> npt.NDArray[np.float32]:
-    """Bits [N, d], a random quarter of them set more often in each class."""
+    """Draw bits [N, d]; for each class, a random quarter of the columns is set more often."""
     marked = rng.random((num_classes, num_features)) < 0.25
     threshold = np.rint(256 * np.where(marked, 0.3 + feature_signal, 0.3)).astype(np.uint16)
     bits = rng.integers(256, size=(len(y), num_features), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Reads in order of their readers, sorted on disk: for more edges than memory holds."""
+"""External sort: reads ordered by reader, for more edges than memory holds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.graph.chunks import Edges, pieces
+from hushgraph.graph.chunks import Edges, Int32Array, iter_pieces
 from hushgraph.graph.mapped import INDICES, INDPTR, ArrayFile
-from hushgraph.sampling.lists import Int32Array
 
-# Files that records are dealt into, by reader: few enough to be open together.
+# Reads are distributed over 2^8 files by reader: few enough to be open at the same time.
 _PARTS_BITS = 8
-# Records that are sorted in memory at a time: 128 MiB of them.
+# Reads sorted in memory at a time: 128 MiB.
 LARGEST_PART = 1 << 24
 
 _32 = np.uint64(32)
@@ -28,20 +27,20 @@ _LOW = np.uint64(0xFFFFFFFF)
 def write_reads(
     folder: Path, edges: Edges, *, num_nodes: int, symmetrize: bool = False
 ) -> tuple[int, int, int]:
-    """Write `reads_indptr.npy` and `reads_indices.npy`, in which every reader's list is sorted and distinct.
+    """Write `reads_indptr.npy` and `reads_indices.npy`; every reader's list is sorted and without repeats.
 
-    Records are dealt into files by reader and each file is sorted in memory, so that two passes over the
-    disk sort any number of edges. Memory is bounded by `LARGEST_PART`, or by the edges of one reader.
+    Reads are distributed over files by reader, and each file is sorted in memory. Two passes over the disk
+    sort any number of edges. Memory is bounded by `LARGEST_PART`, or by the edges of one reader.
 
     Args:
-        folder: there already; a folder of parts is made in it and goes in the end.
-        edges: any form that the samplers take; read once.
-        num_nodes: identifiers run from 0 to num_nodes - 1.
+        folder: an existing folder. A temporary folder is created in it and removed at the end.
+        edges: any form that the samplers accept; read once.
+        num_nodes: node ids run from 0 to num_nodes - 1.
         symmetrize: add the reverse of every edge.
 
     Returns:
-        How many reads were kept, how many repeats and how many self-loops were dropped. Repeats of a
-        symmetrized graph are not told from reverses that were there, and count as none.
+        The numbers of reads kept, of repeats dropped and of self-loops dropped. With `symmetrize`, repeats
+        cannot be distinguished from reverses that were given, and 0 is returned for them.
     """
     scratch = folder / "parts"
     scratch.mkdir()
@@ -49,11 +48,11 @@ def write_reads(
         given = loops = 0
         bits = max(0, (num_nodes - 1).bit_length() - _PARTS_BITS)
         with _Parts(scratch, "", first=0, bits=bits) as parts:
-            for source, target in pieces(edges, num_nodes):
-                kept = parts.add(_packed(source, target))
+            for source, target in iter_pieces(edges, num_nodes):
+                kept = parts.add(_pack_reads(source, target))
                 given, loops = given + kept, loops + len(source) - kept
                 if symmetrize:
-                    parts.add(_packed(target, source))
+                    parts.add(_pack_reads(target, source))
         with ArrayFile(folder / INDPTR, np.int64) as indptr, ArrayFile(folder / INDICES, np.int32) as indices:
             indptr.append(np.zeros(1, np.int64))
             for path, first, width in parts.files(num_nodes):
@@ -64,7 +63,7 @@ def write_reads(
 
 
 class _Parts:
-    """Records dealt into files by ranges of 2^bits readers, from `first` on."""
+    """Reads distributed over files, each for a range of 2^bits readers, beginning at reader `first`."""
 
     def __init__(self, folder: Path, prefix: str, *, first: int, bits: int) -> None:
         self.folder, self.prefix, self.first, self.bits = folder, prefix, first, bits
@@ -78,23 +77,23 @@ class _Parts:
         self._stack.close()
 
     def add(self, packed: npt.NDArray[np.uint64]) -> int:
-        """Deal out records; returns how many there were."""
+        """Append reads to their files; return their number."""
         ends = np.zeros((1 << _PARTS_BITS) + 1, dtype=np.int64)
-        dealt = np.empty_like(packed)
-        _deal(packed, self.first, self.bits, ends, dealt)
-        # `_deal` leaves in `ends` where each part ends.
+        grouped = np.empty_like(packed)
+        # Afterwards, `ends` holds the end of each part.
+        _group_by_part(packed, self.first, self.bits, ends, grouped)
         begin = 0
         for part, end in enumerate(ends[:-1].tolist()):
             if end > begin:
                 if part not in self._open:
                     file = (self.folder / f"{self.prefix}{part}").open("wb", buffering=0)
                     self._open[part] = self._stack.enter_context(file)
-                self._open[part].write(dealt[begin:end].data)
+                self._open[part].write(grouped[begin:end].data)
             begin = end
         return len(packed)
 
     def files(self, end: int) -> Iterator[tuple[Path, int, int]]:
-        """Every range of readers below `end`: its file, which need not be there, its begin and its size."""
+        """Yield the file, first reader and width of every range below `end`; an empty range has no file."""
         for part in range(1 << _PARTS_BITS):
             begin = self.first + (part << self.bits)
             if begin < end:
@@ -103,7 +102,7 @@ class _Parts:
 
 @numba.njit(cache=True, nogil=True)
 def _pack(source, target, out):  # type: ignore[no-untyped-def]
-    """Records as reader << 32 | sender, self-loops left out; returns how many."""
+    """Write reads as reader << 32 | sender without self-loops; return their number."""
     at = 0
     for i in range(len(source)):
         if source[i] != target[i]:
@@ -113,8 +112,8 @@ def _pack(source, target, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _deal(packed, first, bits, ends, out):  # type: ignore[no-untyped-def]
-    """Order records by part, keeping their order within one; `ends` becomes where each part ends."""
+def _group_by_part(packed, first, bits, ends, out):  # type: ignore[no-untyped-def]
+    """Group reads by part, keeping their order within a part; fill `ends` with the end of each part."""
     for i in range(len(packed)):
         ends[((np.int64(packed[i] >> _32) - first) >> bits) + 1] += 1
     for part in range(1, len(ends)):
@@ -125,13 +124,13 @@ def _deal(packed, first, bits, ends, out):  # type: ignore[no-untyped-def]
         ends[part] += 1
 
 
-def _packed(source: Int32Array, target: Int32Array) -> npt.NDArray[np.uint64]:
+def _pack_reads(source: Int32Array, target: Int32Array) -> npt.NDArray[np.uint64]:
     out = np.empty(len(source), dtype=np.uint64)
     return out[: _pack(source, target, out)]
 
 
 def _sort_part(path: Path, first: int, width: int, indptr: ArrayFile, indices: ArrayFile) -> None:
-    """Append the rows of the readers first..first + width - 1, whose records are in a file or nowhere."""
+    """Append the rows of readers first..first + width - 1; a missing file means that they have no reads."""
     count = path.stat().st_size // 8 if path.exists() else 0
     if count > LARGEST_PART and width > 1:
         bits = max(0, (width - 1).bit_length() - _PARTS_BITS)
@@ -146,10 +145,10 @@ def _sort_part(path: Path, first: int, width: int, indptr: ArrayFile, indices: A
     path.unlink(missing_ok=True)
     packed.sort()
     if len(packed):
-        fresh = np.empty(len(packed), np.bool_)
-        fresh[0] = True
-        np.not_equal(packed[1:], packed[:-1], out=fresh[1:])
-        packed = packed[fresh]
+        is_first = np.empty(len(packed), np.bool_)
+        is_first[0] = True
+        np.not_equal(packed[1:], packed[:-1], out=is_first[1:])
+        packed = packed[is_first]
     before = indices.rows
     counts = np.bincount((packed >> _32).astype(np.int64) - first, minlength=width)
     indices.append((packed & _LOW).astype(np.int32))

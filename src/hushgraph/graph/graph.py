@@ -1,10 +1,9 @@
-"""The checked graph: who reads whom, features, labels and splits, in compact arrays."""
+"""Graph: reads, features, labels and splits in compact, checked arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,20 +13,18 @@ from scipy import sparse
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import (
     Array,
+    build_reads,
+    check_features,
     check_integers,
     check_number_of_classes,
     check_range,
     check_shape,
-    checked_features,
-    disjoint_splits,
+    check_splits,
     id_type,
     lacks_reverse,
-    reads_from_edges,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hushgraph.graph.columns import Columns
 
 EdgeOwner = Literal["sender", "reader"]
@@ -36,31 +33,31 @@ SPLITS = ("train_idx", "val_idx", "test_idx")
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Graph:
-    """A graph whose every array has been checked.
+    """A graph whose arrays have all been checked.
 
-    Build one with `from_arrays`, `from_pyg`, `from_networkx` or `from_npz`. Node w *reads* node u when w's
-    representation is computed from u's: in PyG's `edge_index`, row 0 holds the sources u and row 1 the
-    targets w.
+    Build one with `from_arrays`, or with the functions of `hushgraph.datasets`: `from_pyg`, `from_networkx`,
+    `load_npz`, `load_graph`. Node w *reads* node u when w's representation is computed from u's: in PyG's
+    `edge_index`, row 0 holds the sources u and row 1 the targets w.
 
     Attributes:
         num_nodes: N.
         indptr: int64 [N + 1]; node w reads `indices[indptr[w]:indptr[w + 1]]`.
         indices: the sources read, ascending within each target; int32 where node ids fit, else int64.
-        x: features, float32 [N, d]: a numpy array, or a `scipy.sparse.csr_array` if given sparse.
+        x: features, float32 [N, d]: a NumPy array, or a `scipy.sparse.csr_array` if given sparse.
         y: labels, int64 [N]; -1 means no label.
         train_idx, val_idx, test_idx: int64, ascending, disjoint.
-        num_classes: labels are below this number, which is treated as public.
+        num_classes: labels are below this number. It is treated as public.
         is_directed: whether some read lacks its reverse. It decides the default edge owner, so it is treated
-            as public; state it with `from_arrays(directed=...)` if the edges must not decide.
-        duplicates_removed, self_loops_removed: how many given edges were dropped.
-        node_names: what the nodes were called where they came from, one each; None where numbers are all.
-        columns: how tables became this graph, where it came from tables.
+            as public. Give `from_arrays(directed=...)` if it must not be computed from the edges.
+        duplicates_removed, self_loops_removed: the numbers of given edges that were dropped.
+        node_names: the names of the nodes in the original data, one each; None if they had none.
+        columns: the roles of the columns, if the graph was read from tables.
 
-    `x` and `y` may share memory with what was given: nobody should write to them.
+    `x` and `y` may share memory with the given arrays: do not write to them.
 
     Guarantees:
-        No self-loop and no repeated edge; every id is in range; features are finite; splits are disjoint.
-        Nodes of any split may be unlabelled: refusing them would tell that a row is empty.
+        There are no self-loops and no repeated edges; every id is in range; features are finite; splits are
+        disjoint. Nodes of any split may be unlabelled: refusing them would reveal that a row is empty.
 
     Examples:
         >>> import numpy as np
@@ -89,7 +86,7 @@ class Graph:
     columns: Columns | None = None
 
     def __post_init__(self) -> None:
-        x, y = checked_features(self.x), check_integers("y", self.y, ndim=1)
+        x, y = check_features(self.x), check_integers("y", self.y, ndim=1)
         if self.num_nodes != x.shape[0] or len(y) != x.shape[0]:
             raise GraphError(
                 f"y has {len(y)} labels and x has {x.shape[0]} rows; expected one of each per node; give "
@@ -97,7 +94,7 @@ class Graph:
             )
         check_number_of_classes(self.num_classes)
         check_range("y", y, -1, self.num_classes - 1, "use -1 for no label, or raise num_classes")
-        checked = disjoint_splits(self.num_nodes, {name: getattr(self, name) for name in SPLITS})
+        checked = check_splits(self.num_nodes, {name: getattr(self, name) for name in SPLITS})
         checked |= {"x": x, "y": y.astype(np.int64, copy=False)}
         checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
         checked["indices"] = check_integers("indices", self.indices, ndim=1)
@@ -126,25 +123,26 @@ class Graph:
         node_names: Array | None = None,
         columns: Columns | None = None,
     ) -> Graph:
-        """Check arrays and build the graph.
+        """Check arrays and build a graph.
 
-        Arguments:
+        Args:
             edge_index: integers [2, E]; column (u, w) means w reads u. Repeats and self-loops are dropped.
-            x: features [N, d], a numpy array or any scipy sparse matrix.
+            x: features [N, d], a NumPy array or any SciPy sparse matrix.
             y: integer labels [N]; -1 means no label.
-            train_idx, val_idx, test_idx: node ids. Validation and test nodes must be labelled.
-            num_classes: the largest label plus one if not given. It is treated as public: give it if the
-                labels must not decide it.
+            train_idx, val_idx, test_idx: node ids. Nodes of any split may be unlabelled.
+            num_classes: the largest label plus one by default. It is treated as public: give it if it must
+                not be computed from the labels.
             symmetrize: add the reverse of every edge.
-            directed: overrides `is_directed`, which otherwise is found from the edges.
+            directed: the value of `is_directed`; computed from the edges by default.
             node_names, columns: as in the attributes.
+
+        Returns:
+            The checked graph.
         """
-        # Training nodes without a label are allowed: emptying a node's row takes its label but leaves its
-        # place in the training split, so refusing such a graph would reveal whether a row is empty.
         if symmetrize and directed:
             raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
         num_nodes = check_shape("x", x, ndim=2)[0]
-        reads, duplicates, loops = reads_from_edges(edge_index, num_nodes)
+        reads, duplicates, loops = build_reads(edge_index, num_nodes)
         if symmetrize:
             reads, directed = reads + reads.T.tocsr(), False
         if num_classes is None:
@@ -175,94 +173,14 @@ class Graph:
             columns=columns,
         )
 
-    @classmethod
-    def from_pyg(
-        cls,
-        data: Any,
-        *,
-        symmetrize: bool = False,
-        num_classes: int | None = None,
-        directed: bool | None = None,
-    ) -> Graph:
-        """Build from a `torch_geometric.data.Data`.
-
-        Splits are boolean `train_mask`, `val_mask`, `test_mask` [N] or index tensors `train_idx`, `val_idx`,
-        `test_idx`. Sparse `x` stays sparse; labels may be [N, 1], and NaN labels mean no label. The other
-        arguments are those of `from_arrays`.
-        """
-        from hushgraph.datasets.pyg import arrays_from_pyg
-
-        arrays = arrays_from_pyg(data)
-        return cls.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
-
-    @classmethod
-    def from_networkx(
-        cls,
-        graph: Any,
-        *,
-        features: str | Sequence[str] = "x",
-        label: str = "y",
-        classes: Sequence[str] | None = None,
-        labels: bool = True,
-        split: str = "split",
-        split_seed: int = 0,
-        symmetrize: bool = False,
-        num_classes: int | None = None,
-        directed: bool | None = None,
-    ) -> Graph:
-        """Build from a NetworkX graph, its nodes in their order there.
-
-        Arguments:
-            graph: undirected, or directed: then the head of an edge reads its tail.
-            features: a node attribute that holds a number or a list of numbers, or a list of attributes that
-                hold a number each.
-            label: the attribute with the class: a number from 0, or a name in `classes`; a node without it
-                has no label.
-            classes: names of the classes, in the order of their numbers.
-            labels: False is for a graph to predict on: labels and splits are not read.
-            split: the attribute that says "train", "val" or "test"; a node without it is in no split.
-                Fractions such as "0.6/0.2/0.2" draw a split instead, with `split_seed`.
-            symmetrize, num_classes, directed: as in `from_arrays`.
-        """
-        from hushgraph.datasets.loading import load_networkx
-
-        if classes is not None and num_classes is None:
-            num_classes = len(classes)
-        options: dict[str, Any] = {"features": features, "label": label, "classes": classes, "split": split}
-        options |= {"split_seed": split_seed, "symmetrize": symmetrize, "directed": directed}
-        return load_networkx(graph, num_classes=num_classes, labels=labels, **options)
-
-    @classmethod
-    def from_npz(
-        cls,
-        path: str | PathLike[str],
-        *,
-        symmetrize: bool = False,
-        num_classes: int | None = None,
-        directed: bool | None = None,
-        split: str | None = None,
-        split_seed: int = 0,
-    ) -> Graph:
-        """Build from an `.npz` file; `hushgraph.datasets.load_npz` describes the format and the split."""
-        from hushgraph.datasets.loading import load_npz
-
-        return load_npz(
-            path,
-            symmetrize=symmetrize,
-            num_classes=num_classes,
-            directed=directed,
-            split=split,
-            split_seed=split_seed,
-        )
-
     @property
     def num_edges(self) -> int:
-        """How many reads there are; an undirected edge is two."""
+        """The number of reads; an undirected edge counts twice."""
         return len(self.indices)
 
     @property
     def num_features(self) -> int:
-        """d, the columns of `x`."""
+        """d, the number of columns of `x`."""
         return int(self.x.shape[1])
 
     @property
@@ -277,9 +195,9 @@ class Graph:
     ) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
 
-        Arguments:
-            chunk_edges: reads in one chunk, at most.
-            shard, shards: only the reads of shard number `shard` of `shards` about equal ones.
+        Args:
+            chunk_edges: the largest number of reads in a chunk.
+            shard, shards: yield only shard number `shard` of `shards` shards of about equal size.
         """
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
@@ -294,32 +212,32 @@ class Graph:
             yield self.indices[start:stop], np.repeat(np.arange(first, last, dtype=self.indices.dtype), reads)
 
     def dense_features(self, rows: Array) -> npt.NDArray[np.float32]:
-        """The features of the nodes `rows` as a dense float32 array [len(rows), d]."""
-        picked = self.x[rows]
-        dense: npt.NDArray[np.float32] = picked.toarray() if sparse.issparse(picked) else picked
+        """Return the features of the nodes `rows` as a dense float32 array [len(rows), d]."""
+        features = self.x[rows]
+        dense: npt.NDArray[np.float32] = features.toarray() if sparse.issparse(features) else features
         return dense
 
     def symmetrized(self) -> Graph:
-        """This graph with the reverse of every read added."""
+        """Return this graph with the reverse of every read added."""
         shape = (self.num_nodes, self.num_nodes)
         reads = sparse.csr_array((np.ones(self.num_edges, np.bool_), self.indices, self.indptr), shape=shape)
         both = reads + reads.T.tocsr()
         return replace(self, indptr=both.indptr, indices=both.indices, is_directed=False)
 
     def disjoint(self) -> Graph:
-        """This graph without reads across splits, for the inductive setting.
+        """Return this graph without reads across splits, for the inductive setting.
 
-        Nodes outside every split form a group of their own, so no path through them joins two splits.
+        Nodes outside every split form a group of their own, so that no path through them joins two splits.
         """
         group = self._split_numbers()
-        return self._keeping(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
+        return self._filter_reads(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
 
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
-        """The neighbouring dataset in which node `v` left its row empty.
+        """Return the adjacent dataset in which the row of node `v` is empty.
 
-        Its features become zero, its label -1, and the edge records it owns go: those that let others read it
-        (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id and its place in the splits
-        stay, and `is_directed`, being public, does too.
+        Its features become zero and its label -1. The edges it owns are removed: those by which others read
+        it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership in splits
+        and `is_directed`, which is public, do not change.
         """
         if not 0 <= v < self.num_nodes:
             raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")
@@ -337,10 +255,10 @@ class Graph:
         else:
             x[v] = 0
         y[v] = -1
-        return self._keeping(kept, x=x, y=y)
+        return self._filter_reads(kept, x=x, y=y)
 
     def summary(self) -> str:
-        """One line: sizes, kind of edges, features, classes and splits."""
+        """Describe sizes, kind of edges, features, classes and splits in one line."""
         kind = "directed" if self.is_directed else "undirected"
         form = "sparse" if sparse.issparse(self.x) else "dense"
         sizes = "/".join(f"{len(getattr(self, name)):,}" for name in SPLITS)
@@ -353,32 +271,34 @@ class Graph:
         return f"Graph({self.summary()})"
 
     def _check_reads(self) -> None:
-        """Refuse rows that are not ascending lists of other nodes; narrow the ids once known to fit."""
+        """Raise GraphError unless rows are ascending lists of other nodes; narrow the type of the ids."""
         n, indptr = self.num_nodes, self.indptr
-        spans = len(indptr) == n + 1 and indptr[0] == 0 and indptr[-1] == self.num_edges
-        if not spans or np.any(indptr[1:] < indptr[:-1]):
+        has_ends = len(indptr) == n + 1 and indptr[0] == 0 and indptr[-1] == self.num_edges
+        if not has_ends or np.any(indptr[1:] < indptr[:-1]):
             raise GraphError(
-                f"indptr does not rise from 0 to {self.num_edges} in {n + 1} values; use Graph.from_arrays"
+                f"indptr does not increase from 0 to {self.num_edges} in {n + 1} values; use "
+                "Graph.from_arrays"
             )
         check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
         object.__setattr__(self, "indices", self.indices.astype(id_type(n), copy=False))
         last = -1
         for source, target in self.edge_chunks():
-            place = target.astype(np.int64) * n + source
-            if place[0] <= last or np.any(place[1:] <= place[:-1]) or np.any(source == target):
+            key = target.astype(np.int64) * n + source
+            if key[0] <= last or np.any(key[1:] <= key[:-1]) or np.any(source == target):
                 raise GraphError(
                     "indices repeats a read, holds a self-loop or is not ascending in a row; use "
                     "Graph.from_arrays"
                 )
-            last = place[-1]
+            last = key[-1]
 
     def _split_numbers(self) -> npt.NDArray[np.uint8]:
-        """uint8 [N]: 1, 2 or 3 for the splits in order, 0 for none."""
+        """Return uint8 [N]: 1, 2 or 3 for the splits in order, 0 for none."""
         group = np.zeros(self.num_nodes, np.uint8)
         for number, name in enumerate(SPLITS, start=1):
             group[getattr(self, name)] = number
         return group
 
-    def _keeping(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
+    def _filter_reads(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
+        """Return this graph with the reads where `kept` is true, and with other changes."""
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
         return replace(self, indptr=before[self.indptr], indices=self.indices[kept], **changes)

@@ -107,15 +107,15 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
 
 @torch.no_grad()
 def best_classes(
-    model: nn.Module, whole: WholeGraph, nodes: npt.NDArray[np.int64], *, depth: int
+    model: nn.Module, view: WholeGraph, nodes: npt.NDArray[np.int64], *, depth: int
 ) -> npt.NDArray[np.int64]:
     """Predict classes, int64 [num_nodes]: the highest score for `nodes`, -1 where none was computed.
 
     Of a stored graph only `nodes`, and the nodes their scores depend on, are read.
     """
-    graph = whole.graph
+    graph = view.graph
     if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
-        predictions: npt.NDArray[np.int64] = scores(model, whole, depth=depth).argmax(1).cpu().numpy()
+        predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
         return predictions
     best = np.full(graph.num_nodes, -1, dtype=np.int64)
     wanted = np.unique(nodes)
@@ -123,7 +123,7 @@ def best_classes(
     model.eval()
     try:
         if len(wanted):
-            best[wanted] = stored_scores(model, graph, whole.features, wanted).argmax(1).numpy()
+            best[wanted] = stored_scores(model, graph, view.features, wanted).argmax(1).numpy()
     finally:
         model.train(was_training)
     return best

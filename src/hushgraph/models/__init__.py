@@ -1,0 +1,1 @@
+"""Graph neural networks on blocks of reads: GCN, GIN, GAT and MLP, on CPU and GPU."""

@@ -1,11 +1,11 @@
-"""Figures that come out the same every time, and leave matplotlib's settings as they were."""
+"""The common look of all figures: settings, colours, titles, legends and reproducible files."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+ACCURACY = "test accuracy (%)"
 INK, GREY, PAPER = "#222222", "#6b6b6b", "#ffffff"
+# The palette of Okabe and Ito, which is distinguishable with any colour vision. Colour shows the model;
+# lines and markers show whether and how it is private, so that figures can be read in greyscale.
+_MODEL_COLOURS = {
+    "GNN": ("#0072B2", "#56B4E9"),
+    "GCN": ("#0072B2", "#56B4E9"),
+    "MLP": ("#D55E00", "#E69F00"),
+    "GIN": ("#009E73", "#66C2A5"),
+    "GAT": ("#CC79A7", "#8C5A78"),
+}
+_OTHER_COLOURS = ("#444444", "#999999")
 _SETTINGS: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
@@ -38,7 +49,7 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "lines.linewidth": 1.6,
     "lines.markersize": 5,
-    # Text stays text: smaller files that can be searched and read aloud.
+    # Keep text as text: files are smaller, and their text can be searched and read by screen readers.
     "svg.fonttype": "none",
     "svg.hashsalt": "hushgraph",
     "text.color": INK,
@@ -48,7 +59,7 @@ _SETTINGS: Any = {
     "ytick.labelcolor": INK,
 }
 _DOTS_PER_INCH = 160
-# All in inches; letters are those of the small sizes that notes and legends have.
+# In inches; widths of letters are those of the small sizes of notes and legends.
 _MARGIN, _TITLE = 0.1, 0.3
 _TITLE_LINE, _TITLE_LETTER = 0.19, 0.1
 _NOTE_LINE, _NOTE_LETTER = 0.155, 0.0625
@@ -57,12 +68,12 @@ _LEGEND_LINE, _LEGEND_LETTER, _LEGEND_HANDLE = 0.19, 0.073, 0.62
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Settings of the figures, whatever the user's are, for as long as something is drawn or saved."""
+    """Apply the settings of the figures within the context, and restore those of the user afterwards."""
     try:
         import matplotlib
     except ImportError:
         raise InputError(
-            "matplotlib is not installed, and figures need it; install it with pip install 'hushgraph[plots]'"
+            "matplotlib is not installed, but figures need it; install it with pip install 'hushgraph[plots]'"
         ) from None
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -71,47 +82,47 @@ def drawing() -> Iterator[None]:
 
 
 def new_figure(*, rows: int, columns: int, panel: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Empty panels, each of a width and height in inches; call it while `drawing`."""
+    """Create empty panels, each of this width and height in inches; call it within `drawing`."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(panel[0] * columns, panel[1] * rows), facecolor=PAPER)
-    places = figure.subplots(rows, columns, squeeze=False)
-    return figure, list(places.flat)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
 
 
 def finish(figure: Figure, *, title: str, notes: list[str], legend: Mapping[str, Artist]) -> None:
-    """Make room above the panels for a title, and below for the legend and for notes, one under the other.
+    """Add a title above the panels, and a legend and notes below them.
 
     Args:
-        figure: with everything else drawn.
-        title: over everything.
-        notes: sentences under everything, each on lines of its own.
-        legend: what stands for each label.
+        figure: the figure, complete except for these.
+        title: the title of the figure.
+        notes: sentences at the bottom, each starting on a new line.
+        legend: the handle of each label.
     """
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     width, height = figure.get_size_inches()
     inside = width - 2 * _MARGIN
-    titled = textwrap.wrap(title, int(inside / _TITLE_LETTER))
-    above = _TITLE + _TITLE_LINE * (len(titled) - 1)
+    title_lines = textwrap.wrap(title, int(inside / _TITLE_LETTER))
+    above = _TITLE + _TITLE_LINE * (len(title_lines) - 1)
     lines = [line for note in notes for line in textwrap.wrap(note, int(inside / _NOTE_LETTER))]
-    noted = _NOTE_LINE * len(lines) + (_MARGIN if lines else 0)
+    notes_height = _NOTE_LINE * len(lines) + (_MARGIN if lines else 0)
     columns = legend_columns(list(legend), inside)
-    listed = _LEGEND_LINE * -(-len(legend) // columns) + _MARGIN if legend else 0.0
-    below = noted + listed
+    legend_height = _LEGEND_LINE * -(-len(legend) // columns) + _MARGIN if legend else 0.0
+    below = notes_height + legend_height
     total = height + below + above
     figure.set_size_inches(width, total)
-    room = (0, below / total, 1, 1 - (below + above) / total)
-    figure.set_layout_engine(ConstrainedLayoutEngine(rect=room, w_pad=_MARGIN, h_pad=_MARGIN, wspace=0.02))
+    panels = (0, below / total, 1, 1 - (below + above) / total)
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=panels, w_pad=_MARGIN, h_pad=_MARGIN, wspace=0.02))
     left = _MARGIN / width
-    figure.text(left, 1 - _MARGIN / total, "\n".join(titled), va="top", fontsize=11, fontweight="bold")
+    figure.text(left, 1 - _MARGIN / total, "\n".join(title_lines), va="top", fontsize=11, fontweight="bold")
     figure.text(left, _MARGIN / total, "\n".join(lines), fontsize=8, color=GREY, va="bottom", linespacing=1.3)
     if legend:
         figure.legend(
             list(legend.values()),
             list(legend),
             loc="lower left",
-            bbox_to_anchor=(left, noted / total),
+            bbox_to_anchor=(left, notes_height / total),
             borderaxespad=0,
             borderpad=0.4,
             ncols=columns,
@@ -120,15 +131,30 @@ def finish(figure: Figure, *, title: str, notes: list[str], legend: Mapping[str,
 
 
 def legend_columns(labels: list[str], width: float) -> int:
-    """How many columns of these labels fit into a width in inches."""
+    """Return the number of columns of these labels that fit into a width in inches."""
     widest = _LEGEND_HANDLE + _LEGEND_LETTER * max((len(label) for label in labels), default=1)
     return min(max(int(width / widest), 1), max(len(labels), 1))
 
 
 def save(figure: Figure, path: Path, *, title: str) -> None:
-    """Write a figure in the format its suffix names, the same every time, whole or not at all."""
+    """Write a figure in the format of its suffix. The same figure gives the same bytes."""
     kind = path.suffix.removeprefix(".")
-    without = {"Date": None, "Creator": None, "Title": title} if kind == "svg" else {"Software": None}
+    metadata = {"Date": None, "Creator": None, "Title": title} if kind == "svg" else {"Software": None}
     content = io.BytesIO()
-    figure.savefig(content, format=kind, dpi=_DOTS_PER_INCH, metadata=without)
+    figure.savefig(content, format=kind, dpi=_DOTS_PER_INCH, metadata=metadata)
     write_whole(path, content.getvalue())
+
+
+def model_colours(models: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each model: that of its architecture, and a second one for its variants."""
+    colours: dict[str, str] = {}
+    for is_private in (True, False):
+        variants: dict[str, int] = {}
+        for model in dict.fromkeys(models):
+            if model.startswith("DP-") == is_private:
+                architecture = model.removeprefix("DP-").split(" ")[0]
+                shades = _MODEL_COLOURS.get(architecture, _OTHER_COLOURS)
+                number = variants.get(architecture, 0)
+                colours[model] = shades[number % len(shades)]
+                variants[architecture] = number + 1
+    return colours

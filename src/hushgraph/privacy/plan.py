@@ -255,14 +255,14 @@ class PrivacyPlan:
     @property
     def unproven(self) -> tuple[str, ...]:
         """What the paper claims and no proof covers; empty for a plan whose guarantee holds."""
-        found = []
+        parts = []
         if self.sampler == "paper" and self.edge_owner == "reader" and self.reads_edges:
-            found.append("paper sampler with reader-owned edges")
+            parts.append("paper sampler with reader-owned edges")
         if self.clipping == "percentile":
-            found.append("percentile thresholds")
+            parts.append("percentile thresholds")
         if self.noise == "per-layer":
-            found.append("per-layer noise")
-        return tuple(found)
+            parts.append("per-layer noise")
+        return tuple(parts)
 
     @property
     def guarantee(self) -> str:

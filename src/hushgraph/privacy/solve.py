@@ -1,18 +1,13 @@
-"""Solve a plan for the figure that is left out, and show it beside similar plans: `hushgraph plan`."""
+"""Solve a plan for the figure that is left out, and list the plans that differ in one choice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
-from hushgraph.privacy.guarantee import sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,74 +103,3 @@ def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
         multiplier = plan.sigma_over_clip / (2 * other.changed_trees)
         plans.append((label, replace(other, noise_multiplier=multiplier)))
     return plans
-
-
-def as_json(solved: Solved) -> dict[str, Any]:
-    """Return the keys that all commands share, then those of this command."""
-    plan = solved.plan
-    return {
-        **plan.summary(),
-        "train_nodes": plan.num_train_nodes,
-        "layers": plan.num_layers,
-        "batch_size": plan.batch_size,
-        "clip": plan.clip,
-        "solved_for": solved.solved_for,
-        "notes": list(solved.notes),
-        "statement": statement(plan),
-    }
-
-
-def show(solved: Solved, console: Console, *, explain: bool = False) -> None:
-    """Print the plan as a table, its sentence (or full statement), and the neighbouring plans."""
-    from rich.table import Table
-
-    plan = solved.plan
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _rows(plan):
-        mark = "  <- solved for" if name == solved.solved_for.replace("-", " ") else ""
-        table.add_row(name, value + mark)
-    console.print(table)
-    for note in solved.notes:
-        console.print(f"\n{note}", highlight=False)
-    console.print(f"\n{statement(plan) if explain else sentence(plan)}", highlight=False)
-    others = neighbours(plan) if plan.is_private and plan.steps > 0 else []
-    if not others:
-        return
-    console.print("\nWhat would change, with the same noise (sigma / C):")
-    table = Table(box=None, pad_edge=False)
-    for heading in ("if", "changed trees", "epsilon", "guarantee"):
-        table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
-    for label, other in [("as planned", plan), *others]:
-        try:
-            row = (rounded_up(other.epsilon), other.guarantee)
-        except PlanError:
-            row = ("not priced", "none")
-        table.add_row(label, str(other.changed_trees), *row)
-    console.print(table)
-    if plan.reads_edges and plan.edge_owner == "sender" and plan.sampler == "stable":
-        console.print("D may be anything: with sender-owned edges it costs no privacy.")
-
-
-def _rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
-    """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
-    noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
-    reads = "unlimited" if plan.max_reads is None else str(plan.max_reads)
-    return [
-        ("epsilon", rounded_up(plan.epsilon)),
-        ("delta", digits_up(plan.delta)),
-        ("guarantee", plan.guarantee),
-        ("epsilon, group of two", rounded_up(plan.epsilon_group_of_two)),
-        ("noise multiplier", noise),
-        ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
-        ("steps", str(plan.steps)),
-        (
-            "batch",
-            f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
-        ),
-        ("changed trees (n)", str(plan.changed_trees)),
-        ("layers (r)", str(plan.num_layers)),
-        ("max readers (K)", str(plan.max_readers)),
-        ("max reads (D)", reads),
-        ("edge owner", plan.edge_owner),
-        ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
-    ]

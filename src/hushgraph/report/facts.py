@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_up, json_number
@@ -104,7 +104,7 @@ def describe_standing(guarantee: Guarantee) -> dict[str, str]:
 
 def format_now() -> str:
     """Return the date and time in UTC."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _summarise_guarantee(plan: PrivacyPlan, guarantee: Guarantee) -> dict[str, Any]:

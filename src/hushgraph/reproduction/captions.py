@@ -1,4 +1,4 @@
-"""The words of a figure: what was measured on what, and who says that an epsilon holds."""
+"""The text of figures: what was measured on which data, and whether an epsilon holds or is only claimed."""
 
 from __future__ import annotations
 
@@ -7,106 +7,113 @@ from typing import Any
 
 from hushgraph._text import rounded_up
 from hushgraph.reproduction import spec
-from hushgraph.reproduction.measured import Cell
+from hushgraph.reproduction.measurements import Measurement
 
 PUBLISHED = "published by the paper"
-MODE_WORDS = {
+MODE_LABELS = {
     "non-private": "no privacy, settings of the paper",
     "non-private-ours": "no privacy, our defaults",
     "sound": "sound: ε holds",
     "as-published": "as published: ε claimed by the paper",
 }
-_WITHOUT = {"non-private": "no privacy", "non-private-ours": "no privacy, our defaults"}
+_NON_PRIVATE = {"non-private": "no privacy", "non-private-ours": "no privacy, our defaults"}
 _AXES = {"epsilon": "ε", "max_readers": "maximum degree K", "batch_size": "batch size m"}
 _SYMBOLS = {"epsilon": "ε", "max_readers": "K", "batch_size": "m"}
 
 
-def title(experiment: str) -> str:
+def figure_title(experiment: str) -> str:
+    """Return the title of an experiment, or its name in words if it is not one of the paper."""
     if experiment in spec.names():
         return spec.load(experiment).title
     words = experiment.replace("_", " ").replace("-", " ")
     return words[:1].upper() + words[1:]
 
 
-def axis(name: str, found: Sequence[Cell]) -> str:
-    """What an axis measures; for epsilon, also who says so."""
+def axis_label(name: str, measurements: Sequence[Measurement]) -> str:
+    """Return the label of an axis; for epsilon, also whether it holds or is claimed."""
     if name != "epsilon":
         return _AXES.get(name, name.replace("_", " "))
-    modes = {cell.mode for cell in found}
-    says = {"sound": "holds", "as-published": "claimed by the paper"}
-    return "ε (" + "; ".join(f"{spoken(mode)}: {text}" for mode, text in says.items() if mode in modes) + ")"
+    modes = {measurement.mode for measurement in measurements}
+    status = {"sound": "holds", "as-published": "claimed by the paper"}
+    parts = [f"{mode_name(mode)}: {text}" for mode, text in status.items() if mode in modes]
+    return "ε (" + "; ".join(parts) + ")"
 
 
-def setting(pairs: Sequence[tuple[str, Any]]) -> str:
-    """Places on axes, as "K = 3, m = 10,000"."""
-    return ", ".join(f"{_SYMBOLS.get(name, name)} = {tick(value)}" for name, value in pairs)
+def format_setting(axes: Sequence[tuple[str, Any]]) -> str:
+    """Format values of axes, such as "K = 3, m = 10,000"."""
+    return ", ".join(f"{_SYMBOLS.get(name, name)} = {format_tick(value)}" for name, value in axes)
 
 
-def tick(value: Any) -> str:
+def format_tick(value: Any) -> str:
+    """Format a value of an axis."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:g}"
     return f"{int(value):,}" if isinstance(value, int | float) else str(value)
 
 
-def label(found: Sequence[Cell], *, on_epsilon: bool = False) -> str:
-    """The model, how private it is, and who says so; without a size where epsilon is the axis."""
-    row, mode = found[0].row, found[0].mode
+def line_label(measurements: Sequence[Measurement], *, on_epsilon: bool = False) -> str:
+    """Return the model, its privacy and who claims it; without a number if epsilon is the axis."""
+    row, mode = measurements[0].row, measurements[0].mode
     if mode in spec.NON_PRIVATE:
-        return f"{row}, {_WITHOUT[mode]}"
-    size = _size(found)
-    if size is None:
-        return f"{row}, {spoken(mode)} (no ε known)"
-    who = "holds" if mode == "sound" else "claimed by the paper"
-    return f"{row}, {spoken(mode)} ({'ε' if on_epsilon else size} {who})"
+        return f"{row}, {_NON_PRIVATE[mode]}"
+    bound = _epsilon_bound(measurements)
+    if bound is None:
+        return f"{row}, {mode_name(mode)} (no ε known)"
+    status = "holds" if mode == "sound" else "claimed by the paper"
+    return f"{row}, {mode_name(mode)} ({'ε' if on_epsilon else bound} {status})"
 
 
-def short_label(found: Sequence[Cell]) -> str:
-    """The model, and below it how private it is."""
-    row, mode = found[0].row, found[0].mode
+def bar_label(measurements: Sequence[Measurement]) -> str:
+    """Return the model, and on a second line its privacy."""
+    row, mode = measurements[0].row, measurements[0].mode
     if mode in spec.NON_PRIVATE:
-        return f"{row}\n{_WITHOUT[mode]}"
+        return f"{row}\n{_NON_PRIVATE[mode]}"
     claimed = "claimed " if mode == "as-published" else ""
-    size = _size(found)
-    return f"{row}\n{spoken(mode)}, " + ("no ε known" if size is None else claimed + size)
+    bound = _epsilon_bound(measurements)
+    return f"{row}\n{mode_name(mode)}, " + ("no ε known" if bound is None else claimed + bound)
 
 
-def spoken(mode: str) -> str:
+def mode_name(mode: str) -> str:
+    """Return a mode in words."""
     return mode.replace("-", " ")
 
 
-def notes(found: Sequence[Cell], *, published: bool = False) -> list[str]:
-    """What a reader must know: substitute data, claims that are not guarantees, seeds.
+def figure_notes(measurements: Sequence[Measurement], *, has_published: bool = False) -> list[str]:
+    """Return what a reader must know: substitute data, claims that are not guarantees, seeds.
 
     Args:
-        found: what is drawn.
-        published: whether the figure has published numbers too.
+        measurements: everything in the figure.
+        has_published: whether the figure also shows published numbers.
     """
-    said = [
-        f"Measured on {data}{'; published numbers are for' if published else ', not'} {column}."
-        for column, data in dict.fromkeys((cell.column, cell.data) for cell in found)
-        if not _is_own(found[0].experiment, column, data)
+    notes = [
+        f"Measured on {data}{'; published numbers are for' if has_published else ', not'} {column}."
+        for column, data in dict.fromkeys((one.column, one.data) for one in measurements)
+        if not _is_own_data(measurements[0].experiment, column, data)
     ]
-    claimed = [cell for cell in found if cell.mode == "as-published"]
+    claimed = [one for one in measurements if one.mode == "as-published"]
     if claimed:
-        holds = _all_of([cell.holds for cell in claimed])
-        said.append(
-            "As published: ε is claimed by the paper; "
-            + (f"what holds for these runs is {holds}." if holds else "no ε is known to hold for these runs.")
-        )
-        worth = None if holds else _all_of([cell.if_public for cell in claimed])
-        if worth:
-            said[-1] += f" Were their clipping thresholds public, {worth} would hold."
-    seeds = sorted({len(cell.accuracy) for cell in found})
+        notes.append(_claim_note(claimed))
+    seeds = sorted({len(one.accuracy) for one in measurements})
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     spread = f"Spread: standard deviation over {count} seeds."
-    said.append("One seed, so no spread." if seeds == [1] else spread)
-    if any(cell.mode not in spec.NON_PRIVATE for cell in found):
-        said.append("Runs with a fixed seed are reproducible, not private: ε is that of runs without one.")
-    return said
+    notes.append("One seed, so no spread." if seeds == [1] else spread)
+    if any(one.mode not in spec.NON_PRIVATE for one in measurements):
+        notes.append("Runs with a fixed seed are reproducible, not private: ε is that of runs without one.")
+    return notes
 
 
-def _all_of(epsilons: Sequence[float | None]) -> str | None:
-    """From the smallest to the largest; None where one is missing."""
+def _claim_note(claimed: Sequence[Measurement]) -> str:
+    """Return a note about claimed epsilons: what holds instead, or would hold with public thresholds."""
+    holds = _epsilon_range([one.holds for one in claimed])
+    note = "As published: ε is claimed by the paper; " + (
+        f"what holds for these runs is {holds}." if holds else "no ε is known to hold for these runs."
+    )
+    if_public = None if holds else _epsilon_range([one.if_public for one in claimed])
+    return note + (f" Were their clipping thresholds public, {if_public} would hold." if if_public else "")
+
+
+def _epsilon_range(epsilons: Sequence[float | None]) -> str | None:
+    """Format the smallest and the largest epsilon; None if one is missing."""
     known = [epsilon for epsilon in epsilons if epsilon is not None]
     if len(known) < len(epsilons):
         return None
@@ -114,14 +121,14 @@ def _all_of(epsilons: Sequence[float | None]) -> str | None:
     return f"ε = {low}" if low == high else f"ε = {low} to {high}"
 
 
-def _is_own(experiment: str, column: str, data: str) -> bool:
-    """Whether the data is that of the paper's column, which may be a part of a dataset with another name."""
+def _is_own_data(experiment: str, column: str, data: str) -> bool:
+    """Return whether the data is that of the paper's column, which may be a part of another dataset."""
     own = {column}
     if experiment in spec.names():
         own |= {known.dataset for known in spec.load(experiment).columns if known.name == column}
     return data.replace("_", "-") in {name.replace("_", "-") for name in own}
 
 
-def _size(found: Sequence[Cell]) -> str | None:
-    known = [cell.epsilon for cell in found if cell.epsilon is not None]
-    return f"ε ≤ {rounded_up(max(known))}" if known and len(known) == len(found) else None
+def _epsilon_bound(measurements: Sequence[Measurement]) -> str | None:
+    known = [one.epsilon for one in measurements if one.epsilon is not None]
+    return f"ε ≤ {rounded_up(max(known))}" if known and len(known) == len(measurements) else None

@@ -1,4 +1,4 @@
-"""Figures of experiments from their records, and of a comparison."""
+"""Figures of experiments, drawn from their records."""
 
 from __future__ import annotations
 
@@ -6,163 +6,152 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.plots import canvas
 from hushgraph.reproduction import captions, panels, spec
-from hushgraph.reproduction.measured import MODES, Cell, cells, read_records
+from hushgraph.reproduction.measurements import MODES, Measurement, group_records, read_records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hushgraph.comparison import Comparison
-
 FORMATS = ("svg", "png")
-_CURVES_A_ROW, _BARS_A_ROW = 3, 4
+_CURVES_PER_ROW, _BARS_PER_ROW = 3, 4
 
 
 def draw(records: Path | Iterable[Mapping[str, Any]], out: Path) -> list[Path]:
-    """One figure for each experiment, as SVG and PNG.
+    """Draw one figure for each experiment, as SVG and PNG.
 
     Args:
         records: a file of JSON lines, or the records themselves.
-        out: the folder to write to; made where it is missing.
+        out: the folder to write to; created if it does not exist.
 
     Returns:
         The files, in the order of the records.
     """
-    found = cells(read_records(records))
+    measurements = group_records(read_records(records))
     written: list[Path] = []
     with canvas.drawing():
-        _make(out)
-        for experiment in dict.fromkeys(cell.experiment for cell in found):
-            figure = figure_of([cell for cell in found if cell.experiment == experiment])
+        _create_folder(out)
+        for experiment in dict.fromkeys(one.experiment for one in measurements):
+            figure = build_figure([one for one in measurements if one.experiment == experiment])
             for suffix in FORMATS:
                 written.append(out / f"{experiment}.{suffix}")
-                canvas.save(figure, written[-1], title=captions.title(experiment))
+                canvas.save(figure, written[-1], title=captions.figure_title(experiment))
     return written
 
 
-def figure_of(found: Sequence[Cell]) -> Figure:
-    """The figure of one experiment; call it while `canvas.drawing`."""
-    name = found[0].experiment
-    wanted = spec.load(name).kind if name in spec.names() else name
-    if "class" in wanted and any(cell.classes for cell in found):
-        return _classes([cell for cell in found if cell.classes])
-    if any(value is not None for cell in found for _, value in cell.axes):
-        return _curves(found)
-    return _bars(found)
+def build_figure(measurements: Sequence[Measurement]) -> Figure:
+    """Build the figure of one experiment; call it within `canvas.drawing`."""
+    name = measurements[0].experiment
+    kind = spec.load(name).kind if name in spec.names() else name
+    if "class" in kind and any(one.classes for one in measurements):
+        return _build_classes([one for one in measurements if one.classes])
+    if any(value is not None for one in measurements for _, value in one.axes):
+        return _build_curves(measurements)
+    return _build_bars(measurements)
 
 
-def draw_comparison(comparison: Comparison, path: Path) -> None:
-    """The four test accuracies of a comparison as bars, each with its epsilon, and what publishing costs."""
-    title = f"Four models on {comparison.data}"
-    with canvas.drawing():
-        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(6.0, 3.2))
-        names = []
-        for x, row in enumerate(comparison.rows):
-            value, tint = 100 * (row.test_accuracy or 0.0), panels.tint(row.name)
-            holds = row.guarantee == "holds"
-            axes.bar(x, value, 0.62, facecolor=tint if holds else canvas.PAPER, edgecolor=tint, linewidth=1.4)
-            text = "none" if row.test_accuracy is None else f"{value:.1f}"
-            axes.annotate(text, (x, value), (0, 3), textcoords="offset points", ha="center")
-            guarantee = "no guarantee" if row.guarantee == "none" else row.guarantee
-            names.append(f"{row.name}\nε = {rounded_up(row.epsilon)}\n{guarantee}")
-        axes.set_xticks(range(len(names)), names)
-        axes.tick_params(axis="x", length=0)
-        axes.set_ylim(0, 105)
-        axes.set_ylabel(panels.ACCURACY)
-        canvas.finish(figure, title=title, notes=[comparison.cost], legend={})
-        canvas.save(figure, path, title=title)
-
-
-def _curves(found: Sequence[Cell]) -> Figure:
-    name = _main_axis(found)
-    # A private model has no place on this axis without an epsilon to put it at.
-    drawn = [c for c in found if name != "epsilon" or c.mode in spec.NON_PRIVATE or c.epsilon is not None]
-    if not drawn:
-        raise InputError(f"records of {found[0].experiment}: none has an epsilon; run the experiment again")
-    known = {column: _published(found[0].experiment, column) for column in {cell.column for cell in drawn}}
-    notes = captions.notes(drawn, published=any(_on_axis(numbers, name) for numbers in known.values()))
-    if len(drawn) < len(found):
-        notes.append(f"Left out for want of an ε: {len(found) - len(drawn)} of {len(found)} settings.")
-    groups = _by_panel(drawn)
-    # Lines for several settings of one model would be too many for one panel with those of its other modes.
-    apart = any(len(cell.axes) > 1 for cell in drawn)
-    if apart:
+def _build_curves(measurements: Sequence[Measurement]) -> Figure:
+    """Build a figure of accuracy along an axis."""
+    name = _main_axis(measurements)
+    # Without an epsilon, a private model has no position on that axis.
+    placed = [
+        one
+        for one in measurements
+        if name != "epsilon" or one.mode in spec.NON_PRIVATE or one.epsilon is not None
+    ]
+    experiment = measurements[0].experiment
+    if not placed:
+        raise InputError(f"records of {experiment}: none has an epsilon; run the experiment again")
+    known = {column: _published(experiment, column) for column in {one.column for one in placed}}
+    has_published = any(_on_axis(numbers, name) for numbers in known.values())
+    notes = captions.figure_notes(placed, has_published=has_published)
+    if len(placed) < len(measurements):
+        missing = len(measurements) - len(placed)
+        notes.append(f"Omitted because their ε is unknown: {missing} of {len(measurements)} settings.")
+    groups = _group_by_panel(placed)
+    # One panel cannot show several settings of every mode of a model.
+    has_panel_per_mode = any(len(one.axes) > 1 for one in placed)
+    if has_panel_per_mode:
         groups = {
-            (f"{column}: {row}, {captions.spoken(mode)}", data): part
+            (f"{column}: {row}, {captions.mode_name(mode)}", data): part
             for (column, data), group in groups.items()
-            for row, mode in dict.fromkeys((cell.row, cell.mode) for cell in group)
-            if (part := [cell for cell in group if (cell.row, cell.mode) == (row, mode)])
+            for row, mode in dict.fromkeys((one.row, one.mode) for one in group)
+            if (part := [one for one in group if (one.row, one.mode) == (row, mode)])
         }
-    # Of all panels: a place has one colour, also where another panel has no record of it.
-    settings = sorted({cell.beside(name) for cell in drawn}, key=lambda pairs: [_order(v) for _, v in pairs])
+    # Taken from all panels: a setting has one colour, even if some panel has no record of it.
+    settings = sorted(
+        {one.other_axes(name) for one in placed}, key=lambda axes: [_sort_key(v) for _, v in axes]
+    )
     width = 6.2 if len(groups) == 1 else 4.6
-    figure, places = _grid(len(groups), _CURVES_A_ROW, (width, 3.4))
-    for axes, ((title, _), group) in zip(places, groups.items(), strict=True):
-        if apart and axes is not places[0]:
-            # Before anything is drawn: limits are then those of all panels.
-            axes.sharey(places[0])
+    figure, all_axes = _create_panels(len(groups), _CURVES_PER_ROW, (width, 3.4))
+    for axes, ((title, _), group) in zip(all_axes, groups.items(), strict=True):
+        if has_panel_per_mode and axes is not all_axes[0]:
+            # Shared before anything is drawn, so that the limits are those of all panels.
+            axes.sharey(all_axes[0])
         stars = _on_axis(known[group[0].column], name)
-        panels.along_axis(axes, _lines(group, name, settings), name, published=stars)
+        panels.draw_along_axis(axes, _build_lines(group, name, settings), name, published=stars)
         axes.set_title(title)
-        axes.set_xlabel(captions.axis(name, group))
-    title = captions.title(found[0].experiment)
-    canvas.finish(figure, title=title, notes=notes, legend=_handles(places))
+        axes.set_xlabel(captions.axis_label(name, group))
+    canvas.finish(
+        figure, title=captions.figure_title(experiment), notes=notes, legend=_collect_handles(all_axes)
+    )
     return figure
 
 
-def _classes(found: Sequence[Cell]) -> Figure:
-    groups = _by_panel(found)
-    most = max(len(cell.classes[0]) for cell in found if cell.classes)
+def _build_classes(measurements: Sequence[Measurement]) -> Figure:
+    """Build a figure of accuracy by class."""
+    groups = _group_by_panel(measurements)
+    most = max(len(one.classes[0]) for one in measurements if one.classes)
     width = min(max(6.2, 0.24 * most), 11.0)
-    figure, places = _grid(len(groups), 1, (width, 3.2))
-    for axes, ((column, _), group) in zip(places, groups.items(), strict=True):
-        labels = [f"{captions.label([cell])}: {100 * cell.mean:.1f}%" for cell in group]
-        panels.by_class(axes, group, labels)
-        panels.legend_above(axes, column, width)
-    title = captions.title(found[0].experiment)
-    notes = ["Dotted: accuracy on all classes.", *captions.notes(found)]
+    figure, all_axes = _create_panels(len(groups), 1, (width, 3.2))
+    for axes, ((column, _), group) in zip(all_axes, groups.items(), strict=True):
+        labels = [f"{captions.line_label([one])}: {100 * one.mean:.1f}%" for one in group]
+        panels.draw_by_class(axes, group, labels)
+        panels.add_legend_above(axes, column, width)
+    title = captions.figure_title(measurements[0].experiment)
+    notes = ["Dotted: accuracy on all classes.", *captions.figure_notes(measurements)]
     canvas.finish(figure, title=title, notes=notes, legend={})
     return figure
 
 
-def _bars(found: Sequence[Cell]) -> Figure:
-    groups = _by_panel(found)
-    keys = list(dict.fromkeys((cell.row, cell.mode) for group in groups.values() for cell in group))
-    keys.sort(key=lambda key: [cell.row for cell in found].index(key[0]))
-    labels = [captions.short_label([c for c in found if (c.row, c.mode) == key]) for key in keys]
-    # A single panel has the names of the models to make room for as well.
+def _build_bars(measurements: Sequence[Measurement]) -> Figure:
+    """Build a figure with one bar for each model and mode."""
+    groups = _group_by_panel(measurements)
+    keys = list(dict.fromkeys((one.row, one.mode) for group in groups.values() for one in group))
+    keys.sort(key=lambda key: [one.row for one in measurements].index(key[0]))
+    labels = [captions.bar_label([one for one in measurements if (one.row, one.mode) == key]) for key in keys]
+    # A single panel also needs space for the names of the models.
     width = 2.9 if len(groups) > 1 else 5.0
-    figure, places = _grid(len(groups), _BARS_A_ROW, (width, 0.4 * len(keys) + 0.9))
-    tints = panels.colours([cell.row for cell in found])
-    starred = False
-    for number, (axes, ((column, _), group)) in enumerate(zip(places, groups.items(), strict=True)):
-        by_key = {(cell.row, cell.mode): cell for cell in group}
-        known = _published(found[0].experiment, column)
-        # Nobody has published our own way of doing it.
+    figure, all_axes = _create_panels(len(groups), _BARS_PER_ROW, (width, 0.4 * len(keys) + 0.9))
+    colours = canvas.model_colours([one.row for one in measurements])
+    has_published = False
+    for number, (axes, ((column, _), group)) in enumerate(zip(all_axes, groups.items(), strict=True)):
+        by_key = {(one.row, one.mode): one for one in group}
+        known = _published(measurements[0].experiment, column)
+        # The paper has no numbers for our own modes.
         stars = [
             None if mode in ("sound", "non-private-ours") else known.get((row, ())) for row, mode in keys
         ]
-        starred = starred or any(star is not None for star in stars)
+        has_published = has_published or any(star is not None for star in stars)
         bars = [by_key.get(key) for key in keys]
-        panels.side_by_side(axes, bars, [tints[row] for row, _ in keys], published=stars)
-        axes.set_yticks(range(len(keys)), labels if number % _BARS_A_ROW == 0 else [])
+        panels.draw_side_by_side(axes, bars, [colours[row] for row, _ in keys], published=stars)
+        axes.set_yticks(range(len(keys)), labels if number % _BARS_PER_ROW == 0 else [])
         axes.set_title(column)
-    legend = panels.mode_handles({mode: captions.MODE_WORDS[mode] for _, mode in keys})
-    legend |= {captions.PUBLISHED: panels.published_handle()} if starred else {}
-    title = captions.title(found[0].experiment)
-    notes = captions.notes(found, published=starred)
+    legend = panels.mode_handles({mode: captions.MODE_LABELS[mode] for _, mode in keys})
+    legend |= {captions.PUBLISHED: panels.published_handle()} if has_published else {}
+    title = captions.figure_title(measurements[0].experiment)
+    notes = captions.figure_notes(measurements, has_published=has_published)
     canvas.finish(figure, title=title, notes=notes, legend=legend)
     return figure
 
 
-def _main_axis(found: Sequence[Cell]) -> str:
+def _main_axis(measurements: Sequence[Measurement]) -> str:
+    """Return epsilon if it varies, else the axis with most values."""
     values: dict[str, set[Any]] = {}
-    for cell in found:
-        for name, value in cell.axes:
+    for one in measurements:
+        for name, value in one.axes:
             if value is not None:
                 values.setdefault(name, set()).add(value)
     if len(values.get("epsilon", ())) > 1:
@@ -170,67 +159,71 @@ def _main_axis(found: Sequence[Cell]) -> str:
     return max(values, key=lambda name: len(values[name]))
 
 
-def _lines(found: Sequence[Cell], name: str, settings: Sequence[spec.Axes]) -> list[panels.Line]:
-    """Cells by line: one for each model and mode, and for each of the settings that are not on the axis."""
-    groups: dict[tuple[str, str, spec.Axes], list[Cell]] = {}
-    for cell in sorted(found, key=lambda cell: settings.index(cell.beside(name))):
-        groups.setdefault((cell.row, cell.mode, cell.beside(name)), []).append(cell)
-    tints = panels.colours([row for row, *_ in groups])
-    made = []
+def _build_lines(
+    measurements: Sequence[Measurement], name: str, settings: Sequence[spec.Axes]
+) -> list[panels.Line]:
+    """Build one line for each model, mode and setting of the other axes."""
+    groups: dict[tuple[str, str, spec.Axes], list[Measurement]] = {}
+    for one in sorted(measurements, key=lambda one: settings.index(one.other_axes(name))):
+        groups.setdefault((one.row, one.mode, one.other_axes(name)), []).append(one)
+    colours = canvas.model_colours([row for row, *_ in groups])
+    lines = []
     for (row, mode, others), group in groups.items():
-        label = captions.label(group, on_epsilon=name == "epsilon")
-        colour, marker = tints[row], panels.MARKERS[mode]
+        label = captions.line_label(group, on_epsilon=name == "epsilon")
+        colour, marker = colours[row], panels.MARKERS[mode]
         if others:
-            label = captions.setting(others)
+            label = captions.format_setting(others)
             colour, marker = panels.shade(settings.index(others), len(settings))
-        ordered = tuple(sorted(group, key=lambda cell: _order(cell.axis(name))))
-        made.append(panels.Line(label=label, cells=ordered, colour=colour, marker=marker))
-    return made
+        ordered = tuple(sorted(group, key=lambda one: _sort_key(one.axis(name))))
+        lines.append(panels.Line(label=label, measurements=ordered, colour=colour, marker=marker))
+    return lines
 
 
-def _order(value: Any) -> tuple[int, float, str]:
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    """Sort numbers first, then text."""
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
 
 
-def _by_panel(found: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
-    """Cells by column and data, models in the order of their first record, modes in the usual order."""
-    rows = list(dict.fromkeys(cell.row for cell in found))
-    ordered = sorted(found, key=lambda cell: (rows.index(cell.row), MODES.index(cell.mode)))
-    groups: dict[tuple[str, str], list[Cell]] = {(cell.column, cell.data): [] for cell in found}
-    for cell in ordered:
-        groups[cell.column, cell.data].append(cell)
+def _group_by_panel(measurements: Sequence[Measurement]) -> dict[tuple[str, str], list[Measurement]]:
+    """Group by column and data; sort by the first record of a model, then by mode."""
+    rows = list(dict.fromkeys(one.row for one in measurements))
+    ordered = sorted(measurements, key=lambda one: (rows.index(one.row), MODES.index(one.mode)))
+    groups: dict[tuple[str, str], list[Measurement]] = {(one.column, one.data): [] for one in measurements}
+    for one in ordered:
+        groups[one.column, one.data].append(one)
     return groups
 
 
 def _published(experiment: str, column: str) -> dict[tuple[str, spec.Axes], float]:
-    """What the paper printed for a column; nothing for an experiment that is not its own."""
+    """Return the printed numbers of a column; none for an experiment that is not in the paper."""
     return spec.published_by_row(experiment, column) if experiment in spec.names() else {}
 
 
 def _on_axis(known: Mapping[tuple[str, spec.Axes], float], name: str) -> dict[tuple[str, Any], float]:
-    """Those published numbers that have a place on this axis alone, by row and place."""
-    return {(row, dict(at)[name]): mean for (row, at), mean in known.items() if [*dict(at)] == [name]}
+    """Return the published numbers that vary along this axis alone, by row and value."""
+    return {(row, dict(axes)[name]): mean for (row, axes), mean in known.items() if [*dict(axes)] == [name]}
 
 
-def _grid(count: int, a_row: int, panel: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Panels for `count` groups, at most so many a row; those left over are not shown."""
-    columns = min(count, a_row)
-    figure, places = canvas.new_figure(rows=-(-count // columns), columns=columns, panel=panel)
-    for spare in places[count:]:
+def _create_panels(count: int, per_row: int, panel: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """Create `count` panels, at most `per_row` in a row, and hide those left over."""
+    columns = min(count, per_row)
+    figure, all_axes = canvas.new_figure(rows=-(-count // columns), columns=columns, panel=panel)
+    for spare in all_axes[count:]:
         spare.set_visible(False)
-    return figure, places[:count]
+    return figure, all_axes[:count]
 
 
-def _handles(places: Sequence[Axes]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for axes in places:
+def _collect_handles(all_axes: Sequence[Axes]) -> dict[str, Any]:
+    """Collect the legend entries of all panels, each label once."""
+    handles: dict[str, Any] = {}
+    for axes in all_axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return found
+            handles.setdefault(label, handle)
+    return handles
 
 
-def _make(out: Path) -> None:
+def _create_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"out={out}: cannot be made ({error.strerror}); choose another folder") from None
+        raise RunError(f"out={out}: cannot be created ({error.strerror}); choose another folder") from None

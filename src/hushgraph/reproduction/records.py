@@ -1,4 +1,4 @@
-"""Records on disk: one line of JSON a finished run."""
+"""Records on disk: one line of JSON per finished run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from hushgraph.errors import InputError, RunError
 
-# Among the places that are locked: the file of records, what is made of it, and from there on the runs.
+# Offsets in the lock file: the file of records, the results made of it, and from there on the runs.
 _FILE, _RESULTS, _RUNS = 0, 1, 2
 _LABELS = ("experiment", "column", "row", "mode", "axes", "seed")
 
 
 class Records:
-    """The records of a folder, which several processes may share.
+    """The records in a folder, which several processes may share.
 
     Guarantees:
-        A record is on disk before `append` returns. A line that a crash cut short is dropped, nothing else.
+        A record is on disk before `append` returns. Only a line that a crash cut short is dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,22 +29,22 @@ class Records:
         self.all: list[dict[str, Any]] = []
         self._locks = _Locks(path.with_name(path.name + ".lock"))
         self._size = 0
-        self._made_folder = False
+        self._created_folder = False
         self.refresh()
 
     def of_run(self, run: str) -> dict[str, Any] | None:
-        """Any record of this very run, whichever table asked for it."""
+        """Return a record of this run, whichever table it was made for."""
         return next((record for record in reversed(self.all) if record.get("run") == run), None)
 
     def find(self, **labels: Any) -> dict[str, Any] | None:
-        """The last record with these labels."""
+        """Return the last record with these labels."""
         return next(
             (r for r in reversed(self.all) if all(r.get(name) == value for name, value in labels.items())),
             None,
         )
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add a record, after those that other processes have added."""
+        """Append a record, after those that other processes have appended."""
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,19 +62,19 @@ class Records:
         self.all.append(record)
 
     def refresh(self) -> None:
-        """Read what other processes have added; a line that one of them is still writing is left out."""
+        """Read the records of other processes; skip a line that is still being written."""
         self._read(repair=False)
 
     @contextlib.contextmanager
     def claimed(self, run: str) -> Iterator[bool]:
-        """Whether this process may train the run: no other one does so while the block lasts."""
+        """Yield whether this process may train the run; no other process can within the context."""
         try:
             if not self.path.parent.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._made_folder = True
+                self._created_folder = True
             self._locks.open()
         except OSError as error:
-            # Before hours of training, not after them.
+            # Raised before hours of training, not after them.
             raise RunError(
                 f"{self.path.parent}: cannot be written to ({error.strerror}); choose another --out"
             ) from None
@@ -83,27 +83,27 @@ class Records:
 
     @contextlib.contextmanager
     def results(self) -> Iterator[None]:
-        """For writing tables and figures: one process at a time."""
+        """Lock tables and figures, so that one process writes them at a time."""
         with self._locks.held(_RESULTS):
             yield
 
     def tidy(self) -> None:
-        """Leave nothing of ours behind where there is no record."""
+        """Remove the lock file, and a folder that this object created, if there is no record."""
         if not self.path.exists():
             self._locks.remove()
-            if self._made_folder:
-                # It may hold something by now.
+            if self._created_folder:
+                # The folder may contain other files by now.
                 with contextlib.suppress(OSError):
                     self.path.parent.rmdir()
 
     def _read(self, *, repair: bool) -> None:
-        """Read all records; a last line that was cut short is left out, and removed where asked."""
+        """Read all records; skip an incomplete last line, and remove it from the file if asked to."""
         if not self.path.exists() or self.path.stat().st_size == self._size:
             return
         content = self.path.read_bytes()
         lines = content.split(b"\n")
         torn = lines.pop()
-        found = []
+        records = []
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
@@ -115,16 +115,16 @@ class Records:
                     f"{self.path}, line {number}: no {missing[0]}; expected a record; restore the file or "
                     "delete the line, or choose another --out"
                 )
-            found.append(record)
-        self.all, self._size = found, len(content) - len(torn)
+            records.append(record)
+        self.all, self._size = records, len(content) - len(torn)
         if torn and repair:
             os.truncate(self.path, self._size)
 
 
 class _Locks:
-    """Places of a file, each held by one process at a time; they go with the process, however that ends.
+    """Locks on bytes of a file, each held by one process; they are released when the process ends.
 
-    Where the system or the folder has no locks every place is free: such a folder is for one process.
+    Where the system or the file system has no locks, every lock succeeds: use the folder in one process only.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,14 +132,14 @@ class _Locks:
         self._descriptor: int | None = None
 
     def open(self) -> int:
-        """The file, made where it is missing; OSError where it cannot be."""
+        """Open the file, creating it if needed; raise OSError if that fails."""
         if self._descriptor is None:
-            # Kept open: closing any descriptor of the file gives up all of a process's places.
+            # Kept open: closing any descriptor of the file releases all locks of the process.
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         return self._descriptor
 
     def remove(self) -> None:
-        """Remove the file, unless another process holds a place."""
+        """Remove the file, unless another process holds a lock."""
         if self._descriptor is None:
             return
         with self.held(0, length=0, wait=False) as is_alone:
@@ -147,13 +147,13 @@ class _Locks:
                 self._path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def held(self, place: int, *, length: int = 1, wait: bool = True) -> Iterator[bool]:
-        """Whether the place is ours within the block, and with length 0 all places from it on."""
+    def held(self, offset: int, *, length: int = 1, wait: bool = True) -> Iterator[bool]:
+        """Yield whether the lock is held within the context; length 0 locks all bytes from `offset` on."""
         try:
             import fcntl
 
             descriptor = self.open()
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, place)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, offset)
         except ImportError:
             yield True
             return
@@ -163,10 +163,10 @@ class _Locks:
         try:
             yield True
         finally:
-            fcntl.lockf(descriptor, fcntl.LOCK_UN, length, place)
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, length, offset)
 
 
-def relabelled(record: dict[str, Any], labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The record of a run that another table has asked for too."""
+def relabel(record: dict[str, Any], labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the record of a run with the labels of another table that shares the run."""
     shared = f"{record['experiment']}: {record['column']}, {record['row']}, {record['mode']}"
     return {**record, **dict(labels), "shared_with": record.get("shared_with", shared)}

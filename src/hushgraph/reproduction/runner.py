@@ -1,4 +1,4 @@
-"""One thin runner for every experiment: trains what is not on record yet, and puts records into tables."""
+"""The runner of all experiments: trains the runs without a record, and builds tables from records."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import BudgetExceededError, InputError
-from hushgraph.reproduction import grid, spec, tables
-from hushgraph.reproduction.grid import Job
-from hushgraph.reproduction.records import Records, relabelled
-from hushgraph.reproduction.sources import GENERATED, MissingDataError, Source, Sources
-from hushgraph.reproduction.worth import worth
+from hushgraph.privacy.choices import Device
+from hushgraph.reproduction import jobs, result_tables, spec
+from hushgraph.reproduction.data_sources import GENERATED, MissingDataError, Source, Sources
+from hushgraph.reproduction.jobs import Job
+from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
+from hushgraph.reproduction.records import Records, relabel
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
     from hushgraph.training.run import Run
 
-# Seconds between two looks at what other processes are training.
-_PATIENCE = 0.5
+# Seconds between two checks of what other processes are training.
+_POLL_SECONDS = 0.5
 DP_MODES = ("as-published", "sound")
 Say = Callable[[str], None]
 Observe = Callable[[int, int], None]
@@ -33,12 +34,12 @@ Observe = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to reproduce.
+    """The options of a reproduction.
 
     Attributes:
         out: the folder of records and tables.
         data_root, substitutes, quick: as in `Sources`.
-        modes, seeds, only: as in `grid.jobs`.
+        modes, seeds, only: as in `list_jobs`.
         device: as in `train`.
     """
 
@@ -49,22 +50,25 @@ class Options:
     seeds: int | None = None
     only: tuple[str, ...] = ()
     quick: bool = False
-    device: str = "auto"
+    device: Device = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
-    """One run, where its data comes from, and what is known about it.
+class PlannedRun:
+    """One run of this call, with or without a record.
 
     Attributes:
-        run: digest of everything that decides the run.
-        labels: of its record.
-        is_done: whether its record is there.
+        job: the cell, mode and seed.
+        source: the source of its data.
+        arguments: the arguments of `train`, before they are fitted to the data.
+        run: a digest of everything that determines the run.
+        labels: the labels of its record.
+        is_done: whether its record exists.
     """
 
     job: Job
     source: Source
-    asked: dict[str, Any]
+    arguments: dict[str, Any]
     run: str
     labels: dict[str, Any]
     is_done: bool
@@ -74,9 +78,9 @@ class Reproduction:
     """The experiments of one call.
 
     Args:
-        names: of experiments.
-        options: how.
-        say: takes one line at a time.
+        names: the names of the experiments.
+        options: the options of all of them.
+        say: called with one line of text at a time.
 
     Guarantees:
         A record is on disk when its run ends; an interruption loses at most the run in progress.
@@ -95,9 +99,9 @@ class Reproduction:
         self.skipped: list[str] = []
         self.left_out: dict[str, list[str]] = {}
         self._check_patterns()
-        self.plan = [planned for experiment in self.experiments for planned in self._planned(experiment)]
+        self.plan = [planned for experiment in self.experiments for planned in self._plan_runs(experiment)]
         self.described = {
-            experiment.name: self._columns(experiment)
+            experiment.name: self._find_columns(experiment)
             for experiment in self.experiments
             if experiment.kind == "statistics"
         }
@@ -106,59 +110,59 @@ class Reproduction:
             others = [line.partition(":")[0] for line in self.skipped[1:]]
             more = f"; so are {', '.join(others)}" if others else ""
             raise InputError(f"nothing is left to run: {reason}{more}")
-        # Not as they are found: where nothing is left the error says them.
+        # After all columns: if nothing is left, the error contains these lines.
         for line in self.skipped:
             self.say(line)
 
     @property
-    def left(self) -> list[Planned]:
-        """The runs without a record, those that another one will serve included."""
+    def left(self) -> list[PlannedRun]:
+        """The runs without a record, including those that share the training of another run."""
         return [planned for planned in self.plan if not planned.is_done]
 
     @property
     def trainings(self) -> int:
-        """How many of them have to be trained: equal runs are trained once."""
+        """The number of runs to train: equal runs are trained once."""
         return len({p.run for p in self.left if self.records.of_run(p.run) is None})
 
     def run(self, begin: Callable[[int, str], None], observe: Observe) -> None:
-        """Train what is left, but for what other processes with the same folder train.
+        """Train the runs that are left, except those that other processes with the same folder train.
 
         Args:
-            begin: told the number of runs done and the label of the next.
-            observe: told steps done and steps in all; may raise KeyboardInterrupt.
+            begin: called with the number of runs done and the label of the next.
+            observe: called with the number of steps done and the total; may raise KeyboardInterrupt.
         """
         left = self.left
-        total, done, is_waiting = len(left), 0, False
+        total, done, has_announced = len(left), 0, False
         while left:
-            taken = []
+            waiting = []
             for planned in left:
                 with self.records.claimed(planned.run) as is_mine:
                     if not is_mine:
-                        taken.append(planned)
+                        waiting.append(planned)
                         continue
                     begin(done, f"{planned.job.experiment.name}: {planned.job.label}")
-                    self._made(planned, f"[{done + 1}/{total}]", observe)
+                    self._make_record(planned, f"[{done + 1}/{total}]", observe)
                     done += 1
-            if taken == left:
-                if not is_waiting:
-                    self.say(f"runs that other processes train: {len(taken)}; waiting for them")
-                is_waiting = True
+            if waiting == left:
+                if not has_announced:
+                    self.say(f"runs that other processes train: {len(waiting)}; waiting for them")
+                has_announced = True
                 observe(0, 1)
-                time.sleep(_PATIENCE)
-            left = taken
+                time.sleep(_POLL_SECONDS)
+            left = waiting
 
-    def _made(self, planned: Planned, number: str, observe: Observe) -> None:
-        """The record of a run: there already, that of an equal run, or trained."""
+    def _make_record(self, planned: PlannedRun, number: str, observe: Observe) -> None:
+        """Make the record of a run: keep it if it exists, copy that of an equal run, or train."""
         self.records.refresh()
-        if self._record(planned) is not None:
+        if self._find_record(planned) is not None:
             return
         name = f"{planned.job.experiment.name}: {planned.job.label}"
         known = self.records.of_run(planned.run)
         if known is not None:
-            self.records.append(relabelled(known, planned.labels.items()))
+            self.records.append(relabel(known, planned.labels.items()))
             return
         try:
-            record = self._trained(planned, observe)
+            record = self._train(planned, observe)
         except BudgetExceededError as error:
             self.say(f"{name}: left out, {error}")
             self.left_out.setdefault(planned.job.experiment.name, []).append(planned.job.label)
@@ -166,52 +170,56 @@ class Reproduction:
         self.records.append(record)
         self.say(f"{number} {name}: {100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s")
 
-    def tables(self) -> list[tables.Table]:
-        """One table for each experiment that has statistics or records, of this call or of earlier ones."""
-        found = []
+    def tables(self) -> list[result_tables.Table]:
+        """Build one table for each experiment with statistics or records, of this call or of earlier ones."""
+        built = []
         for experiment in self.experiments:
             if experiment.kind == "statistics":
-                facts = [
-                    (column, source, _statistics(self.sources.graph(column), column.setting))
+                statistics = [
+                    (column, source, _measure_graph(self.sources.graph(column), column.setting))
                     for column, source in self.described[experiment.name]
                 ]
-                found += [tables.of_statistics(experiment, facts)] if facts else []
+                if statistics:
+                    built.append(result_tables.build_statistics_table(experiment, statistics))
                 continue
-            records = [(p, r) for p in self._everything(experiment) if (r := self._record(p)) is not None]
-            if records:
+            recorded = [
+                (planned.job, planned.source, record)
+                for planned in self._plan_all_runs(experiment)
+                if (record := self._find_record(planned)) is not None
+            ]
+            if recorded:
                 left_out = self.left_out.get(experiment.name, ())
-                made = [(p.job, p.source, r) for p, r in records]
-                found.append(tables.of_records(experiment, made, left_out=left_out))
-        return found
+                built.append(result_tables.build_table(experiment, recorded, left_out=left_out))
+        return built
 
     def recorded(self) -> list[dict[str, Any]]:
-        """The records of these experiments, of this call and of earlier ones."""
-        planned = [p for experiment in self.experiments for p in self._everything(experiment)]
-        return [record for one in planned if (record := self._record(one)) is not None]
+        """Return the records of these experiments, of this call and of earlier ones."""
+        planned = [p for experiment in self.experiments for p in self._plan_all_runs(experiment)]
+        return [record for one in planned if (record := self._find_record(one)) is not None]
 
-    def _everything(self, experiment: spec.Experiment) -> list[Planned]:
-        """All runs that may have a record, whatever this call was to make."""
-        known = [r["seed"] for r in self.records.all if r["experiment"] == experiment.name]
-        everything = replace(self.options, modes=DP_MODES, only=(), seeds=max(known, default=0) + 1)
-        return self._planned(experiment, everything)
+    def _plan_all_runs(self, experiment: spec.Experiment) -> list[PlannedRun]:
+        """Return all runs that may have a record, whatever the options of this call."""
+        seeds = [r["seed"] for r in self.records.all if r["experiment"] == experiment.name]
+        options = replace(self.options, modes=DP_MODES, only=(), seeds=max(seeds, default=0) + 1)
+        return self._plan_runs(experiment, options)
 
     def _check_patterns(self) -> None:
-        """Refuse a pattern that is for no cell of any experiment asked for."""
+        """Raise InputError for a pattern that matches no cell of any experiment."""
         columns = dict.fromkeys(column.name for e in self.experiments for column in e.columns)
         rows = [row for experiment in self.experiments for row in experiment.rows if not row.minus]
         for pattern in self.options.only:
-            by_cell = (grid.wanted(column, row, (pattern,)) for column in columns for row in rows)
+            by_cell = (jobs.matches(column, row, (pattern,)) for column in columns for row in rows)
             if not any(_matches(column, (pattern,)) for column in columns) and not any(by_cell):
                 choices = f"datasets are {', '.join(columns)}"
                 choices += f"; models are {', '.join(dict.fromkeys(row.row for row in rows))}" if rows else ""
-                raise InputError(f"--only {pattern}: no cell goes by this name; {choices}")
+                raise InputError(f"--only {pattern}: no cell has this name; {choices}")
 
-    def _planned(self, experiment: spec.Experiment, options: Options | None = None) -> list[Planned]:
-        """The runs of an experiment by these options, those of this call unless given."""
+    def _plan_runs(self, experiment: spec.Experiment, options: Options | None = None) -> list[PlannedRun]:
+        """Return the runs of an experiment with these options, by default those of this call."""
         is_call = options is None
         options = options or self.options
-        found, missing = [], set()
-        for job in grid.jobs(
+        planned, missing = [], set()
+        for job in jobs.list_jobs(
             experiment, modes=options.modes, seeds=options.seeds, only=options.only, quick=options.quick
         ):
             if job.column.name in missing:
@@ -223,9 +231,9 @@ class Reproduction:
                 if is_call:
                     self._skip(job.column.name, error)
                 continue
-            asked = grid.asked(job, quick=options.quick)
+            arguments = jobs.train_arguments(job, quick=options.quick)
             reading = {**source.reading, "per_class": experiment.kind == "classes"}
-            run = grid.digest(asked, data=source.name, reading=reading, seed=job.seed)
+            run = jobs.run_digest(arguments, data=source.name, reading=reading, seed=job.seed)
             labels = {
                 "experiment": experiment.name,
                 "column": job.column.name,
@@ -236,23 +244,25 @@ class Reproduction:
                 "seed": job.seed,
             }
             is_done = self.records.find(run=run, **labels) is not None
-            found.append(
-                Planned(job=job, source=source, asked=asked, run=run, labels=labels, is_done=is_done)
+            planned.append(
+                PlannedRun(
+                    job=job, source=source, arguments=arguments, run=run, labels=labels, is_done=is_done
+                )
             )
-        return found
+        return planned
 
-    def _columns(self, experiment: spec.Experiment) -> list[tuple[spec.Column, Source]]:
-        found = []
+    def _find_columns(self, experiment: spec.Experiment) -> list[tuple[spec.Column, Source]]:
+        columns = []
         for column in experiment.columns:
             if self.options.only and not _matches(column.name, self.options.only):
                 continue
             try:
-                found.append((column, self.sources.source(column)))
+                columns.append((column, self.sources.source(column)))
             except MissingDataError as error:
                 self._skip(column.name, error)
-        return found
+        return columns
 
-    def _record(self, planned: Planned) -> dict[str, Any] | None:
+    def _find_record(self, planned: PlannedRun) -> dict[str, Any] | None:
         return self.records.find(run=planned.run, **planned.labels)
 
     def _skip(self, column: str, error: Exception) -> None:
@@ -260,39 +270,39 @@ class Reproduction:
         if line not in self.skipped:
             self.skipped.append(line)
 
-    def _trained(self, planned: Planned, observe: Observe) -> dict[str, Any]:
+    def _train(self, planned: PlannedRun, observe: Observe) -> dict[str, Any]:
         from hushgraph.training.train import train
 
         graph = self.sources.graph(planned.job.column)
-        wanted = grid.fitted(planned.asked, len(graph.train_idx))
+        arguments = jobs.fit_to_data(planned.arguments, len(graph.train_idx))
         run = train(
             graph,
-            **wanted,
+            **arguments,
             seed=planned.job.seed,
             device=self.options.device,
             observer=lambda done, total, epsilon, accuracy: observe(done, total),
         )
-        # A few steps are no budget: what the paper's accountant claims for them is their own.
-        few = self.options.quick and planned.job.mode == "as-published"
-        claimed = run.plan.epsilon if few else planned.job.epsilon
-        return planned.labels | {"claimed_epsilon": claimed} | _record_of(run, planned, graph)
+        # A quick run does not spend the budget: claim what the paper's accountant gives for its few steps.
+        is_short = self.options.quick and planned.job.mode == "as-published"
+        claimed = run.plan.epsilon if is_short else planned.job.epsilon
+        return planned.labels | {"claimed_epsilon": claimed} | _build_record(run, planned, graph)
 
 
 def _matches(column: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch(column.lower(), pattern.lower()) for pattern in patterns)
 
 
-def _record_of(run: Run, planned: Planned, graph: Graph) -> dict[str, Any]:
+def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]:
     from hushgraph.gradients.clip import group_of
     from hushgraph.runs.folder import versions
 
-    value = worth(run.plan, len({group_of(name) for name, _ in run.model.named_parameters()}))
+    proven = find_proven_epsilon(run.plan, len({group_of(name) for name, _ in run.model.named_parameters()}))
     record = {
         "test_accuracy": run.result["test_accuracy"],
         "val_accuracy": run.result["val_accuracy"],
-        "epsilon_holds": value.holds,
-        "epsilon_if_thresholds_were_public": value.if_public,
-        "holds_reason": value.reason,
+        "epsilon_holds": proven.holds,
+        "epsilon_if_thresholds_were_public": proven.if_public,
+        "holds_reason": proven.reason,
         "delta": run.plan.delta if run.plan.is_private else None,
         "plan": json.loads(run.plan.to_json()),
         "config": json.loads(run.config.to_json()),
@@ -304,19 +314,17 @@ def _record_of(run: Run, planned: Planned, graph: Graph) -> dict[str, Any]:
         "run": planned.run,
     }
     if planned.job.experiment.kind == "classes":
-        found = run.evaluate(graph)
-        if found is not None:
-            accuracy = [None if count == 0 else float(a) for a, count in zip(*_both(found), strict=True)]
-            record["per_class"] = {"count": found.class_counts.tolist(), "accuracy": accuracy}
+        evaluation = run.evaluate(graph)
+        if evaluation is not None:
+            counts = evaluation.class_counts.tolist()
+            pairs = zip(evaluation.class_accuracy.tolist(), counts, strict=True)
+            accuracy = [None if count == 0 else float(value) for value, count in pairs]
+            record["per_class"] = {"count": counts, "accuracy": accuracy}
     return record
 
 
-def _both(found: Any) -> tuple[list[float], list[int]]:
-    return found.class_accuracy.tolist(), found.class_counts.tolist()
-
-
-def _statistics(graph: Graph, setting: str | None) -> dict[str, float]:
-    """The figures of the paper's table of datasets."""
+def _measure_graph(graph: Graph, setting: str | None) -> dict[str, float]:
+    """Return the numbers of the paper's table of datasets."""
     reads = graph.disjoint().num_edges if setting == "inductive" else graph.num_edges
     parts = {"Train": graph.train_idx, "Val": graph.val_idx, "Test": graph.test_idx}
     return {
@@ -329,7 +337,7 @@ def _statistics(graph: Graph, setting: str | None) -> dict[str, float]:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree that runs, or HUSHGRAPH_COMMIT for a copy without its history."""
+    """Return the commit of the running source tree, or HUSHGRAPH_COMMIT for a copy without history."""
     if given := os.environ.get("HUSHGRAPH_COMMIT"):
         return given
     root = Path(__file__).resolve().parents[3]

@@ -1,13 +1,13 @@
-"""The experiments as data: TOML files in, frozen dataclasses out.
+"""The specifications of the experiments: TOML files, read into frozen dataclasses.
 
-Every file of the folder `paper` is one experiment: its grid, its settings, and what the paper printed.
-`common.toml` holds what the paper says once for all of them.
+Every file in the folder `paper` is one experiment: its cells, their settings and the printed numbers.
+`common.toml` holds what the paper states once for all of them.
 """
 
 from __future__ import annotations
 
 import difflib
-import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -15,11 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hushgraph.errors import InputError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "paper"
 COMMON = "common"
@@ -32,21 +27,20 @@ Axes = tuple[tuple[str, float], ...]
 Published = tuple[float, "float | None"]
 T = TypeVar("T")
 
-# Names of the printed columns, and the fields that hold them.
+# Names of printed columns that differ from those of the fields.
 _PRINTED = {"lambda": "noise_multiplier", "K": "max_readers"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One row of a hyper-parameter table and the number it led to.
+    """One row of a table of hyper-parameters, and the accuracy printed for it.
 
     Attributes:
         lr, batch_size, activation, n_enc, n_dec: as printed.
-        noise_multiplier: lambda; None where the paper prints a dash.
-        max_readers: K; None where the paper prints a dash.
+        noise_multiplier: lambda; None if the paper prints a dash.
+        max_readers: K; None if the paper prints a dash.
         published: mean and standard deviation in percent; a missing spread is None.
-        points: value of the experiment's axis and accuracy in percent, where an axis is printed.
-        settings: whether this cell has settings of its own.
+        points: pairs of a value of the axis and an accuracy in percent, if the paper prints an axis.
     """
 
     lr: float | None = None
@@ -60,7 +54,8 @@ class Cell:
     points: tuple[tuple[float, float], ...] = ()
 
     @property
-    def settings(self) -> bool:
+    def has_settings(self) -> bool:
+        """Whether this cell has settings of its own."""
         return self.lr is not None
 
 
@@ -69,12 +64,13 @@ class Column:
     """One dataset of a table.
 
     Attributes:
-        dataset: its name in the catalog; the column's own name unless given.
+        name: the name of the column.
+        dataset: its name in the catalog; that of the column by default.
         file: a file in the data folder instead.
-        symmetrize: add the reverse of every edge.
-        split_by: an array of the file whose values, graphs of their own, are dealt to the three splits.
-        setting: of this column, where the table of datasets has both.
-        statistics: what the paper's table of datasets says.
+        symmetrize: whether to add the reverse of every edge.
+        split_by: an array of the file with one group per node; whole groups are assigned to the splits.
+        setting: the setting of this column, if it is not that of the experiment.
+        statistics: the numbers in the paper's table of datasets.
     """
 
     name: str
@@ -93,12 +89,12 @@ class Row:
     Attributes:
         row: its name in records.
         printed: its name in the paper.
-        model, layers, optimizer: what is trained.
-        private: with noise or without.
-        modes: the modes it is run in.
+        model, layers, optimizer: the model and its optimizer.
+        private: whether it is trained with noise.
+        modes: the modes it runs in.
         like: the experiment whose settings its cells share.
-        minus: two rows; this one is their difference and runs nothing.
-        cells: by column.
+        minus: two rows whose difference this row is; it runs nothing.
+        cells: the cells by column.
     """
 
     row: str
@@ -118,15 +114,17 @@ class Experiment:
     """One table or figure.
 
     Attributes:
-        name: of the file.
-        title: what it shows.
+        name: the name of its file.
+        title: one line.
         kind: "table", "curve", "classes" (accuracy by class) or "statistics" (of datasets; trains nothing).
-        source: which table or figure of the paper; empty for an addition of ours.
+        source: the table or figure of the paper; empty if the experiment is not in the paper.
         setting: "transductive" or "inductive".
         epsilon: the budget of every private cell without an epsilon axis.
-        seeds: how many runs a cell has by default.
-        noise_follows_batch: whether lambda grows with the batch size, so that noise per update stays equal.
-        axes: what varies within a cell.
+        seeds: the default number of runs per cell.
+        noise_follows_batch: whether lambda is proportional to the batch size, so that noise per update is
+            constant.
+        axes: the values that vary within a cell.
+        columns, rows: the datasets and the methods.
     """
 
     name: str
@@ -142,16 +140,17 @@ class Experiment:
     rows: tuple[Row, ...] = ()
 
     def column(self, name: str) -> Column:
+        """Return the column of this name."""
         return next(column for column in self.columns if column.name == name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """What holds for every experiment.
+    """The settings that all experiments share.
 
     Attributes:
-        hidden, heads, beta1, beta2, clip_percentile: as the paper says.
-        epochs, least_steps, most_steps: of training without noise; the paper does not say how long it is.
+        hidden, heads, beta1, beta2, clip_percentile: as stated in the paper.
+        epochs, least_steps, most_steps: the length of training without noise, which the paper does not state.
     """
 
     hidden: int
@@ -165,13 +164,13 @@ class Common:
 
 
 def names() -> tuple[str, ...]:
-    """Every experiment, sorted."""
+    """Return the names of all experiments, sorted."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != COMMON))
 
 
 @lru_cache(maxsize=64)
 def load(name: str) -> Experiment:
-    """The experiment called `name`."""
+    """Load the experiment called `name`."""
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1, cutoff=0.4)
         advice = f"did you mean {near[0]}?" if near else f"known: {', '.join(names())}"
@@ -180,60 +179,62 @@ def load(name: str) -> Experiment:
 
 
 @lru_cache(maxsize=1)
-def common() -> Common:
-    return _made(Common, _read(FOLDER / f"{COMMON}.toml"), COMMON)
+def load_common() -> Common:
+    """Load the settings that all experiments share."""
+    return _build(Common, _read(FOLDER / f"{COMMON}.toml"), COMMON)
 
 
 def parse(name: str, given: Mapping[str, Any]) -> Experiment:
-    """An experiment from what its file holds; InputError names the place of anything unknown or missing."""
+    """Build an experiment from the content of its file; InputError names an unknown or missing key."""
     values = dict(given)
     axes = {axis: tuple(float(v) for v in points) for axis, points in values.pop("axes", {}).items()}
     _check_known(axes, AXES, f"{name}, axes")
     columns = tuple(
-        _made(Column, {"dataset": column, **about, "name": column}, f"{name}, columns.{column}")
+        _build(Column, {"dataset": column, **about, "name": column}, f"{name}, columns.{column}")
         for column, about in values.pop("columns", {}).items()
     )
-    rows = tuple(_row(row, f"{name}, rows") for row in values.pop("rows", []))
-    found = _made(Experiment, {**values, "name": name, "axes": axes, "columns": columns, "rows": rows}, name)
-    _check(found)
-    return found
+    rows = tuple(_build_row(row, f"{name}, rows") for row in values.pop("rows", []))
+    values |= {"name": name, "axes": axes, "columns": columns, "rows": rows}
+    experiment = _build(Experiment, values, name)
+    _check(experiment)
+    return experiment
 
 
-def cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
-    """The cell of a row and column, its settings taken from another experiment where the row says so."""
+def find_cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
+    """Return the cell of a row and column, with the settings of another experiment if the row says so."""
     own = row.cells.get(column)
-    if row.like is None or (own is not None and own.settings):
+    if row.like is None or (own is not None and own.has_settings):
         return own
     other = load(row.like)
-    found = next((r.cells.get(column) for r in other.rows if r.row == row.row), None)
-    if found is None or own is None:
-        return found
-    return _made(Cell, {**_fields(found), "published": own.published, "points": own.points}, row.row)
+    like = next((r.cells.get(column) for r in other.rows if r.row == row.row), None)
+    if like is None or own is None:
+        return like
+    return _build(Cell, {**_fields(like), "published": own.published, "points": own.points}, row.row)
 
 
 def published_numbers(experiment_name: str) -> dict[tuple[str, str, Axes], Published]:
-    """What the paper printed: (column, row as printed, axes) -> (mean, spread), accuracies in percent.
+    """Return the printed numbers: (column, printed row, axes) -> (mean, spread), accuracies in percent.
 
     Axes are pairs of name and value; the full batch of ogbn-arxiv is its 90,941 training nodes. In the table
     of datasets the rows are its headings. Figures have no printed numbers.
     """
     experiment = load(experiment_name)
-    found: dict[tuple[str, str, Axes], Published] = {}
+    numbers: dict[tuple[str, str, Axes], Published] = {}
     for column in experiment.columns:
         for heading, value in column.statistics.items():
-            found[column.name, heading, ()] = (value, None)
+            numbers[column.name, heading, ()] = (value, None)
     axis = next(iter(experiment.axes), "")
     for row in experiment.rows:
         for column_name, own in row.cells.items():
             if own.published is not None:
-                found[column_name, row.printed, ()] = own.published
+                numbers[column_name, row.printed, ()] = own.published
             for value, accuracy in own.points:
-                found[column_name, row.printed, ((axis, value),)] = (accuracy, None)
-    return found
+                numbers[column_name, row.printed, ((axis, value),)] = (accuracy, None)
+    return numbers
 
 
 def published_by_row(experiment_name: str, column: str) -> dict[tuple[str, Axes], float]:
-    """The means that the paper printed for a column, by row of the records and axes."""
+    """Return the printed means of a column, by the row of the records and the axes."""
     rows = {row.printed: row.row for row in load(experiment_name).rows if not row.minus}
     return {
         (rows[printed], axes): mean
@@ -243,13 +244,13 @@ def published_by_row(experiment_name: str, column: str) -> dict[tuple[str, Axes]
 
 
 def hyperparameters() -> dict[tuple[str, str, str, str], Any]:
-    """What the paper's four tables of settings print: (table, column, row as printed, name) -> value.
+    """Return the paper's four tables of settings: (table, column, printed row, name) -> value.
 
-    A table has the name of the experiment it belongs to. Names are lr, batch_size, activation, n_enc, n_dec,
-    lambda and K; a dash is None. What the paper says once for all is under table "common", column and row "".
+    A table has the name of its experiment. Names are lr, batch_size, activation, n_enc, n_dec, lambda and K;
+    a dash is None. Settings that all experiments share have table "common", column "" and row "".
     """
-    found: dict[tuple[str, str, str, str], Any] = {
-        (COMMON, "", "", name): getattr(common(), name)
+    settings: dict[tuple[str, str, str, str], Any] = {
+        (COMMON, "", "", name): getattr(load_common(), name)
         for name in ("hidden", "heads", "beta1", "beta2", "clip_percentile")
     }
     for name in names():
@@ -258,11 +259,11 @@ def hyperparameters() -> dict[tuple[str, str, str, str], Any]:
             continue
         for row in experiment.rows:
             for column, own in row.cells.items():
-                if own.settings:
+                if own.has_settings:
                     for setting in ("lr", "batch_size", "activation", "n_enc", "n_dec", "lambda", "K"):
                         value = getattr(own, _PRINTED.get(setting, setting))
-                        found[name, column, row.printed, setting] = value
-    return found
+                        settings[name, column, row.printed, setting] = value
+    return settings
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -272,34 +273,34 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path.name}: cannot be read ({error}); restore the file") from None
 
 
-def _row(given: Mapping[str, Any], where: str) -> Row:
+def _build_row(given: Mapping[str, Any], where: str) -> Row:
     values = dict(given)
     where = f"{where}.{values.get('row', '?')}"
     cells = {
-        column: _made(Cell, {_PRINTED.get(k, k): v for k, v in about.items()}, f"{where}.cells.{column}")
+        column: _build(Cell, {_PRINTED.get(k, k): v for k, v in about.items()}, f"{where}.cells.{column}")
         for column, about in values.pop("cells", {}).items()
     }
     values.setdefault("printed", values.get("row"))
     values.setdefault("modes", MODES[:2] if values.get("private", True) else NON_PRIVATE)
-    return _made(Row, {**values, "cells": cells}, where)
+    return _build(Row, {**values, "cells": cells}, where)
 
 
-def _made(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """A dataclass from the keys of a table; unknown keys are refused with the nearest known one."""
+def _build(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """Build a dataclass from the keys of a table; an unknown key raises InputError with the nearest one."""
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     _check_known(values, known, where)
     try:
-        return kind(**{name: _frozen(value) for name, value in values.items()})
+        return kind(**{name: _freeze(value) for name, value in values.items()})
     except TypeError as error:
         raise InputError(f"{where}: {str(error).split('() ')[-1]}; add it to the file") from None
 
 
-def _fields(found: Any) -> dict[str, Any]:
-    return {f.name: getattr(found, f.name) for f in fields(found)}
+def _fields(instance: Any) -> dict[str, Any]:
+    return {f.name: getattr(instance, f.name) for f in fields(instance)}
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(one) for one in value) if isinstance(value, list) else value
 
 
 def _check_known(values: Mapping[str, Any], known: Any, where: str) -> None:
@@ -310,7 +311,7 @@ def _check_known(values: Mapping[str, Any], known: Any, where: str) -> None:
 
 
 def _check(experiment: Experiment) -> None:
-    """Refuse what the runner could not carry out."""
+    """Raise InputError for an experiment that cannot run."""
     name = experiment.name
     if experiment.kind not in KINDS:
         raise InputError(f"{name}: kind={experiment.kind!r}; expected one of {', '.join(KINDS)}")

@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from hushgraph.errors import InputError, RunError
 from hushgraph._validate import convert_numbers, show_value
+from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import MOMENTUM
 
@@ -84,7 +84,7 @@ class TrainingConfig:
         for name, value in convert_numbers(given, {field.name: field.type for field in fields(self)}).items():
             object.__setattr__(self, name, value)
         wrong = [
-            f"{name}={show_value(getattr(self, name))} (one of {', '.join(choice for choice in allowed if choice != 'own')})"
+            f"{name}={show_value(getattr(self, name))} (one of {', '.join(c for c in allowed if c != 'own')})"
             for name, allowed in _CHOICES.items()
             if getattr(self, name) not in allowed
         ]

@@ -30,19 +30,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
-from hushgraph.runs.config import TrainingConfig
-from hushgraph.datasets import load_graph
-from hushgraph.graph.columns import Columns
-from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
-from hushgraph.graph.graph import Graph
+from hushgraph._files import read_tensors, write_tensors, write_whole
 from hushgraph.billboard.board import Board, load_board
+from hushgraph.datasets import load_graph
+from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph._files import read_tensors, write_tensors, write_whole
+from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
+from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
 _FILES = (
@@ -83,7 +83,13 @@ class RunFolder:
 
     @classmethod
     def describe(
-        cls, path: str | os.PathLike[str], graph: Graph, plan: PrivacyPlan, config: TrainingConfig, *, data: str
+        cls,
+        path: str | os.PathLike[str],
+        graph: Graph,
+        plan: PrivacyPlan,
+        config: TrainingConfig,
+        *,
+        data: str,
     ) -> RunFolder:
         """The folder that a run on `graph` will have; nothing is written before `create`."""
         return cls(

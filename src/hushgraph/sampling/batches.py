@@ -9,7 +9,7 @@ import numpy as np
 
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
 from hushgraph.errors import PlanError
-from hushgraph.sampling.lists import Int64Array
+from hushgraph.graph.chunks import Int64Array
 from hushgraph.sampling.random import RandomSource
 
 # From this many slots on, fair bits are drawn before numbers; below, one number per slot is fast enough.

@@ -13,10 +13,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.graph.chunks import Int32Array, Int64Array
 from hushgraph.sampling.keys import pair_key
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 # Records in compressed rows, as (indptr, columns).
 Rows = tuple[Int64Array, Int32Array]
 

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.graph.chunks import Edges, pieces
+from hushgraph.graph.chunks import Edges, iter_pieces
 from hushgraph.sampling.keys import pair_key
 from hushgraph.sampling.lists import BoundedLists, transpose_rows
 from hushgraph.sampling.stable import SmallestKeys, check_cap, check_mask
@@ -41,7 +41,7 @@ def paper_lists(
     check_cap("max_readers", max_readers)
     readers = check_mask(train_mask, num_nodes)
     records = SmallestKeys(num_nodes=num_nodes, slots=None, rows_read=False, readers=readers, seed=seed)
-    records.add_all(pieces(edges, num_nodes))
+    records.add_all(iter_pieces(edges, num_nodes))
     indptr, cols = records.rows()
     kept_indptr = np.zeros_like(indptr)
     num_kept = _sample_rows(indptr, cols, max_readers, records.word, kept_indptr)

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError, PlanError
-from hushgraph.graph.chunks import PIECE, Edges, pieces
+from hushgraph.graph.chunks import PIECE, Edges, Int32Array, iter_pieces
 from hushgraph.sampling.keys import key_reader, key_sender, packed_key, seed_word
 from hushgraph.sampling.lists import (
     BoundedLists,
-    Int32Array,
     Rows,
     cap_rows,
     group_records,
@@ -79,7 +78,7 @@ def stable_lists(
     if max_readers == 0 or max_reads == 0:
         # Nothing is read, so the edges need not be read either.
         return BoundedLists(indptr=np.zeros(num_nodes + 1, np.int64), indices=np.empty(0, np.int32))
-    records = pieces(edges, num_nodes)
+    records = iter_pieces(edges, num_nodes)
     if edge_owner == "reader" and max_reads is not None:
         rows = SmallestKeys(num_nodes=num_nodes, slots=max_reads, rows_read=True, readers=readers, seed=seed)
         rows.add_all(records)
@@ -140,7 +139,7 @@ def shard_records(
     by_reader = edge_owner == "reader" and max_reads is not None
     slots = max_reads if by_reader else max_readers
     kept = SmallestKeys(num_nodes=num_nodes, slots=slots, rows_read=by_reader, readers=readers, seed=seed)
-    kept.add_all(pieces(edges, num_nodes))
+    kept.add_all(iter_pieces(edges, num_nodes))
     sources, targets = zip(*kept.records(), strict=True) if kept.rows()[0][-1] else ((), ())
     empty = np.empty(0, np.int32)
     return np.concatenate([empty, *sources]), np.concatenate([empty, *targets])

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import InputError
-from hushgraph.sampling.lists import BoundedLists, Int32Array, Int64Array
+from hushgraph.graph.chunks import Int32Array, Int64Array
+from hushgraph.sampling.lists import BoundedLists
 
 # The most rows of one tree, all of which are in memory at once; the system would kill a larger process.
 LARGEST_TREE = 1 << 24

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+from functools import partial
+
 import torch
 
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, cast, label_ballots, with_probabilities
-from hushgraph.billboard.board import release, save_board
+from hushgraph.billboard.board import Draws, release, save_board
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import RowTable, read_boards, score_table
+from hushgraph.noise import exact_normal
 from hushgraph.privacy import billboard_bounds
 from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
@@ -32,10 +37,24 @@ def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, place: int) -> N
     board = release(
         cast(graph, make_ballots(folder, graph, place)),
         noise_std=plan.board_noise[place],
+        draws=_choose_draws(folder.config.seed, place),
         names=graph.node_names,
         plan=plan.fingerprint(),
     )
     save_board(board, folder.board_path(place))
+
+
+def _choose_draws(seed: int | None, place: int) -> Draws:
+    """Draws of the operating system's; of a seeded run, such as can be drawn again."""
+    if seed is None:
+        return exact_normal.draw
+    calls = itertools.count()
+
+    def random_bytes(count: int) -> bytes:
+        # Apart from the streams of steps and batches, and from those of other boards.
+        return hashlib.shake_128(f"board {place} seed {seed} call {next(calls)}".encode()).digest(count)
+
+    return partial(exact_normal.draw, random_bytes=random_bytes)
 
 
 def make_ballots(folder: RunFolder, graph: Graph, place: int) -> Ballots:

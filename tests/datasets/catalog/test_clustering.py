@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hushgraph.datasets.clustering import clustered_split, communities
 
 from hushgraph.datasets import load_npz, synthetic
+from hushgraph.datasets.catalog.clustering import clustered_split, find_communities
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.graph import Graph
 
 ARXIV = Path(__file__).parents[4] / "shared" / "data" / "ogbn_arxiv_hints.npz"
 
@@ -42,7 +42,7 @@ def cliques(*sizes: int) -> Graph:
 
 def test_cliques_are_communities() -> None:
     graph = cliques(8, 6, 5)
-    assert communities(graph).tolist() == [0] * 8 + [1] * 6 + [2] * 5
+    assert find_communities(graph).tolist() == [0] * 8 + [1] * 6 + [2] * 5
     # Large first, each to the part that lacks most.
     parts = [nodes.tolist() for nodes in clustered_split(graph, (0.26, 0.42, 0.32))]
     assert parts == [[14, 15, 16, 17, 18], list(range(8)), list(range(8, 14))]

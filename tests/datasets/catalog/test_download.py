@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hushgraph.datasets.download import DownloadError, Remote, fetch, unpack
+
+from hushgraph.datasets.catalog.download import DownloadError, Remote, fetch, unpack
 
 CONTENT = bytes(range(256)) * 400
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -74,7 +75,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def remote(server: Server) -> Remote:
     url = f"http://127.0.0.1:{server.server_address[1]}/file"
-    return Remote(url=url, path="raw/file.bin", about=1, sha256=SHA256)
+    return Remote(url=url, path="raw/file.bin", size=1, sha256=SHA256)
 
 
 def left_in(folder: Path) -> list[str]:
@@ -99,7 +100,7 @@ def test_goes_on_after_a_break(server: Server, remote: Remote, tmp_path: Path) -
 
 def test_a_later_call_goes_on(server: Server, remote: Remote, tmp_path: Path) -> None:
     server.breaks = 1
-    with pytest.raises(DownloadError, match="it broke off after 51,200 of 102,400 bytes"):
+    with pytest.raises(DownloadError, match="it ended after 51,200 of 102,400 bytes"):
         fetch(remote, tmp_path, attempts=1)
     assert left_in(tmp_path) == ["raw/file.bin.part", "raw/file.bin.part.version"]
     assert fetch(remote, tmp_path).read_bytes() == CONTENT
@@ -150,7 +151,7 @@ def test_no_such_file(server: Server, remote: Remote, tmp_path: Path) -> None:
 def test_no_server(tmp_path: Path) -> None:
     with Server() as closed:
         port = closed.server_address[1]
-    remote = Remote(url=f"http://127.0.0.1:{port}/file", path="file", about=1)
+    remote = Remote(url=f"http://127.0.0.1:{port}/file", path="file", size=1)
     with pytest.raises(DownloadError, match=r"no connection to http://.* \(.*refused\)") as caught:
         fetch(remote, tmp_path, attempts=2, pause=0)
     assert caught.value.exit_code == 1
@@ -185,7 +186,7 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
     for damaged in (content[:-30], content.replace(b"content of one", b"CONTENT of one")):
         (tmp_path / "b.zip").write_bytes(damaged)
         with pytest.raises(
-            DownloadError, match=r"b.zip is not a whole zip archive .*delete it and try again"
+            DownloadError, match=r"b.zip is not a complete zip archive .*delete it and try again"
         ):
             unpack(tmp_path / "b.zip", "", tmp_path / "out")
         assert left_in(tmp_path / "out") == []

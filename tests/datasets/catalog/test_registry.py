@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hushgraph.datasets.data_root import choose, data_root
-from hushgraph.datasets.download import DownloadError, Remote
-from hushgraph.datasets.official import SOURCES, STATISTICS
 
-from hushgraph.datasets import catalog, describe, load, load_graph, names
+from hushgraph.datasets import describe, load, load_graph, names
+from hushgraph.datasets.catalog import registry as catalog
+from hushgraph.datasets.catalog.data_root import data_root, override_data_root
+from hushgraph.datasets.catalog.download import DownloadError, Remote
+from hushgraph.datasets.catalog.official import SOURCES, STATISTICS
 from hushgraph.errors import GraphError
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -97,7 +98,7 @@ def test_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_root() == Path.home() / ".cache" / "hushgraph"
     monkeypatch.setenv("HUSHGRAPH_DATA", "from-variable")
     assert data_root() == Path("from-variable")
-    undo = choose(Path("chosen"))
+    undo = override_data_root(Path("chosen"))
     assert (data_root(), data_root("given")) == (Path("chosen"), Path("given"))
     undo()
     assert data_root() == Path("from-variable")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hushgraph.cli import main
+from hushgraph.cli.app import main
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError
 from two_tables import CITY, EDGES, NODES, folder_of, to_parquet
@@ -57,25 +57,25 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "unknown source",
         edges("source,target\na,b\nzoe,b\n"),
         IGNORED,
-        E + "line 3, column 'source': 'zoe' is no id in nodes.csv, column 'id'",
+        E + "line 3, column 'source': 'zoe' is not an id in nodes.csv, column 'id'",
     ),
     (
         "unknown target",
         edges("source,target\na,zoe\n"),
         IGNORED,
-        E + "line 2, column 'target': 'zoe' is no id",
+        E + "line 2, column 'target': 'zoe' is not an id",
     ),
     (
         "unknown id in Parquet",
         parquet(edges="source,target\na,b\nc,zoe\n"),
         IGNORED,
-        "edges.parquet row 2, column 'target': 'zoe' is no id",
+        "edges.parquet row 2, column 'target': 'zoe' is not an id",
     ),
     (
         "ids of another type",
         parquet(nodes="id,f,label,split\n1,1,0,train\n", edges="source,target\n1.5,1.5\n"),
         {},
-        "'1.5' is no id .*ids are BIGINT there and DOUBLE here",
+        "'1.5' is not an id .*ids are BIGINT there and DOUBLE here",
     ),
     ("empty end", edges("source,target\na,\n"), IGNORED, E + "line 2, column 'target': empty"),
     (
@@ -234,7 +234,7 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "no training rows",
         nodes(NODES.replace("train", "")),
         IGNORED,
-        N + "line 1, column 'split': no row says train",
+        N + "line 1, column 'split': no row holds train",
     ),
     (
         "no split column",
@@ -276,13 +276,13 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "text label",
         nodes(NODES.replace(",0,train", ",red,train")),
         IGNORED,
-        N + r"line 2, column 'label': 'red' is no class number; .*--classes",
+        N + r"line 2, column 'label': 'red' is not a class number; .*--classes",
     ),
     (
         "half a label",
         nodes(NODES.replace(",0,train", ",0.5,train")),
         IGNORED,
-        N + "line 2, column 'label': '0.5' is no class number",
+        N + "line 2, column 'label': '0.5' is not a class number",
     ),
     (
         "negative label",

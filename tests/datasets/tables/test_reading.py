@@ -10,23 +10,24 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from hushgraph.datasets.columns import Columns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hushgraph.datasets import edge_table, load_graph, node_table, table, tables
+from hushgraph.datasets import load_graph
+from hushgraph.datasets.tables import edge_table, node_table, reading, table
 from hushgraph.errors import GraphError
-from hushgraph.graph import Graph
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import Graph
 from two_tables import CITY, EDGES, NODES, folder_of, to_parquet
 
 ARRAYS = ("indptr", "indices", "x", "y", "train_idx", "val_idx", "test_idx")
 
 
-def assert_same(found: Graph, wanted: Graph) -> None:
+def assert_same(actual: Graph, expected: Graph) -> None:
     for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    assert (found.num_classes, found.is_directed) == (wanted.num_classes, wanted.is_directed)
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
+    assert (actual.num_classes, actual.is_directed) == (expected.num_classes, expected.is_directed)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "mixed"])
@@ -71,7 +72,7 @@ def test_no_rows_are_no_edges(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_toml_file_names_files_and_columns(tmp_path: Path) -> None:
-    wanted = load_graph(folder_of(tmp_path / "plain"), columns=CITY)
+    expected = load_graph(folder_of(tmp_path / "plain"), columns=CITY)
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "people.csv").write_text(NODES.replace("id,age", "person,age").replace(",", ";"))
@@ -81,7 +82,7 @@ def test_a_toml_file_names_files_and_columns(tmp_path: Path) -> None:
         'target = "to"\ndelimiter = ";"\n[columns.categorical]\ncity = ["Bergen", "Oslo"]\n'
     )
     for data in (folder, folder / "graph.toml", str(folder / "graph.toml")):
-        assert_same(load_graph(data), wanted)
+        assert_same(load_graph(data), expected)
     # What is given besides goes before the file, column by column.
     assert load_graph(folder, columns={"ignore": ["city"]}).x.shape == (4, 1)
     assert load_graph(folder, columns={"hashed": {"city": 5}}).x.shape == (4, 6)
@@ -95,10 +96,10 @@ def test_hashed_columns_follow_md5(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "id,label,split,city\n" + rows, "source,target\n0,1\n")
     graph = load_graph(folder, columns={"hashed": {"city": 13}})
     for row, name in enumerate(names):
-        wanted = np.zeros(13)
+        expected = np.zeros(13)
         if name:
-            wanted[int(hashlib.md5(name.encode()).hexdigest()[:15], 16) % 13] = 1
-        np.testing.assert_array_equal(graph.x[row], wanted)
+            expected[int(hashlib.md5(name.encode()).hexdigest()[:15], 16) % 13] = 1
+        np.testing.assert_array_equal(graph.x[row], expected)
 
 
 def test_many_buckets_are_sparse(tmp_path: Path) -> None:
@@ -115,9 +116,9 @@ def test_class_names_and_numbers(tmp_path: Path) -> None:
     graph = load_graph(folder, columns={**CITY, "classes": ["green", "deep blue", "red"]})
     assert graph.y.tolist() == [2, 1, -1, 1]
     assert graph.num_classes == 3
-    whole = load_graph(folder_of(tmp_path, NODES.replace(",1,", ",1.0,")), columns=CITY, num_classes=7)
-    assert whole.y.tolist() == [0, 1, -1, 1]
-    assert whole.num_classes == 7
+    graph = load_graph(folder_of(tmp_path, NODES.replace(",1,", ",1.0,")), columns=CITY, num_classes=7)
+    assert graph.y.tolist() == [0, 1, -1, 1]
+    assert graph.num_classes == 7
 
 
 def test_a_drawn_split_takes_the_place_of_the_column(tmp_path: Path) -> None:
@@ -166,16 +167,16 @@ def test_integer_ids_stay_integers(tmp_path: Path) -> None:
 def test_small_chunks_and_edges_in_a_file_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = load_graph(folder_of(tmp_path), columns=CITY)
+    expected = load_graph(folder_of(tmp_path), columns=CITY)
     monkeypatch.setattr(edge_table, "CHUNK", 2)
     monkeypatch.setattr(edge_table, "IN_MEMORY", 1)
-    assert_same(load_graph(tmp_path, columns=CITY), wanted)
+    assert_same(load_graph(tmp_path, columns=CITY), expected)
 
 
 def test_ten_thousand_rows_in_order_under_a_tight_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "MEMORY", "100MB")
+    monkeypatch.setattr(reading, "MEMORY", "100MB")
     monkeypatch.setattr(node_table, "CELLS", 1 << 12)
     count = 10_000
     numbers = np.random.default_rng(3).permutation(count)
@@ -223,7 +224,7 @@ def test_round_trip(data: st.DataObject, tmp_path: Path) -> None:
         *data.draw(st.lists(st.sampled_from(["", "train"]), min_size=count - 1, max_size=count - 1)),
     ]
     edges = data.draw(st.lists(st.tuples(node, node), min_size=1, max_size=12))
-    wanted = Graph.from_arrays(
+    expected = Graph.from_arrays(
         edge_index=np.array(edges).T,
         x=np.array(x, np.float32),
         y=np.array(y),
@@ -240,10 +241,10 @@ def test_round_trip(data: st.DataObject, tmp_path: Path) -> None:
     ]
     _write(folder / "nodes.csv", ("id", "f", "g", "label", "split"), nodes)
     _write(folder / "edges.csv", ("source", "target"), [(ids[u], ids[w]) for u, w in edges])
-    found = load_graph(folder, num_classes=4)
-    assert_same(found, wanted)
-    assert found.node_names is not None
-    assert found.node_names.tolist() == ids
+    actual = load_graph(folder, num_classes=4)
+    assert_same(actual, expected)
+    assert actual.node_names is not None
+    assert actual.node_names.tolist() == ids
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE n (id VARCHAR, f FLOAT, g FLOAT, label TINYINT, split VARCHAR)")
         connection.execute("CREATE TABLE e (source VARCHAR, target VARCHAR)")
@@ -253,11 +254,11 @@ def test_round_trip(data: st.DataObject, tmp_path: Path) -> None:
         connection.execute(f"COPY n TO '{folder}/nodes.parquet'")
         connection.execute(f"COPY e TO '{folder}/edges.parquet'")
     pair = (folder / "nodes.parquet", folder / "edges.parquet")
-    assert_same(load_graph(pair, num_classes=4), wanted)
+    assert_same(load_graph(pair, num_classes=4), expected)
 
 
 def test_lines_may_end_in_several_ways(tmp_path: Path) -> None:
-    wanted = load_graph(folder_of(tmp_path / "one"), columns=CITY)
+    expected = load_graph(folder_of(tmp_path / "one"), columns=CITY)
     nodes, edges = NODES.splitlines(keepends=True), EDGES.splitlines(keepends=True)
     folder = folder_of(tmp_path / "several")
     for first in (0, 2, 4):
@@ -266,7 +267,7 @@ def test_lines_may_end_in_several_ways(tmp_path: Path) -> None:
                 line.replace("\n", "\r\n") if first <= n < 4 + first else line for n, line in enumerate(lines)
             ]
             (folder / name).write_bytes("".join(ends).encode())
-        assert_same(load_graph(folder, columns=CITY), wanted)
+        assert_same(load_graph(folder, columns=CITY), expected)
     text = "".join(nodes[:4]).replace("\n", "\r\n").replace("-3e2", "old") + nodes[4]
     (folder / "nodes.csv").write_bytes(text.encode())
     with pytest.raises(GraphError, match=r"nodes\.csv line 4, column 'age': 'old' is not a number"):
@@ -276,15 +277,15 @@ def test_lines_may_end_in_several_ways(tmp_path: Path) -> None:
 def test_lines_that_duckdb_would_read_otherwise_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = r"nodes\.csv: mixed line endings; save it with one kind"
+    expected = r"nodes\.csv: mixed line endings; save it with one kind"
     folder = folder_of(tmp_path)
     (folder / "nodes.csv").write_bytes(NODES.replace("\n", "\r\n", 2).replace("\nc", "\rc").encode())
-    with pytest.raises(GraphError, match=wanted):
+    with pytest.raises(GraphError, match=expected):
         load_graph(folder, columns=CITY)
     (folder / "nodes.csv").write_bytes(NODES.replace("\n", "\r\n", 2).encode())
-    original = table.Table._checked_csv
-    monkeypatch.setattr(table.Table, "_checked_csv", lambda self: (original(self)[0] + 1, {"\n", "\r\n"}))
-    with pytest.raises(GraphError, match=wanted):
+    original = table.Table._check_csv
+    monkeypatch.setattr(table.Table, "_check_csv", lambda self: (original(self)[0] + 1, {"\n", "\r\n"}))
+    with pytest.raises(GraphError, match=expected):
         load_graph(folder, columns=CITY)
 
 

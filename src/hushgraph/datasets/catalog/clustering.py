@@ -1,4 +1,4 @@
-"""Splits along the communities of a graph, so that few edges cross from one part to another."""
+"""Splits along the communities of a graph, so that few edges connect different parts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scipy import sparse
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
 
-# At this resolution the communities of ogbn-arxiv are large enough for three parts that share 4% of the
-# edges, and small enough to fill the parts to size.
+# At this resolution the communities of ogbn-arxiv are large enough that only 4% of the edges connect
+# different parts, and small enough to fill the parts to size.
 _RESOLUTION = 0.5
 _SWEEPS = 20
 
@@ -21,23 +21,23 @@ _SWEEPS = 20
 def clustered_split(
     graph: Graph, fractions: tuple[float, float, float] = (0.67, 0.18, 0.15)
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Training, validation and test nodes made of whole communities.
+    """Split a graph into training, validation and test nodes without dividing a community.
 
-    Communities come from agglomeration: every node begins alone, and groups merge as long as that raises
-    modularity. The largest goes first, each to the part that lacks most nodes.
+    Communities are found by agglomeration: every node starts as its own group, and groups merge as long as
+    that increases modularity. Communities are assigned largest first, each to the part that lacks most nodes.
 
-    Arguments:
-        graph: undirected.
-        fractions: shares of the three parts, with a sum of 1; they are met as closely as communities allow.
+    Args:
+        graph: an undirected graph.
+        fractions: shares of the three parts, with a sum of 1. They are met as closely as communities allow.
 
-    The split is computed from all edges: on a private graph it would reveal something about them. It is meant
-    for public ones.
+    The split is computed from all edges: on a private graph it would reveal information about them. Use it
+    on public graphs only.
     """
     if graph.is_directed:
         raise GraphError("a clustered split needs an undirected graph; symmetrize it first")
     if min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
         raise GraphError(f"fractions={fractions}; expected three shares, none below 0, with a sum of 1")
-    community = communities(graph)
+    community = find_communities(graph)
     sizes = np.bincount(community)
     room = np.array(fractions) * graph.num_nodes
     part = np.empty(len(sizes), np.int64)
@@ -48,8 +48,8 @@ def clustered_split(
     return train, val, test
 
 
-def communities(graph: Graph, resolution: float = _RESOLUTION) -> npt.NDArray[np.int64]:
-    """int64 [N]: the community of every node, numbered from 0; the same graph gives the same ones."""
+def find_communities(graph: Graph, resolution: float = _RESOLUTION) -> npt.NDArray[np.int64]:
+    """Return the community of every node, int64 [N], numbered from 0. The result is deterministic."""
     shape = (graph.num_nodes, graph.num_nodes)
     links: Any = sparse.csr_array((np.ones(graph.num_edges), graph.indices, graph.indptr), shape=shape)
     total = max(float(graph.num_edges), 1.0)
@@ -69,7 +69,7 @@ def communities(graph: Graph, resolution: float = _RESOLUTION) -> npt.NDArray[np
 
 @numba.njit(cache=True, nogil=True)
 def _merge(indptr, indices, weight, strength, group):  # type: ignore[no-untyped-def]
-    """Move each node to the neighbouring group where modularity gains most, until hardly any moves."""
+    """Move each node to the adjacent group where modularity increases most, until few nodes move."""
     nodes = len(group)
     volume = strength.copy()
     link = np.zeros(nodes)
@@ -77,19 +77,19 @@ def _merge(indptr, indices, weight, strength, group):  # type: ignore[no-untyped
     for _ in range(_SWEEPS):
         moved = 0
         for node in range(nodes):
-            found = 0
+            count = 0
             for edge in range(indptr[node], indptr[node + 1]):
                 if indices[edge] != node:
                     other = group[indices[edge]]
                     if link[other] == 0:
-                        seen[found] = other
-                        found += 1
+                        seen[count] = other
+                        count += 1
                     link[other] += weight[edge]
             old = group[node]
             volume[old] -= strength[node]
             best = old
             most = link[old] - strength[node] * volume[old]
-            for i in range(found):
+            for i in range(count):
                 gain = link[seen[i]] - strength[node] * volume[seen[i]]
                 if gain > most + 1e-9:
                     most = gain

@@ -1,4 +1,4 @@
-"""Files from the network: resumed where they stopped, checked, and in place as a whole or not at all."""
+"""Downloads: resumed after an interruption, checked, and put in place completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from hushgraph.errors import HushgraphError
+from hushgraph.errors import DownloadError
 
 Progress = Callable[[int, int | None], None]
 
@@ -23,25 +23,21 @@ _CHUNK = 1 << 20
 _TIMEOUT = 30.0
 
 
-class DownloadError(HushgraphError):
-    """A file could not be fetched; what came so far is kept and the next attempt goes on from there."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """One file on the network.
+    """One file to download.
 
     Attributes:
-        url: where it is.
-        path: where it goes, relative to the folder of the dataset.
-        about: its size in bytes, roughly; shown before it is fetched.
-        sha256: its check sum, where one is known.
-        unpack: for an archive, the folder inside whose content is wanted ("" for all of it).
+        url: its address.
+        path: its destination, relative to the folder of the dataset.
+        size: its approximate size in bytes, shown before the download.
+        sha256: its checksum; None if it is not known.
+        unpack: for an archive, the folder in it whose content is extracted ("" for everything).
     """
 
     url: str
     path: str
-    about: int
+    size: int
     sha256: str | None = None
     unpack: str | None = None
 
@@ -49,11 +45,11 @@ class Remote:
 def fetch(
     remote: Remote, folder: Path, *, progress: Progress | None = None, attempts: int = 3, pause: float = 1.0
 ) -> Path:
-    """Bring one file into `folder`, unless it is there, and give its path.
+    """Download a file into `folder`, unless it exists, and return its path.
 
     Guarantees:
-        The file appears under its name only when it is complete and its check sum, where known, is right.
-        Until then it grows as NAME.part, which a later call continues if the server still has the same file.
+        The file gets its name only when it is complete and its checksum, if known, is correct. Until then it
+        is NAME.part, which a later call resumes if the server still has the same file.
     """
     path = folder / remote.path
     if path.is_file():
@@ -62,30 +58,30 @@ def fetch(
     try:
         for attempt in range(attempts):
             try:
-                _continue(remote.url, part, progress)
+                _resume(remote.url, part, progress)
                 break
             except urllib.error.HTTPError as error:
                 raise DownloadError(f"{remote.url} answered {error.code} {error.reason}") from None
-            # A server that hangs up, a name that does not resolve, a connection that is refused.
+            # The server closed the connection, the name did not resolve, or the connection was refused.
             except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
                 if attempt + 1 == attempts:
                     reason = getattr(error, "reason", error)
                     raise DownloadError(f"no connection to {remote.url} ({reason})") from None
                 time.sleep(pause)
-        if remote.sha256 is not None and (found := _sha256(part)) != remote.sha256:
-            _forget(part)
+        if remote.sha256 is not None and (digest := _sha256(part)) != remote.sha256:
+            _remove_part(part)
             raise DownloadError(
-                f"{remote.url} has sha256={found[:16]}..., expected {remote.sha256[:16]}...; it was deleted"
+                f"{remote.url} has sha256={digest[:16]}..., expected {remote.sha256[:16]}...; it was deleted"
             )
         os.replace(part, path)
-        _forget(part)
+        _remove_part(part)
     except OSError as error:
         raise DownloadError(f"{path} cannot be written ({error.strerror or error}); free space") from None
     return path
 
 
 def unpack(archive: Path, inside: str, folder: Path) -> None:
-    """Put the files that `archive` holds under `inside` into `folder`, each as a whole or not at all."""
+    """Extract the files under `inside` from `archive` to `folder`, each completely or not at all."""
     try:
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
@@ -106,10 +102,10 @@ def unpack(archive: Path, inside: str, folder: Path) -> None:
                     os.replace(draft, path)
                 finally:
                     draft.unlink(missing_ok=True)
-    # Truncated archives surface as any of these, wrong check sums as BadZipFile.
+    # A truncated archive raises any of these, a wrong checksum BadZipFile.
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         raise DownloadError(
-            f"{archive} is not a whole zip archive ({error}); delete it and try again"
+            f"{archive} is not a complete zip archive ({error}); delete it and try again"
         ) from None
     except OSError as error:
         raise DownloadError(f"{archive} cannot be unpacked ({error.strerror or error}); free space") from None
@@ -117,7 +113,7 @@ def unpack(archive: Path, inside: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def download_bar(label: str) -> Iterator[Progress]:
-    """A bar on standard error, and nothing where that is not a terminal."""
+    """Show a progress bar on standard error if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -129,14 +125,14 @@ def download_bar(label: str) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _continue(url: str, part: Path, progress: Progress | None) -> None:
-    """Add to `part` what it lacks of `url`."""
-    have = part.stat().st_size if part.is_file() else 0
+def _resume(url: str, part: Path, progress: Progress | None) -> None:
+    """Append to `part` the bytes of `url` that it lacks."""
+    size = part.stat().st_size if part.is_file() else 0
     version = _version_file(part)
     request = urllib.request.Request(url, headers={"User-Agent": "hushgraph", "Accept-Encoding": "identity"})
-    if have and version.is_file():
-        request.add_header("Range", f"bytes={have}-")
-        # Answered in full if the file is no longer the one that was begun.
+    if size and version.is_file():
+        request.add_header("Range", f"bytes={size}-")
+        # The server sends the full file if it is no longer the one that was started.
         request.add_header("If-Range", version.read_text(encoding="latin-1"))
     try:
         answer = urllib.request.urlopen(request, timeout=_TIMEOUT)
@@ -144,22 +140,22 @@ def _continue(url: str, part: Path, progress: Progress | None) -> None:
         if error.code != 416:
             raise
         error.close()
-        # Nothing lies beyond what is here: whole already, or of no use.
-        if error.headers.get("Content-Range", "").endswith(f"/{have}"):
+        # No bytes follow: the part is complete, or it belongs to another file.
+        if error.headers.get("Content-Range", "").endswith(f"/{size}"):
             return
-        _forget(part)
+        _remove_part(part)
         answer = urllib.request.urlopen(url, timeout=_TIMEOUT)
     part.parent.mkdir(parents=True, exist_ok=True)
     with answer:
-        resumed = answer.status == 206
-        done = have if resumed else 0
+        is_resumed = answer.status == 206
+        done = size if is_resumed else 0
         length = answer.headers.get("Content-Length")
         total = None if length is None else done + int(length)
         tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-        with part.open("ab" if resumed else "wb") as file:
+        with part.open("ab" if is_resumed else "wb") as file:
             if tag and not tag.startswith("W/"):
                 version.write_text(tag, encoding="latin-1")
-            elif not resumed:
+            elif not is_resumed:
                 version.unlink(missing_ok=True)
             _copy(answer, file, done, total, progress)
 
@@ -173,14 +169,14 @@ def _copy(
         if progress is not None:
             progress(done, total)
     if total is not None and done != total:
-        raise http.client.HTTPException(f"it broke off after {done:,} of {total:,} bytes")
+        raise http.client.HTTPException(f"it ended after {done:,} of {total:,} bytes")
 
 
 def _version_file(part: Path) -> Path:
     return part.with_name(part.name + ".version")
 
 
-def _forget(part: Path) -> None:
+def _remove_part(part: Path) -> None:
     part.unlink(missing_ok=True)
     _version_file(part).unlink(missing_ok=True)
 

@@ -1,30 +1,30 @@
-"""What is published about each official dataset: where its files are, what they hold, who may use them."""
+"""Published facts about each official dataset: its downloads, checksums, sizes and licence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from hushgraph.datasets.catalog.download import Remote
+from hushgraph.datasets.catalog.formats import planetoid_files
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
 
 _MB = 1_000_000
 _OGB = "https://snap.stanford.edu/ogb/data/nodeproppred"
 _PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data"
-_PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 _SHCHUR = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
 _DRIVE = "https://drive.usercontent.google.com/download?confirm=t&id="
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Published figures, after symmetrization and without self-loops and repeats.
+    """Published sizes, after symmetrization and without self-loops and repeats.
 
     Attributes:
-        nodes, features, classes: as the names say.
-        reads: directed edges; an undirected one counts twice.
-        split: training, validation and test nodes, where an official split exists.
-        tolerance: relative; by how much `reads` and `split` may differ, where sources round or disagree.
+        nodes, features, classes: their numbers.
+        reads: the number of directed edges; an undirected edge counts twice.
+        split: the numbers of training, validation and test nodes, if there is an official split.
+        tolerance: the largest relative difference of `reads` and `split`, for sources that round or disagree.
     """
 
     nodes: int
@@ -35,29 +35,29 @@ class Statistics:
     tolerance: float = 0.0
 
     def check(self, name: str, graph: Graph) -> None:
-        """Refuse a graph that is not the one these figures describe."""
-        pairs = [
+        """Raise GraphError if the graph does not have these sizes."""
+        sizes = [
             ("nodes", graph.num_nodes, self.nodes, 0.0),
             ("features", graph.num_features, self.features, 0.0),
             ("classes", int(graph.y.max(initial=-1)) + 1, self.classes, 0.0),
             ("reads", graph.num_edges, self.reads, self.tolerance),
         ]
         if self.split is not None:
-            found = (graph.train_idx, graph.val_idx, graph.test_idx)
+            splits = (graph.train_idx, graph.val_idx, graph.test_idx)
             labels = ("training nodes", "validation nodes", "test nodes")
-            pairs += [
-                (label, len(nodes), wanted, self.tolerance)
-                for label, nodes, wanted in zip(labels, found, self.split, strict=True)
+            sizes += [
+                (label, len(nodes), expected, self.tolerance)
+                for label, nodes, expected in zip(labels, splits, self.split, strict=True)
             ]
         wrong = [
-            f"{label}={found:,} (expected {wanted:,})"
-            for label, found, wanted, tolerance in pairs
-            if abs(found - wanted) > tolerance * wanted
+            f"{label}={actual:,} (expected {expected:,})"
+            for label, actual, expected, tolerance in sizes
+            if abs(actual - expected) > tolerance * expected
         ]
         if wrong:
             raise GraphError(
                 f"{name}: {', '.join(wrong)}; the files are damaged or hold another dataset: delete them to "
-                "have them fetched again, or give the path of your own file in place of the name"
+                "download them again, or give the path of your own file instead of the name"
             )
 
 
@@ -66,9 +66,9 @@ class Source:
     """Where the files of a dataset come from.
 
     Attributes:
-        folder: the name of its folder in the data root, as `ogb` and PyG have it, so that theirs are found.
-        remotes: the files to fetch, in order.
-        licence: as its publisher states it.
+        folder: the name of its folder in the data root. `ogb` and PyG use the same, so their files are found.
+        remotes: the files to download, in order.
+        licence: as stated by the publisher.
     """
 
     folder: str
@@ -76,63 +76,98 @@ class Source:
     licence: str
 
     @property
-    def about(self) -> int:
-        """Bytes to fetch, roughly."""
-        return sum(remote.about for remote in self.remotes)
+    def size(self) -> int:
+        """The approximate number of bytes to download."""
+        return sum(remote.size for remote in self.remotes)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the SHA-256 of every file is known, so that a changed download is refused."""
+        return all(remote.sha256 is not None for remote in self.remotes)
 
 
-def _ogb(name: str, about: int, licence: str) -> Source:
-    remote = Remote(url=f"{_OGB}/{name}.zip", path=f"{name}.zip", about=about, unpack=name)
+# SHA-256 of every download whose value is known; docs/datasets.md names the sources of these values.
+_SHA256 = {
+    "arxiv.zip": "49f85c801589ecdcc52cfaca99693aaea7b8af16a9ac3f41dd85a5f3193fe276",
+    "products.zip": "5ea0a112edaec2141c0a2a612dd4aed58df97ff3e1ab1a0ca8238f43cbbb50a8",
+    "mag.zip": "2afe62ead87f2c301a7398796991d347db85b2d01c5442c95169372bf5a9fca4",
+    "reddit.zip": "9a16353c28f8ddd07148fc5ac9b57b818d7911ea0fbe9052d66d49fc32b372bf",
+    "ms_academic_cs.npz": "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
+    "ms_academic_phy.npz": "e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375",
+    "amazon_electronics_computers.npz": "736ba1d9fd85eac2da83a5ad25c463f04b0031a6ca01563f90a7099d9e8ffb2c",
+    "amazon_electronics_photo.npz": "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a",
+    "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+    "ind.citeseer.x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
+    "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+    "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+    "ind.citeseer.y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+    "ind.citeseer.ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+    "ind.citeseer.ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+    "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+    "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+    "ind.pubmed.x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
+    "ind.pubmed.tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "ind.pubmed.allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+    "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+    "ind.pubmed.ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "ind.pubmed.graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "ind.pubmed.test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+}
+
+
+def _remote(url: str, path: str, size: int, unpack: str | None = None) -> Remote:
+    return Remote(url=url, path=path, size=size, sha256=_SHA256.get(path.split("/")[-1]), unpack=unpack)
+
+
+def _ogb(name: str, size: int, licence: str) -> Source:
+    remote = _remote(f"{_OGB}/{name}.zip", f"{name}.zip", size, name)
     return Source(folder=f"ogbn_{name}", remotes=(remote,), licence=licence)
 
 
-def _planetoid(folder: str, about: int) -> Source:
-    names = [f"ind.{folder.lower()}.{part}" for part in _PLANETOID_PARTS]
-    each = about // len(names)
-    remotes = [Remote(url=f"{_PLANETOID}/{name}", path=f"raw/{name}", about=each) for name in names]
+def _planetoid(folder: str, size: int) -> Source:
+    files = planetoid_files(folder.lower())
+    remotes = [_remote(f"{_PLANETOID}/{file}", f"raw/{file}", size // len(files)) for file in files]
     return Source(folder=folder, remotes=tuple(remotes), licence="MIT")
 
 
-def _shchur(folder: str, file: str, about: int) -> Source:
-    remote = Remote(url=f"{_SHCHUR}/{file}", path=f"raw/{file}", about=about)
+def _shchur(folder: str, file: str, size: int) -> Source:
+    remote = _remote(f"{_SHCHUR}/{file}", f"raw/{file}", size)
     return Source(folder=folder, remotes=(remote,), licence="MIT")
 
 
-# The Google Drive identifiers are those that PyG's Reddit2 uses.
+# The Google Drive ids are those of PyG's Reddit2.
 _GRAPHSAINT = tuple(
-    Remote(url=f"{_DRIVE}{identifier}", path=f"raw/{file}", about=about)
-    for file, identifier, about in (
+    _remote(f"{_DRIVE}{drive_id}", f"raw/{file}", size)
+    for file, drive_id, size in (
         ("adj_full.npz", "1sncK996BM5lpuDf75lDFqCiDZyErc1c2", 80 * _MB),
         ("feats.npy", "1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3", 1_122 * _MB),
         ("class_map.json", "1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u", 3 * _MB),
         ("role.json", "1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A", 2 * _MB),
     )
 )
+_REDDIT_FULL = _remote("https://data.dgl.ai/dataset/reddit.zip", "raw/reddit.zip", 1_398 * _MB, "")
 
 SOURCES = {
-    "ogbn-arxiv": _ogb("arxiv", 81 * _MB, "ODC-BY"),
+    "ogbn-arxiv": _ogb("arxiv", 83 * _MB, "ODC-BY"),
     "ogbn-products": _ogb("products", 1_461 * _MB, "Amazon licence"),
     "ogbn-mag": _ogb("mag", 413 * _MB, "ODC-BY"),
     "reddit": Source(folder="reddit", remotes=_GRAPHSAINT, licence="not stated"),
-    "reddit-full": Source(
-        folder="reddit_full",
-        remotes=(
-            Remote(
-                url="https://data.dgl.ai/dataset/reddit.zip",
-                path="raw/reddit.zip",
-                about=1_300 * _MB,
-                unpack="",
-            ),
-        ),
-        licence="not stated",
-    ),
+    "reddit-full": Source(folder="reddit_full", remotes=(_REDDIT_FULL,), licence="not stated"),
     "cora": _planetoid("Cora", 1 * _MB),
     "citeseer": _planetoid("CiteSeer", 2 * _MB),
     "pubmed": _planetoid("PubMed", 13 * _MB),
-    "coauthor-cs": _shchur("CS", "ms_academic_cs.npz", 5 * _MB),
-    "coauthor-physics": _shchur("Physics", "ms_academic_phy.npz", 9 * _MB),
-    "amazon-computers": _shchur("Computers", "amazon_electronics_computers.npz", 6 * _MB),
-    "amazon-photo": _shchur("Photo", "amazon_electronics_photo.npz", 4 * _MB),
+    "coauthor-cs": _shchur("CS", "ms_academic_cs.npz", 13 * _MB),
+    "coauthor-physics": _shchur("Physics", "ms_academic_phy.npz", 16 * _MB),
+    "amazon-computers": _shchur("Computers", "amazon_electronics_computers.npz", 32 * _MB),
+    "amazon-photo": _shchur("Photo", "amazon_electronics_photo.npz", 17 * _MB),
 }
 
 _REDDIT_SPLIT = (153_932, 23_699, 55_334)
@@ -144,7 +179,7 @@ STATISTICS = {
     "ogbn-arxiv-disjoint": Statistics(
         nodes=169_343, reads=914_218, features=128, classes=40, split=_ARXIV_SPLIT
     ),
-    # What the agglomeration of `clustering.py` gives; the authors' own split has an average degree of 13.0.
+    # The result of `clustering.py`; the split of the authors has an average degree of 13.0.
     "ogbn-arxiv-clustered": Statistics(
         nodes=169_343,
         reads=2_224_256,
@@ -172,7 +207,7 @@ STATISTICS = {
     "reddit": Statistics(
         nodes=232_965, reads=23_213_838, features=602, classes=41, split=_REDDIT_SPLIT, tolerance=0.01
     ),
-    # An average degree of 54.4, as the paper has it.
+    # An average degree of 54.4, as in the paper.
     "reddit-disjoint": Statistics(
         nodes=232_965, reads=12_673_296, features=602, classes=41, split=_REDDIT_SPLIT, tolerance=0.01
     ),

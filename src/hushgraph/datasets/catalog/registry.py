@@ -1,4 +1,4 @@
-"""The datasets that have a name."""
+"""The catalog of named datasets: list, describe, download and load them."""
 
 from __future__ import annotations
 
@@ -10,36 +10,41 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hushgraph.datasets.catalog import reddit
 from hushgraph.datasets.catalog.data_root import data_root
-from hushgraph.datasets.catalog.download import DownloadError, Remote, download_bar, fetch, unpack
+from hushgraph.datasets.catalog.download import Remote, download_bar, fetch, unpack
+from hushgraph.datasets.catalog.formats import (
+    REDDIT_FILES,
+    REDDIT_FULL_FILES,
+    ogb_files,
+    planetoid_files,
+    read_ogb,
+    read_planetoid,
+    read_reddit,
+    read_reddit_full,
+    read_shchur,
+)
 from hushgraph.datasets.catalog.official import SOURCES, STATISTICS, Source, Statistics
-from hushgraph.datasets.catalog.ogb import ogb_files, read_ogb
-from hushgraph.datasets.catalog.planetoid import planetoid_files, read_planetoid
-from hushgraph.datasets.catalog.shchur import read_shchur
-from hushgraph.datasets.paths import is_there, shown
-from hushgraph.datasets.splits import given_split
+from hushgraph.datasets.paths import format_path, path_exists
+from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split, read_split
 from hushgraph.datasets.synthetic import synthetic
-from hushgraph.errors import GraphError
+from hushgraph.errors import DownloadError, GraphError
 from hushgraph.graph.graph import Graph
 
 _GENERATED = re.compile(r"generated-([1-9][0-9]{0,9})")
-_FEWEST = 50
-# Graphs without an official split get this one, drawn by node id.
-_SPLIT = "0.6/0.2/0.2"
+_FEWEST_NODES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One named dataset.
+    """One named dataset: generated, read from official files, or derived from another dataset.
 
     Attributes:
         description: one line.
-        generate: for a generated graph.
-        files: of an official one, what must be in its folder, relative to it.
-        read: the arguments of `Graph.from_arrays` from the folder, perhaps without a split.
-        base: the dataset this one is derived from.
-        derive: from the graph of `base` and its folder.
+        generate: generates the graph.
+        files: the files that `read` needs, relative to the folder of the dataset.
+        read: returns the arguments of `Graph.from_arrays` from the folder, possibly without a split.
+        base: the dataset that this one is derived from.
+        derive: derives the graph from that of `base` and its folder.
     """
 
     description: str
@@ -76,8 +81,8 @@ def _disjoint(base: str) -> Entry:
 
 
 def _clustered(graph: Graph, folder: Path) -> Graph:
-    """By the authors' file of splits where it is at hand, else by our reading of how they made it."""
-    parts = given_split(folder / "split" / "clustered", graph.num_nodes)
+    """Split by the file of the authors if it is there, else by our interpretation of their description."""
+    parts = read_split(folder / "split" / "clustered", graph.num_nodes)
     if parts is None:
         from hushgraph.datasets.catalog.clustering import clustered_split
 
@@ -108,77 +113,84 @@ _ENTRIES = {
     "pubmed": _planetoid("pubmed", "papers and citations, by subject; public split"),
     "reddit": Entry(
         description="posts with common commenters, by community; split by time; the edges of GraphSAGE",
-        files=tuple(f"raw/{file}" for file in reddit.GRAPHSAINT_FILES),
-        read=lambda folder: reddit.read_graphsaint(folder / "raw"),
+        files=tuple(f"raw/{file}" for file in REDDIT_FILES),
+        read=lambda folder: read_reddit(folder / "raw"),
     ),
     "reddit-disjoint": _disjoint("reddit"),
     "reddit-full": Entry(
-        description="reddit with five times as many edges, as DGL and PyG have it",
-        files=tuple(f"raw/{file}" for file in reddit.FULL_FILES),
-        read=lambda folder: reddit.read_full(folder / "raw"),
+        description="reddit with five times as many edges, the version of DGL and PyG",
+        files=tuple(f"raw/{file}" for file in REDDIT_FULL_FILES),
+        read=lambda folder: read_reddit_full(folder / "raw"),
     ),
 }
 
 
 def names() -> tuple[str, ...]:
-    """The known names, sorted; `generated-N` is one for every N."""
+    """Return the names of the catalog, sorted; `generated-N` is also a name, for every number of nodes N."""
     return tuple(sorted(_ENTRIES))
 
 
 def describe(name: str) -> str:
-    """One line about the dataset `name`."""
+    """Describe the dataset `name` in one line."""
     return _entry(name).description
 
 
 def statistics(name: str) -> Statistics | None:
-    """What is known about the dataset `name`; None for `generated-N`."""
+    """Return the published sizes of the dataset `name`; None for `generated-N`."""
     _entry(name)
     return STATISTICS.get(name)
 
 
 def source(name: str) -> Source | None:
-    """Where its files come from; None for generated ones."""
+    """Return the source of the files of a dataset; None if it is generated."""
     return SOURCES.get(_entry(name).base or name)
 
 
 def base(name: str) -> str | None:
-    """The dataset that `name` is derived from, if any."""
+    """Return the dataset that `name` is derived from, if any."""
     return _ENTRIES[name].base if name in _ENTRIES else None
 
 
-def derived(name: str, graph: Graph, folder: Path) -> Graph:
-    """What `name` is to its base, made of another graph; `folder` may hold a file of splits for it."""
-    derive = _entry(name).derive
-    return graph if derive is None else derive(graph, folder)
+def derive(name: str, graph: Graph, folder: Path) -> Graph:
+    """Apply to a graph what turns the base of `name` into `name`; `folder` may hold a file of splits."""
+    entry = _entry(name)
+    return graph if entry.derive is None else entry.derive(graph, folder)
 
 
 def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics: bool = True) -> Graph:
-    """Load the dataset `name`, an undirected graph; files it lacks are fetched first.
+    """Load the dataset `name`, an undirected graph. Missing files are downloaded first.
 
-    Arguments:
+    Args:
         name: one of `names()`, or `generated-N` for any number of nodes N.
-        root: the folder for files; by default the one of the variable HUSHGRAPH_DATA, or hushgraph in the
-            user's cache. A file NAME.npz there, in the format of `load_npz`, is taken in place of the
-            official files.
-        check_statistics: refuse files whose sizes are not the published ones.
+        root: the folder of the files; by default that of the variable HUSHGRAPH_DATA, or hushgraph in the
+            user's cache. A file NAME.npz there, in the format of `load_npz`, replaces the official files.
+        check_statistics: refuse files that do not have the published sizes.
+
+    Returns:
+        The checked graph.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> hg.datasets.load("generated-100").num_nodes
+        100
     """
     entry, folder = _entry(name), data_root(root)
     if entry.generate is not None:
         return entry.generate()
     origin = entry.base or name
-    graph = _from_file(origin, folder) or _from_official(origin, folder)
+    graph = _load_npz_file(origin, folder) or _load_official(origin, folder)
     if check_statistics:
         STATISTICS[origin].check(origin, graph)
     if entry.derive is None:
         return graph
-    found = derived(name, graph, folder / SOURCES[origin].folder)
+    graph = derive(name, graph, folder / SOURCES[origin].folder)
     if check_statistics:
-        STATISTICS[name].check(name, found)
-    return found
+        STATISTICS[name].check(name, graph)
+    return graph
 
 
 def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
-    """What is there of the files of `name`: "yes", "in part", "no", or "not needed" for generated graphs."""
+    """Return whether the files of `name` are there: "yes", "in part", "no", or "not needed" if generated."""
     entry, folder = _entry(name), data_root(root)
     if entry.generate is not None:
         return "not needed"
@@ -186,14 +198,13 @@ def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
     place = folder / SOURCES[origin].folder
     if _npz(origin, folder) is not None or not _missing(origin, place):
         return "yes"
-    begun = [remote.path for remote in SOURCES[origin].remotes]
-    some = any((place / file).is_file() for file in _ENTRIES[origin].files)
-    some = some or any((place / f"{path}{end}").is_file() for path in begun for end in ("", ".part"))
-    return "in part" if some else "no"
+    downloads = [f"{remote.path}{end}" for remote in SOURCES[origin].remotes for end in ("", ".part")]
+    has_some = any((place / file).is_file() for file in (*_ENTRIES[origin].files, *downloads))
+    return "in part" if has_some else "no"
 
 
 def fetch_files(name: str, root: str | PathLike[str] | None = None) -> Path | None:
-    """Bring the files of `name` to disk, as far as they are missing, and give their folder."""
+    """Download the missing files of `name` and return their folder; None if the graph is generated."""
     entry, folder = _entry(name), data_root(root)
     if entry.generate is not None:
         return None
@@ -201,7 +212,7 @@ def fetch_files(name: str, root: str | PathLike[str] | None = None) -> Path | No
     place = folder / SOURCES[origin].folder
     for remote in SOURCES[origin].remotes if _missing(origin, place) else ():
         try:
-            _bring(origin, remote, place)
+            _download(origin, remote, place)
         except DownloadError as error:
             file = place / remote.path
             raise DownloadError(
@@ -210,18 +221,19 @@ def fetch_files(name: str, root: str | PathLike[str] | None = None) -> Path | No
             ) from None
     if missing := _missing(origin, place):
         raise GraphError(
-            f"{origin}: {place} lacks {', '.join(missing)}; delete the folder to have it fetched again"
+            f"{origin}: {place} lacks {', '.join(missing)}; delete the folder to download it again"
         )
     return place
 
 
-def _bring(name: str, remote: Remote, place: Path) -> None:
-    brought_along = (place / remote.path).is_file()
+def _download(name: str, remote: Remote, place: Path) -> None:
+    """Download and unpack a file; an archive that was there before is kept."""
+    was_there = (place / remote.path).is_file()
     with download_bar(f"{name}: {Path(remote.path).name}") as progress:
         path = fetch(remote, place, progress=progress)
     if remote.unpack is not None:
         unpack(path, remote.unpack, path.parent)
-        if not brought_along:
+        if not was_there:
             path.unlink()
 
 
@@ -230,40 +242,39 @@ def _missing(name: str, place: Path) -> list[str]:
 
 
 def _npz(name: str, folder: Path) -> Path | None:
-    """The file that takes the place of the official ones, under any of the names it goes by."""
+    """Return the `.npz` file that replaces the official files, under any of its names."""
     stems = (name, name.replace("-", "_"), f"planetoid_{name}")
-    found = (folder / f"{stem}.npz" for stem in stems)
-    return next((path for path in found if path.is_file()), None)
+    return next((path for stem in stems if (path := folder / f"{stem}.npz").is_file()), None)
 
 
-def _from_file(name: str, folder: Path) -> Graph | None:
+def _load_npz_file(name: str, folder: Path) -> Graph | None:
     path = _npz(name, folder)
     if path is None:
         return None
     from hushgraph.datasets.loading import load_npz
 
-    known = STATISTICS[name]
-    split = None if known.split else _SPLIT
-    return load_npz(path, symmetrize=True, num_classes=known.classes, split=split)
+    sizes = STATISTICS[name]
+    split = None if sizes.split else DEFAULT_SPLIT
+    return load_npz(path, symmetrize=True, num_classes=sizes.classes, split=split)
 
 
-def _from_official(name: str, folder: Path) -> Graph:
+def _load_official(name: str, folder: Path) -> Graph:
     place = fetch_files(name, folder)
     read = _ENTRIES[name].read
     if place is None or read is None:  # pragma: no cover
         raise GraphError(f"{name} has no files")
     arrays = read(place)
     if "train_idx" not in arrays:
-        from hushgraph.datasets.splits import parse_fractions, random_split
-
-        parts = random_split(arrays["x"].shape[0], parse_fractions(_SPLIT), labels=arrays["y"])
+        parts = random_split(arrays["x"].shape[0], parse_fractions(DEFAULT_SPLIT), labels=arrays["y"])
         arrays |= dict(zip(("train_idx", "val_idx", "test_idx"), parts, strict=True))
     return Graph.from_arrays(**arrays, symmetrize=True, num_classes=STATISTICS[name].classes)
 
 
 def _generated(num_nodes: int) -> Entry:
-    if num_nodes < _FEWEST:
-        raise GraphError(f"generated-{num_nodes}: too few nodes for ten classes; expected at least {_FEWEST}")
+    if num_nodes < _FEWEST_NODES:
+        raise GraphError(
+            f"generated-{num_nodes}: too few nodes for ten classes; expected at least {_FEWEST_NODES}"
+        )
     return Entry(
         description=f"generated: {num_nodes:,} nodes, 10 planted classes of unequal size, power-law degrees",
         generate=lambda: synthetic(num_nodes=num_nodes, num_classes=10, class_skew=1.0, average_degree=14.0),
@@ -273,13 +284,13 @@ def _generated(num_nodes: int) -> Entry:
 def _entry(name: str) -> Entry:
     if name in _ENTRIES:
         return _ENTRIES[name]
-    # Text also where a Path was given, which is no name but has a message of its own.
+    # A Path is not a name either; it gets the message below.
     name = str(name)
     if match := _GENERATED.fullmatch(name):
         return _generated(int(match[1]))
-    if is_there(Path(name)):
+    if path_exists(Path(name)):
         raise GraphError(
-            f"{shown(Path(name))}: this is a path, and load takes the name of a dataset; use "
+            f"{format_path(Path(name))}: this is a path, but load takes the name of a dataset; use "
             "hg.datasets.load_graph(path), or give the path to train"
         )
     near = difflib.get_close_matches(name.lower(), [*_ENTRIES, "generated-20000"], n=1, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""The edge table: ids joined to node numbers by DuckDB, and taken out chunk by chunk."""
+"""The edge table: DuckDB joins ids to node numbers, and the result is fetched in chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushgraph.graph.checks import id_type
 from hushgraph.graph.columns import Columns
 
 CHUNK = 1 << 22
-# Edges above this many, two gigabytes of them, wait in a file until the graph is built.
+# More edges than this, two gigabytes, are kept in a file until the graph is built.
 IN_MEMORY = 1 << 28
 
 
@@ -24,47 +24,48 @@ class EdgeTable:
     """Reads one edge table.
 
     Attributes:
-        connection: DuckDB's, to a database that holds the table `nodes` (row_no, id).
+        connection: a DuckDB connection to a database that holds the table `nodes` (row_no, id).
         table: the file.
         nodes: the node table, for messages.
-        columns: which of its columns are the two ends.
-        whole_ids: whether ids are compared as integers; as text otherwise.
-        folder: for edges that are too many for memory.
+        columns: the roles of its columns.
+        integer_ids: whether ids are compared as integers; otherwise as text.
+        folder: the folder for edges that do not fit in memory.
     """
 
     connection: Any
     table: Table
     nodes: Table
     columns: Columns
-    whole_ids: bool
+    integer_ids: bool
     folder: Path
 
     def array(self, num_nodes: int) -> npt.NDArray[Any]:
-        """Node numbers [2, E]: sources, then targets, as `Graph.from_arrays` takes them."""
+        """Return node numbers [2, E]: sources, then targets, as `Graph.from_arrays` takes them."""
         import duckdb
 
         try:
-            self.connection.execute(self._create(num_nodes), [self.table.pattern])
+            self.connection.execute(self._create_sql(num_nodes), [self.table.pattern])
         except duckdb.Error as error:
             return replace(self, table=self.table.reread(self.connection, error)).array(num_nodes)
         count, sources, targets = self.connection.execute(
             "SELECT count(*), count(source), count(target) FROM edges"
         ).fetchone()
-        # No rows are no edges: refusing them would tell a graph from its neighbour with the last row emptied.
+        # An empty table means no edges: refusing it would reveal that the last row was emptied.
         if min(sources, targets) < count:
-            self._refuse_id()
-        edges = self._room(int(count), id_type(num_nodes))
+            self._raise_for_id()
+        edges = self._allocate(int(count), id_type(num_nodes))
         for begin in range(0, count, CHUNK):
-            # rowid is where DuckDB keeps a row, so that a range of it is one stretch of the table.
-            found = self.connection.execute(
+            # A range of rowid is a contiguous part of the table, so it is read without a full scan.
+            chunk = self.connection.execute(
                 "SELECT source, target FROM edges WHERE rowid >= ? AND rowid < ?", [begin, begin + CHUNK]
             ).fetchnumpy()
-            edges[0, begin : begin + CHUNK] = found["source"]
-            edges[1, begin : begin + CHUNK] = found["target"]
+            edges[0, begin : begin + CHUNK] = chunk["source"]
+            edges[1, begin : begin + CHUNK] = chunk["target"]
         return edges
 
-    def _create(self, num_nodes: int) -> str:
-        kind = "BIGINT" if self.whole_ids else "VARCHAR"
+    def _create_sql(self, num_nodes: int) -> str:
+        """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
+        kind = "BIGINT" if self.integer_ids else "VARCHAR"
         number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
         ends = [
             f"CAST({self.table.sql_name(name)} AS {kind}) AS {end}"
@@ -76,13 +77,13 @@ class EdgeTable:
             f"{self.table.rows}) AS e LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
         )
 
-    def _room(self, count: int, kind: Any) -> npt.NDArray[Any]:
+    def _allocate(self, count: int, kind: Any) -> npt.NDArray[Any]:
         if count <= IN_MEMORY:
             return np.empty((2, count), kind)
         return np.memmap(self.folder / "edges", kind, "w+", shape=(2, count))
 
-    def _refuse_id(self) -> NoReturn:
-        """Name the first edge with an end that is no node."""
+    def _raise_for_id(self) -> NoReturn:
+        """Raise GraphError naming the first edge with an end that is not a node."""
         row, source = self.connection.execute(
             "SELECT row_no, source FROM edges WHERE source IS NULL OR target IS NULL ORDER BY row_no LIMIT 1"
         ).fetchone()
@@ -94,5 +95,6 @@ class EdgeTable:
         kinds = self.nodes.type_of(self.columns.id), self.table.type_of(name)
         advice = f"ids are {kinds[0]} there and {kinds[1]} here" if kinds[0] != kinds[1] else "add the node"
         raise GraphError(
-            f"{where}: {text[:40]!r} is no id in {self.nodes.path.name}, column {self.columns.id!r}; {advice}"
+            f"{where}: {text[:40]!r} is not an id in {self.nodes.path.name}, column {self.columns.id!r}; "
+            f"{advice}"
         )

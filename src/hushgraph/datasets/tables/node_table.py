@@ -1,4 +1,4 @@
-"""The node table: ids, features, labels and splits as arrays, every cell checked."""
+"""The node table: ids, features, labels and splits as arrays, with every cell checked."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scipy import sparse
 
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
-from hushgraph.graph.columns import Columns, hint
+from hushgraph.graph.columns import Columns, suggest
 
 SPLITS = ("train", "val", "test")
-# Cells fetched at a time: 128 MiB of float32.
+# The number of cells fetched at a time: 128 MiB of float32.
 CELLS = 1 << 25
-# Dense features of more cells than this, a gigabyte of them, are filled in a file.
+# Dense features of more cells than this, a gigabyte, are written to a file.
 IN_MEMORY = 1 << 28
-# Above this width one-hot features are kept sparse, where that is what they are.
+# Wider one-hot features are kept sparse, if most of them are zero by construction.
 _DENSE_WIDTH = 1024
 _LARGEST_LABEL = 2**31
 _LABEL = f"""CASE WHEN {{0}} IS NULL OR isnan(TRY_CAST({{0}} AS DOUBLE)) THEN -1
@@ -33,14 +33,14 @@ class NodeTable:
     """Reads one node table.
 
     Attributes:
-        connection: DuckDB's, to a database that may be written.
+        connection: a DuckDB connection to a writable database.
         table: the file.
-        columns: with features and split by name.
-        labels: whether labels are read; where not, every label is -1.
+        columns: the roles of its columns, with features and split filled in.
+        labels: whether labels are read; if not, every label is -1.
         splits: whether the split column is read.
-        whole_ids: whether ids are compared as integers; as text otherwise.
-        num_classes: labels must be below it, where it is known.
-        folder: for features that are too many for memory.
+        integer_ids: whether ids are compared as integers; otherwise as text.
+        num_classes: labels must be below it, if it is known.
+        folder: the folder for features that do not fit in memory.
     """
 
     connection: Any
@@ -48,55 +48,55 @@ class NodeTable:
     columns: Columns
     labels: bool
     splits: bool
-    whole_ids: bool
+    integer_ids: bool
     num_classes: int | None
     folder: Path
 
     def arrays(self) -> dict[str, Any]:
-        """`x`, `y`, `node_names` and the splits. Leaves the table `nodes` (row_no, id) in the database."""
+        """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
         import duckdb
 
         self._check_columns()
         try:
-            self.connection.execute(self._create(), [self.table.pattern])
+            self.connection.execute(self._create_sql(), [self.table.pattern])
         except duckdb.Error as error:
             return replace(self, table=self.table.reread(self.connection, error)).arrays()
         (count,) = self.connection.execute("SELECT count(*) FROM nodes").fetchone()
         if count == 0:
-            raise GraphError(f"{self.table.place(None, self.columns.id)}: no rows; expected one node a row")
+            raise GraphError(f"{self.table.place(None, self.columns.id)}: no rows; expected one node per row")
         self._check_ids()
-        return self._filled(int(count))
+        return self._fetch(int(count))
 
     def _check_columns(self) -> None:
         table, columns = self.table, self.columns
-        table.check_there(columns.id, "id")
+        table.check_exists(columns.id, "id")
         table.check_scalar(columns.id, "id")
         if self.labels:
-            table.check_there(columns.label, "label")
+            table.check_exists(columns.label, "label")
             table.check_scalar(columns.label, "label")
-        # Checked where it is not read too: a name that no column has is a slip.
+        # Checked even if it is not read: a name without a column is a mistake.
         if (self.splits or self.labels) and columns.split is not None:
-            table.check_there(columns.split, "split")
+            table.check_exists(columns.split, "split")
         for name in columns.features or ():
-            table.check_there(name, "feature")
+            table.check_exists(name, "feature")
             table.check_number(name)
-        for purpose, names in (("categorical", columns.categorical), ("hashed", columns.hashed)):
+        for role, names in (("categorical", columns.categorical), ("hashed", columns.hashed)):
             for name in names:
-                table.check_there(name, purpose)
-                table.check_scalar(name, purpose)
-        # Another graph to predict on may lack what training ignored.
+                table.check_exists(name, role)
+                table.check_scalar(name, role)
+        # A graph to predict on may lack the columns that training ignored.
         for name in columns.ignore if self.labels else ():
-            table.check_there(name, "ignore")
+            table.check_exists(name, "ignore")
         if columns.num_features == 0:
             raise GraphError(
                 f"{table.place(None, columns.id)}: no column is a feature; expected numbers, or columns "
                 "given as categorical or hashed"
             )
 
-    def _create(self) -> str:
-        """SQL that makes the table `nodes`; a cell that is not what it should be becomes NULL there."""
+    def _create_sql(self) -> str:
+        """Return the SQL that creates the table `nodes`; an invalid cell becomes NULL."""
         sql, columns = self.table.sql_name, self.columns
-        kind = "BIGINT" if self.whole_ids else "VARCHAR"
+        kind = "BIGINT" if self.integer_ids else "VARCHAR"
         cells = ["row_no", f"CAST({sql(columns.id)} AS {kind}) AS id"]
         if self.labels:
             code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
@@ -114,7 +114,7 @@ class NodeTable:
         return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {self.table.rows}"
 
     def _enum(self, name: str, values: Any) -> str:
-        """SQL from a cell to the place of its text among values, -1 for an empty cell."""
+        """Return SQL that maps a cell to the position of its text in values, and an empty cell to -1."""
         listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
         self.connection.execute(f"DROP TYPE IF EXISTS {name}_values")
         self.connection.execute(f"CREATE TYPE {name}_values AS ENUM ({listed})")
@@ -126,65 +126,68 @@ class NodeTable:
         return self.columns.split if self.splits else None
 
     def _check_ids(self) -> None:
-        ask, name = self.connection.execute, self.columns.id
-        (empty,) = ask("SELECT min(row_no) FROM nodes WHERE id IS NULL").fetchone()
+        execute, name = self.connection.execute, self.columns.id
+        (empty,) = execute("SELECT min(row_no) FROM nodes WHERE id IS NULL").fetchone()
         if empty is not None:
             raise GraphError(f"{self.table.place(empty, name)}: empty; expected the id of a node")
-        count, different = ask("SELECT count(*), count(DISTINCT id) FROM nodes").fetchone()
-        if different < count:
-            row, first = ask(
+        count, distinct = execute("SELECT count(*), count(DISTINCT id) FROM nodes").fetchone()
+        if distinct < count:
+            row, first = execute(
                 "SELECT row_no, first FROM nodes JOIN (SELECT id, min(row_no) AS first FROM nodes "
                 "GROUP BY id HAVING count(*) > 1) USING (id) WHERE row_no > first ORDER BY row_no LIMIT 1"
             ).fetchone()
             raise GraphError(
-                f"{self.table.place(row, name)}: {self._shown(row, name)} is the id of "
+                f"{self.table.place(row, name)}: {self._cell_text(row, name)} is the id of "
                 f"{self.table.row_name(first)} too; expected each id once"
             )
 
-    def _filled(self, count: int) -> dict[str, Any]:
+    def _fetch(self, count: int) -> dict[str, Any]:
+        """Fetch the table `nodes` in blocks of rows and fill the arrays."""
         columns = self.columns
         features = _Features(columns, count, self.folder)
-        names: npt.NDArray[Any] = np.empty(count, np.int64 if self.whole_ids else object)
+        names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
         y = np.full(count, -1, np.int64)
         split = np.full(count, -1, np.int64)
         step = max(2048, CELLS // (columns.num_features + 4))
         for begin in range(0, count, step):
-            found = self.connection.execute(
+            block = self.connection.execute(
                 "SELECT * FROM nodes WHERE row_no >= ? AND row_no < ?", [begin, begin + step]
             ).fetchnumpy()
-            rows = found["row_no"]
-            names[rows] = found["id"]
-            if "label" in found:
-                y[rows] = self._codes(found, "label", columns.label)
-            if "split" in found:
-                split[rows] = self._codes(found, "split", str(self._split))
+            rows = block["row_no"]
+            names[rows] = block["id"]
+            if "label" in block:
+                y[rows] = self._codes(block, "label", columns.label)
+            if "split" in block:
+                split[rows] = self._codes(block, "split", str(self._split))
             for number, name in enumerate(columns.features or ()):
-                features.put(rows, number, self._numbers(found, f"f{number}", name))
-            at = len(columns.features or ())
+                features.put(rows, number, self._numbers(block, f"f{number}", name))
+            first = len(columns.features or ())
             for number, (name, values) in enumerate(columns.categorical.items()):
-                features.put_one_hot(rows, at, self._codes(found, f"v{number}", name))
-                at += len(values)
+                features.put_one_hot(rows, first, self._codes(block, f"v{number}", name))
+                first += len(values)
             for number, (name, buckets) in enumerate(columns.hashed.items()):
-                features.put_one_hot(rows, at, self._codes(found, f"h{number}", name))
-                at += buckets
+                features.put_one_hot(rows, first, self._codes(block, f"h{number}", name))
+                first += buckets
         self._check_labels(y, split)
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
         if self._split is not None:
             arrays |= {f"{name}_idx": np.flatnonzero(split == code) for code, name in enumerate(SPLITS)}
         return arrays
 
-    def _numbers(self, found: dict[str, Any], key: str, name: str) -> npt.NDArray[np.float32]:
-        values: npt.NDArray[np.float32] = np.ma.filled(found[key], np.nan)
-        wrong = ~np.isfinite(values)
-        if wrong.any():
-            self._refuse_number(int(found["row_no"][wrong].min()), name)
+    def _numbers(self, block: dict[str, Any], key: str, name: str) -> npt.NDArray[np.float32]:
+        """Return a numeric column of a block; raise GraphError for an invalid cell."""
+        values: npt.NDArray[np.float32] = np.ma.filled(block[key], np.nan)
+        invalid = ~np.isfinite(values)
+        if invalid.any():
+            self._raise_for_number(int(block["row_no"][invalid].min()), name)
         return values
 
-    def _codes(self, found: dict[str, Any], key: str, name: str) -> npt.NDArray[np.int64]:
-        values = found[key]
-        wrong = np.ma.getmaskarray(values)
-        if wrong.any():
-            self._refuse_value(int(found["row_no"][wrong].min()), key, name)
+    def _codes(self, block: dict[str, Any], key: str, name: str) -> npt.NDArray[np.int64]:
+        """Return a column of codes of a block; raise GraphError for an invalid cell."""
+        values = block[key]
+        invalid = np.ma.getmaskarray(values)
+        if invalid.any():
+            self._raise_for_value(int(block["row_no"][invalid].min()), key, name)
         codes: npt.NDArray[np.int64] = np.ma.getdata(values).astype(np.int64)
         return codes
 
@@ -199,22 +202,22 @@ class NodeTable:
             )
         if self._split is not None and not (split == 0).any():
             raise GraphError(
-                f"{self.table.place(None, self._split)}: no row says train; expected training nodes"
+                f"{self.table.place(None, self._split)}: no row holds train; expected training nodes"
             )
 
-    def _refuse_number(self, row: int, name: str) -> NoReturn:
+    def _raise_for_number(self, row: int, name: str) -> NoReturn:
         text = self.table.cell(self.connection, row, name)
         where = self.table.place(row, name)
         if text is None:
             advice = self.table.advice("fill it, or leave the column out (--ignore)", "fill it")
             raise GraphError(f"{where}: empty; expected a number; {advice}")
         try:
-            # NaN is not below anything.
+            # NaN compares as false with everything.
             is_number = not abs(float(text)) <= float(np.finfo(np.float32).max)
         except ValueError:
             is_number = False
         if is_number:
-            raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for instance by 0")
+            raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for example by 0")
         advice = self.table.advice(
             "correct it, or list the column's values (--categorical), hash it (--hash) or leave it out "
             "(--ignore)",
@@ -222,9 +225,9 @@ class NodeTable:
         )
         raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
 
-    def _refuse_value(self, row: int, key: str, name: str) -> NoReturn:
-        """Say why a label, a split or a categorical cell was refused."""
-        where, text = self.table.place(row, name), self._shown(row, name)
+    def _raise_for_value(self, row: int, key: str, name: str) -> NoReturn:
+        """Raise GraphError with the reason why a label, a split or a categorical cell is invalid."""
+        where, text = self.table.place(row, name), self._cell_text(row, name)
         if key == "split":
             raise GraphError(f"{where}: {text}; expected {', '.join(SPLITS)} or an empty cell")
         if key != "label":
@@ -234,7 +237,7 @@ class NodeTable:
                 "list it (--categorical), hash the column (--hash) or empty the cell",
                 "correct it or empty the cell",
             )
-            raise GraphError(f"{where}: {text} is not {listed}; {advice}{hint(text[1:-1], values)}")
+            raise GraphError(f"{where}: {text} is not {listed}; {advice}{suggest(text[1:-1], values)}")
         if self.columns.classes is not None:
             names = list(self.columns.classes)
             listed = f"among the {len(names)} classes" if len(names) > 1 else f"the one class, {names[0]!r}"
@@ -242,27 +245,29 @@ class NodeTable:
                 "name all classes in order (--classes a,b,c) or empty the cell",
                 "correct it or empty the cell",
             )
-            raise GraphError(f"{where}: {text} is not {listed}; {advice}{hint(text[1:-1], names)}")
+            raise GraphError(f"{where}: {text} is not {listed}; {advice}{suggest(text[1:-1], names)}")
         try:
             negative = float(text[1:-1]) < 0
         except ValueError:
             negative = False
         if negative:
             raise GraphError(f"{where}: {text}; expected 0 or more; leave the cell empty for no label")
-        raise GraphError(f"{where}: {text} is no class number; name the classes in order (--classes a,b,c)")
+        raise GraphError(
+            f"{where}: {text} is not a class number; name the classes in order (--classes a,b,c)"
+        )
 
-    def _shown(self, row: int, name: str) -> str:
+    def _cell_text(self, row: int, name: str) -> str:
         return repr((self.table.cell(self.connection, row, name) or "")[:40])
 
 
 class _Features:
-    """`x` while it is filled: dense, or sparse where almost all of it is zeros by its making."""
+    """Builds `x`: dense, or sparse if almost all of it is zero by construction."""
 
     def __init__(self, columns: Columns, count: int, folder: Path) -> None:
         self.shape = (count, columns.num_features)
-        a_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
-        # Decided by the columns alone: what is in them is private.
-        self.is_sparse = columns.num_features > _DENSE_WIDTH and a_row * 4 < columns.num_features
+        per_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
+        # Depends on the columns alone: their content is private.
+        self.is_sparse = columns.num_features > _DENSE_WIDTH and per_row * 4 < columns.num_features
         shape = (0, 0) if self.is_sparse else self.shape
         self.dense: npt.NDArray[np.float32] = (
             np.zeros(shape, np.float32)
@@ -275,12 +280,12 @@ class _Features:
         if not self.is_sparse:
             self.dense[rows, column] = values
             return
-        there = np.flatnonzero(values)
-        self._add(rows[there], np.full(len(there), column), values[there])
+        nonzero = np.flatnonzero(values)
+        self._add(rows[nonzero], np.full(len(nonzero), column), values[nonzero])
 
     def put_one_hot(self, rows: npt.NDArray[Any], first: int, codes: npt.NDArray[np.int64]) -> None:
-        there = codes >= 0
-        rows, places = rows[there], first + codes[there]
+        has_value = codes >= 0
+        rows, places = rows[has_value], first + codes[has_value]
         if self.is_sparse:
             self._add(rows, places, np.ones(len(rows), np.float32))
         else:

@@ -1,0 +1,146 @@
+"""Open a stored graph: its arrays are checked block by block and never loaded in full."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgraph.datasets.paths import format_path, path_exists
+from hushgraph.errors import GraphError, InputError
+from hushgraph.graph.checks import Array, check_range, id_type
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import SPLITS
+from hushgraph.graph.mapped import INDICES, INDPTR, open_mapped, release
+from hushgraph.graph.stored import StoredGraph
+
+ABOUT = "graph.json"
+VERSION = 1
+COUNTS = ("num_nodes", "num_reads", "num_features", "num_classes", "duplicates_removed", "self_loops_removed")
+# The number of values checked at a time.
+_BLOCK = 1 << 23
+
+
+def is_stored(data: Any) -> bool:
+    """Return whether this is the path of a stored graph."""
+    if not isinstance(data, (str, os.PathLike)):
+        return False
+    return path_exists(Path(data) / ABOUT)
+
+
+def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
+    """Open the graph in a folder that `store` wrote.
+
+    Args:
+        path: the folder.
+        num_classes: replaces the number in the folder.
+
+    Guarantees:
+        Whatever the files contain, the result is a checked graph or a `GraphError` of one line that names the
+        folder. Every array is read once, in blocks.
+    """
+    try:
+        about = _read_description(path / ABOUT)
+        columns = Columns.of(about["columns"]) if about["columns"] is not None else None
+        graph = StoredGraph(
+            folder=path,
+            num_nodes=about["num_nodes"],
+            indptr=_open_array(path / INDPTR, about["num_nodes"] + 1, kinds="i"),
+            indices=_open_array(path / INDICES, about["num_reads"], kinds="i"),
+            x=_open_array(path / "x.npy", about["num_nodes"], about["num_features"], kinds="biuf"),
+            y=_open_array(path / "y.npy", about["num_nodes"], kinds="iu"),
+            num_classes=about["num_classes"] if num_classes is None else num_classes,
+            is_directed=about["directed"],
+            duplicates_removed=about["duplicates_removed"],
+            self_loops_removed=about["self_loops_removed"],
+            node_names=_open_array(path / "node_names.npy", about["num_nodes"], kinds="iuU")
+            if about["has_names"]
+            else None,
+            columns=columns,
+            **{name: open_mapped(path / f"{name}.npy", ndim=1, kinds="iu") for name in SPLITS},
+        )
+        _check_features(graph.x)
+        _check_reads(graph)
+    except InputError as error:
+        raise GraphError(f"{format_path(path)}: {error}") from None
+    return graph
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    """Read and check the JSON file that describes the arrays."""
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GraphError(f"{ABOUT} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise GraphError(f"{ABOUT} is not JSON; it is damaged, store the graph again") from None
+    version = about.get("version") if isinstance(about, dict) else None
+    if version != VERSION:
+        raise GraphError(
+            f"{ABOUT} has version={str(version)[:20]}; expected {VERSION}, store the graph again"
+        )
+    missing = [key for key in (*COUNTS, "directed", "has_names", "columns") if key not in about]
+    if missing:
+        raise GraphError(f"{ABOUT} lacks {', '.join(missing)}; it is damaged, store the graph again")
+    for key in COUNTS:
+        least = 1 if key in ("num_nodes", "num_features", "num_classes") else 0
+        value = about[key]
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise GraphError(f"{ABOUT} has {key}={str(value)[:40]}; expected an integer of at least {least}")
+    for key in ("directed", "has_names"):
+        if not isinstance(about[key], bool):
+            raise GraphError(f"{ABOUT} has {key}={str(about[key])[:40]}; expected true or false")
+    if about["columns"] is not None and not isinstance(about["columns"], dict):
+        raise GraphError(f"{ABOUT} has columns={str(about['columns'])[:40]}; expected an object or null")
+    return dict(about)
+
+
+def _open_array(path: Path, *shape: int, kinds: str) -> Array:
+    """Open an array; raise GraphError unless it has this shape."""
+    array = open_mapped(path, ndim=len(shape), kinds=kinds)
+    if array.shape != shape:
+        raise GraphError(
+            f"{path.name} has shape {list(array.shape)}; {ABOUT} says {list(shape)}; store the graph again"
+        )
+    return array
+
+
+def _check_features(x: Array) -> None:
+    """Raise GraphError naming the first value that is not a finite float32."""
+    if x.dtype.kind != "f":
+        return
+    size = max(1, _BLOCK // x.shape[1])
+    for begin in range(0, len(x), size):
+        with np.errstate(over="ignore", invalid="ignore"):
+            block = x[begin : begin + size].astype(np.float32, copy=False)
+            is_finite = bool(np.isfinite(block.min()) and np.isfinite(block.max()))
+        if not is_finite:
+            row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
+            raise GraphError(
+                f"x[{begin + row}, {column}]={float(x[begin + row, column])} is not a finite float32; "
+                "expected finite features; replace it, for example by 0"
+            )
+        release(x)
+
+
+def _check_reads(graph: StoredGraph) -> None:
+    """Raise GraphError unless rows are ascending lists of other nodes."""
+    n, indptr = graph.num_nodes, graph.indptr
+    is_increasing = int(indptr[0]) == 0 and int(indptr[-1]) == graph.num_edges
+    for begin in range(0, n, _BLOCK):
+        piece = indptr[begin : begin + _BLOCK + 1]
+        is_increasing = is_increasing and not np.any(piece[1:] < piece[:-1])
+    if not is_increasing:
+        raise GraphError(f"{INDPTR} does not increase from 0 to {graph.num_edges}; it is damaged")
+    if graph.indices.dtype != id_type(n):
+        raise GraphError(f"{INDICES} has dtype {graph.indices.dtype}; expected {np.dtype(id_type(n))}")
+    last = -1
+    for source, target in graph.edge_chunks():
+        check_range(INDICES, source, 0, n - 1, f"the graph has {n} nodes")
+        key = target.astype(np.int64) * n + source
+        if key[0] <= last or np.any(key[1:] <= key[:-1]) or np.any(source == target):
+            raise GraphError(f"{INDICES} repeats a read, holds a self-loop or is not ascending in a row")
+        last = key[-1]

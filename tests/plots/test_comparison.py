@@ -1,0 +1,80 @@
+"""The figure of a comparison: bars with their epsilon and guarantee, and where it is drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hushgraph import comparison as library
+from hushgraph.cli.compare import compare_into
+from hushgraph.comparison import NAMES, Comparison, Row
+from hushgraph.plots.comparison import ModelBar, draw_comparison
+
+
+def bars() -> list[ModelBar]:
+    return [
+        ModelBar(
+            name=name,
+            test_accuracy=None if name == "MLP" else 0.25,
+            epsilon=3.996 if name.startswith("DP-") else math.inf,
+            guarantee="holds" if name.startswith("DP-") else "none",
+        )
+        for name in NAMES
+    ]
+
+
+def test_four_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
+    title, note = "Four models on a <graph> & more", "Publishing both costs more than publishing one."
+    draw_comparison(bars(), tmp_path / "compare.svg", title=title, note=note)
+    svg = (tmp_path / "compare.svg").read_text()
+    texts = re.findall(r">([^<>\n]+)</(?:text|tspan)>", svg)
+    assert [text for text in texts if text in NAMES] == list(NAMES)
+    assert texts.count("ε = 4.00") == 2
+    assert texts.count("ε = infinity") == 2
+    assert texts.count("no guarantee") == 2
+    assert texts.count("holds") == 2
+    assert texts.count("25.0") == 3
+    assert "none" in texts
+    assert "Four models on a &lt;graph&gt; &amp; more" in texts
+    assert note in texts
+
+
+def comparison(**others: Any) -> Comparison:
+    rows = tuple(
+        Row(
+            name=bar.name,
+            model="mlp" if bar.name.endswith("MLP") else "gcn",
+            private=bar.name.startswith("DP-"),
+            epsilon=bar.epsilon,
+            delta=1e-5,
+            guarantee=bar.guarantee,
+            val_accuracy=0.5,
+            test_accuracy=bar.test_accuracy,
+            macro_f1=None,
+            seconds=1.0,
+            plan="abc",
+        )
+        for bar in bars()
+    )
+    return Comparison(**{"data": "a <graph> & more", "seeded": False, "rows": rows} | others)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: Any = {"DP-GNN": SimpleNamespace(report=lambda *_, **__: None)}
+    monkeypatch.setattr(library, "compare", lambda *_, **__: comparison(runs=runs))
+    if not installed:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+    compare_into(tmp_path, None)
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == ["compare.svg", "comparison.json"][0 if installed else 1 :]
+    if installed:
+        texts = " ".join(re.findall(r">([^<>\n]+)</(?:text|tspan)>", (tmp_path / "compare.svg").read_text()))
+        assert "Four models on a &lt;graph&gt; &amp; more" in texts
+        assert "publishing both costs up to (8.00, 2e-5) by basic composition." in texts
