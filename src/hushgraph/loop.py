@@ -6,11 +6,11 @@ import contextlib
 import itertools
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -45,6 +45,19 @@ _Drawn: TypeAlias = tuple[BoundedLists, list[TreeBatch] | None]
 _Batches: TypeAlias = Generator[Iterable[TreeBatch], None, None]
 
 
+class ClippedSum(Protocol):
+    """The sum of clipped gradients over the roots of one piece of a batch, by parameter."""
+
+    def __call__(self, model: nn.Module, piece: TreeBatch, clipping: Clipping, /) -> dict[str, Tensor]: ...
+
+
+@runtime_checkable
+class AddsNoise(Protocol):
+    """Adds noise of the given standard deviations to clipped sums, by parameter."""
+
+    def add(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]: ...
+
+
 @dataclass(eq=False)
 class State:
     """What changes from step to step."""
@@ -65,6 +78,8 @@ class Trainer:
         rng: of batches and keys, the same in every process. Noise has a generator of its own.
         sigmas: standard deviation of the noise per parameter.
         group: the processes that share the roots of a batch.
+        clipped_sum: computes the clipped sum of one piece of a batch.
+        make_lists: draws bounded lists from a seed; by default those of the plan's sampler.
     """
 
     graph: Graph
@@ -75,10 +90,12 @@ class Trainer:
     depth: int
     clipping: Clipping
     rng: np.random.Generator
-    noise: NoiseSource | None
+    noise: NoiseSource | AddsNoise | None
     features: Features
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
+    clipped_sum: ClippedSum = ghost.clipped_sum
+    make_lists: Callable[[int], BoundedLists] | None = None
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
@@ -182,7 +199,7 @@ class Trainer:
         sums: dict[str, Tensor] = {}
         for piece in pieces:
             part = (
-                ghost.clipped_sum(model, piece, self.clipping)
+                self.clipped_sum(model, piece, self.clipping)
                 if self.plan.is_private
                 else plain.gradient_sum(model, piece)
             )
@@ -197,11 +214,14 @@ class Trainer:
             self._update(sums, self.noise)
         self.group.follow([p.detach() for p in model.parameters()])
 
-    def _update(self, sums: dict[str, Tensor], noise: NoiseSource) -> None:
+    def _update(self, sums: dict[str, Tensor], noise: NoiseSource | AddsNoise) -> None:
         """Noise once, division by the expected batch size, update, moving average."""
         model, config = self.state.model, self.config
         if self.plan.is_private:
-            sums = noisy(sums, self.sigmas, noise)
+            if isinstance(noise, AddsNoise):
+                sums = noise.add(sums, self.sigmas)
+            else:
+                sums = noisy(sums, self.sigmas, noise)
         for name, parameter in model.named_parameters():
             parameter.grad = (sums[name] / self.plan.batch_size).to(parameter.dtype)
         if config.schedule == "cosine":
@@ -218,6 +238,8 @@ class Trainer:
     def new_lists(self, seed: int) -> BoundedLists:
         """Bounded lists with the keys of `seed`."""
         plan, graph = self.plan, self.graph
+        if self.make_lists is not None:
+            return self.make_lists(seed)
         if plan.sampler == "paper":
             return paper_lists(
                 graph,
