@@ -26,6 +26,8 @@ _MODELS = ("gcn", "gin", "gat", "mlp")
 # Exact draws of the default number of trials, about 10 seconds; and steps that cannot be stacked.
 _DRAWS, _STEPS = 24_000_000, 40_000
 _FEWEST, _MOST = 1_000, 200_000
+# Of the attacks on digits.
+_GUESSES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +151,11 @@ def audit_plan(
         canary: "strongest", "read" or "hub", see `scene.scene_for`.
         trials: per world; a fifth of them chooses the threshold. By default as many as take about ten
             seconds, at most 200,000.
-        confidence: of each bound.
+        confidence: of each bound. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
         remember: False computes every clipped sum anew in every trial, which is slow.
         secure_noise: attack training with exact noise, which cannot be seeded; False attacks torch's noise.
-        numbers: also attack the released numbers.
+        numbers: also attack the digits of released numbers, in at most 400 trials.
         seed: of batches, and of torch's noise. It makes an audit of torch's noise reproducible.
         observer: called with the number of trials done since it was last called.
 
@@ -187,7 +189,7 @@ def audit_plan(
         guesses = attack_numbers(
             plan,
             model=model,
-            confidence=confidence,
+            trials=min(_GUESSES, trials),
             plant=stage.there.plant,
             secure_noise=secure_noise,
             seed=seed,

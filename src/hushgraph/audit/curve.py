@@ -91,7 +91,7 @@ def curve_lower_bound(
         return None
     choosing, (there, empty) = split_trials(with_row, without_row)
     error = (1 - confidence) / 2
-    threshold = _choose_threshold(*choosing)
+    threshold = (_balance_threshold if is_gaussian else _choose_threshold)(*choosing)
     hits, alarms = int((there >= threshold).sum()), int((empty >= threshold).sum())
     hit_rate = float(rate_at_least(hits, len(there), error))
     alarm_rate = float(rate_at_most(alarms, len(there), error))
@@ -121,8 +121,15 @@ def _shift(hit_rate: npt.ArrayLike, alarm_rate: npt.ArrayLike) -> Floats:
     return np.asarray(np.maximum(np.nan_to_num(apart, nan=0.0, neginf=0.0), 0.0))
 
 
+def _balance_threshold(there: Floats, empty: Floats) -> float:
+    """The threshold with as many misses as false alarms, which shows most of the shift of two Gaussians."""
+    thresholds = candidate_thresholds(there, empty)
+    hits, alarms = (count_at_least(values, thresholds) for values in (there, empty))
+    return float(thresholds[int(np.argmin(np.abs(hits + alarms - len(there))))])
+
+
 def _choose_threshold(there: Floats, empty: Floats) -> float:
-    """The threshold that surely shows the largest shift of a Gaussian."""
+    """The threshold that surely shows most: the pair of small batches differs in rare events."""
     thresholds = candidate_thresholds(there, empty)
     hits, alarms = (count_at_least(values, thresholds) for values in (there, empty))
     # Far stricter than the bound itself: among so many thresholds a rare event wins by luck otherwise.

@@ -122,9 +122,10 @@ def split_trials(with_row: npt.ArrayLike, without_row: npt.ArrayLike) -> tuple[P
 
 
 def candidate_thresholds(there: Floats, empty: Floats) -> Floats:
-    """Thresholds to choose from: as many for every power of two of an event's rate, in both worlds."""
+    """Thresholds to choose from: evenly spaced quantiles of both worlds, and more of the rare events."""
     trials = len(there)
-    ranks = np.unique(np.geomspace(1, trials, _CANDIDATES).astype(np.int64))
+    ranks = np.geomspace(1, trials, _CANDIDATES).astype(np.int64)
+    ranks = np.unique(np.concatenate([ranks, np.linspace(1, trials, _CANDIDATES).astype(np.int64)]))
     return np.unique(np.concatenate([np.sort(values)[trials - ranks] for values in (there, empty)]))
 
 

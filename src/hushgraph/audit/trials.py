@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numba
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -230,14 +231,16 @@ def _label_only(graph: Graph, roots: np.ndarray) -> Graph:
 
 @contextlib.contextmanager
 def quiet_process() -> Iterator[None]:
-    """One thread and kept memory: on tensors this small, threads of torch only wait for each other."""
-    before = torch.get_num_threads()
+    """One thread and kept memory: on tensors this small, threads only wait for each other."""
+    before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(1)
+    numba.set_num_threads(1)
     try:
         with freed_memory_kept():
             yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
 
 
 class RememberedSums:
