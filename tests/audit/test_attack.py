@@ -111,7 +111,7 @@ def test_every_planted_fault_is_caught(fault: str, claim: float) -> None:
 def test_the_same_plans_without_the_fault_are_not() -> None:
     for claim in (1.0, 4.0):
         given = plan(delta=1e-5).calibrated(epsilon=claim)
-        assert not audit_plan(given, trials=10_000, numbers=claim == 4.0).exceeds
+        assert not audit_plan(given, trials=10_000, numbers=False).exceeds
 
 
 def test_the_audit_replaces_nothing_in_other_modules() -> None:

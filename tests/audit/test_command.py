@@ -15,7 +15,7 @@ from hushgraph.cli import main
 
 def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "audit.json"
-    assert main(["audit", "--epsilon", "4", "--trials", "400", "--secure-noise", "--out", str(out)]) == 0
+    assert main(["audit", "--epsilon", "4", "--trials", "100", "--secure-noise", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "lower bound (95% confidence)" in said
     assert "claimed epsilon" in said
@@ -40,7 +40,7 @@ def test_a_figure_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["audit", "--epsilon", "4", "--fault", "reused-noise", "--trials", "1000", "--seed", "1"]
+    words = ["audit", "--epsilon", "4", "--fault", "reused-noise", "--trials", "100", "--seed", "1"]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "broken on purpose" in said
@@ -83,7 +83,7 @@ def test_a_refuted_claim_is_a_failure(
     monkeypatch.setattr(
         attack.Stage, "audit", lambda *args, **more: replace(real(*args, **more), claimed=0.0)
     )
-    assert main(["audit", "--epsilon", "4", "--trials", "2000", "--seed", "1"]) == 1
+    assert main(["audit", "--epsilon", "4", "--trials", "300", "--secure-noise"]) == 1
     assert "The claim is false" in capsys.readouterr().out
 
 

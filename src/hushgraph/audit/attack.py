@@ -23,9 +23,10 @@ from hushgraph.plan import PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
-# Exact draws of the default number of trials, about 10 seconds; and steps that cannot be stacked.
-_DRAWS, _STEPS = 24_000_000, 40_000
-_FEWEST, _MOST = 1_000, 200_000
+# Exact draws of the default number of trials, and steps where trials cannot be stacked, in both worlds: ten
+# to twenty seconds. Fewer trials than the fewest would show nothing.
+_DRAWS, _STEPS = 24_000_000, 20_000
+_FEWEST, _MOST = 100, 200_000
 # Of the attacks on digits.
 _GUESSES = 400
 
@@ -149,8 +150,8 @@ def audit_plan(
             rate and delta are attacked; its number of training nodes becomes that of the made graph.
         model: "gcn", "gin", "gat" or "mlp", of a few hidden units and chosen weights.
         canary: "strongest", "read" or "hub", see `scene.scene_for`.
-        trials: per world; a fifth of them chooses the threshold. By default as many as take about ten
-            seconds, at most 200,000.
+        trials: per world; a fifth of them chooses the threshold. By default as many as fit into ten to
+            twenty seconds, 100 to 200,000.
         confidence: of each bound. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
         remember: False computes every clipped sum anew in every trial, which is slow.
@@ -258,7 +259,7 @@ class Stage:
         return cls(plan=plan, model=model, canary=canary, fault=fault, there=there, empty=empty, lines=lines)
 
     def affordable_trials(self) -> int:
-        """As many trials a world as take about ten seconds."""
+        """As many trials a world as fit into ten to twenty seconds."""
         world, steps = self.there, self.plan.steps
         cost = sum(parameter.numel() for parameter in world.new_model().parameters())
         most = _DRAWS // (2 * cost * steps) if world.stacks else _STEPS // (2 * steps)

@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 _CANDIDATES = 400
 # The part of the trials that chooses the threshold; the rest is counted.
 _CHOOSING = 0.2
+# Stricter than the bound itself: among so many thresholds a rare event wins by luck otherwise.
+_CHOOSING_ERROR = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +85,8 @@ def epsilon_lower_bound(
     choosing, counting = split_trials(with_row, without_row)
     error = (1 - confidence) / 2
     trials = len(counting[0])
-    for_row = _choose(choosing[0], choosing[1], trials, delta, error)
-    for_none = _choose(-choosing[1], -choosing[0], trials, delta, error)
+    for_row = _choose(choosing[0], choosing[1], delta)
+    for_none = _choose(-choosing[1], -choosing[0], delta)
     there, empty = counting
     if for_row[0] >= for_none[0]:
         threshold, speaks_for = for_row[1], "row"
@@ -155,14 +157,10 @@ def _epsilon(hits: Any, alarms: Any, trials: int, delta: float, error: float) ->
     )
 
 
-def _choose(speaking: Floats, other: Floats, counted: int, delta: float, error: float) -> tuple[float, float]:
-    """The bound that the best threshold promises on `counted` trials, and that threshold."""
+def _choose(speaking: Floats, other: Floats, delta: float) -> tuple[float, float]:
+    """The bound that the best threshold surely shows on these trials, and that threshold."""
     thresholds = candidate_thresholds(speaking, other)
-    seen, false = (count_at_least(values, thresholds) for values in (speaking, other))
-    # A standard deviation worse than what was seen: luck with the rarest events does not repeat.
-    scale = counted / len(speaking)
-    hits = np.maximum(0.0, seen - np.sqrt(seen)) * scale
-    alarms = np.minimum((false + np.sqrt(false) + 1) * scale, counted)
-    promised = _epsilon(hits, alarms, counted, delta, error)
-    best = int(np.argmax(promised))
-    return float(promised[best]), float(thresholds[best])
+    hits, alarms = (count_at_least(values, thresholds) for values in (speaking, other))
+    surely = _epsilon(hits, alarms, len(speaking), delta, _CHOOSING_ERROR)
+    best = int(np.argmax(surely))
+    return float(surely[best]), float(thresholds[best])
