@@ -37,21 +37,20 @@ if AVAILABLE:
         inside = columns < width
         end = tl.load(pointers + node + 1)
         total = tl.zeros((COLUMNS,), dtype=tl.float64)
-        reads = 0
         for first in range(tl.load(pointers + node), end, ENTRIES):
             at = first + tl.arange(0, ENTRIES)
             entry = tl.load(entries + at, mask=at < end, other=0)
             weight = tl.load(weights + entry, mask=at < end, other=0.0)
             # Entries of weight 0 are not loaded: zero times infinity is not zero.
             there = weight != 0.0
-            reads += tl.sum(there.to(tl.int32), 0)
             parent = tl.load(parents + entry, mask=there, other=0)
             mask = there[:, None] & inside[None, :]
             values = tl.load(upper + parent[:, None] * width + columns[None, :], mask=mask, other=0.0)
             total += tl.sum(weight[:, None] * values.to(tl.float64), 0)
-        y = tl.load(outputs + node * width + columns, mask=inside & (reads > 0), other=0.0).to(tl.float64)
+        y = tl.load(outputs + node * width + columns, mask=inside, other=0.0).to(tl.float64)
         slope = tl.where(y > 0, 1.0, 0.0) if RELU else 1.0 - y * y
-        tl.store(out + row * width + columns, total * slope, mask=inside)
+        # The output of a row that nobody reads may be anything.
+        tl.store(out + row * width + columns, tl.where(total == 0.0, 0.0, total * slope), mask=inside)
 
 
 def shared_rows(
