@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushgraph.accounting.gaussian import gaussian_epsilon
+from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.audit.curve import curve_lower_bound
 from hushgraph.audit.statistics import Floats
 from hushgraph.errors import InputError

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from hushgraph.noise.gaussian import noisy
-from hushgraph.noise.secure_noise import SecureNoise
-from hushgraph.training.trainer import AddsNoise, ClippedSum, new_noise
+from hushgraph.gradients.sums import sum_error
+from hushgraph.noise import source
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.training.trainer import ClippedSum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class Collaborators:
     """
 
     clipped_sum: ClippedSum
-    noise: AddsNoise
+    noise: NoiseSource
     make_lists: Callable[[int], BoundedLists]
 
 
@@ -46,17 +48,22 @@ class FloatNoise:
     """float32 noise of torch's generator, which attacks on floating-point numbers see through."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._generator = new_noise(torch.device("cpu"), seed)
+        generator = torch.Generator()
+        generator.manual_seed(secrets.randbits(63) if seed is None else seed)
+        self._source = source.FloatNoise(generator)
 
-    def add(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        return noisy({name: value.float() for name, value in sums.items()}, sigmas, self._generator)
+    @property
+    def guarantee(self) -> Literal["holds", "none"]:
+        """Whoever sees the result can tell sums apart."""
+        return "none"
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        """Every sum plus noise, in float32."""
+        noisy = self._source.add_noise(sums, sigmas)
+        return {name: value.float() for name, value in noisy.items()}
 
 
-class ExactNoise:
-    """The exact noise of training. It cannot be seeded."""
-
-    def __init__(self, plan: PrivacyPlan) -> None:
-        self._source = SecureNoise(batch_size=plan.batch_size, sigma_over_clip=plan.sigma_over_clip)
-
-    def add(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        return self._source.noisy(sums, sigmas)
+def make_exact_noise(plan: PrivacyPlan) -> NoiseSource:
+    """The noise of training."""
+    error = sum_error(num_roots=plan.num_train_nodes, rows_per_root=plan.rows_per_root)
+    return source.ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error, draw_ahead=False)

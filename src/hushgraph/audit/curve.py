@@ -18,8 +18,8 @@ import numpy.typing as npt
 from scipy import special
 
 from hushgraph.accounting import make_accountant
+from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.accounting.events import PoissonDraw, StepEvent
-from hushgraph.accounting.gaussian import gaussian_epsilon
 from hushgraph.audit.statistics import (
     Floats,
     candidate_thresholds,

@@ -8,39 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
-from hushgraph.privacy import bounds
 from hushgraph.audit.collaborators import Collaborators, FloatNoise, Plant, plant_nothing
 from hushgraph.errors import InputError
-from hushgraph.training.trainer import AddsNoise
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy import bounds
 from hushgraph.privacy.plan import PrivacyPlan
 
 
 class _HalfNoise:
     """Adds half of the noise that was paid for."""
 
-    def __init__(self, real: AddsNoise) -> None:
+    guarantee: Literal["none"] = "none"
+
+    def __init__(self, real: NoiseSource) -> None:
         self._real = real
 
-    def add(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        return self._real.add(sums, {name: sigma / 2 for name, sigma in sigmas.items()})
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        return self._real.add_noise(sums, {name: sigma / 2 for name, sigma in sigmas.items()})
 
 
 class _ReusedNoise:
     """Every second step repeats the noise of the step before it."""
 
-    def __init__(self, real: AddsNoise) -> None:
+    guarantee: Literal["none"] = "none"
+
+    def __init__(self, real: NoiseSource) -> None:
         self._real = real
         self._kept: dict[str, Tensor] | None = None
 
-    def add(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
         if self._kept is not None:
             kept, self._kept = self._kept, None
             return {name: value + kept[name] for name, value in sums.items()}
-        released = self._real.add(sums, sigmas)
+        released = self._real.add_noise(sums, sigmas)
         self._kept = {name: released[name] - value for name, value in sums.items()}
         return released
 

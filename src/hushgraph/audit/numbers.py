@@ -186,7 +186,7 @@ def right_guesses_at_most(plan: PrivacyPlan) -> float:
     Total variation is the delta at epsilon 0; at the plan's own epsilon it is at most
     (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
     """
-    books = make_accountant(plan.accountant)  # type: ignore[arg-type]
+    books = make_accountant(plan.accountant)
     books.compose(plan.step_event, count=plan.steps)
     odds = math.exp(-plan.epsilon)
     variation = min(books.delta(0.0), (1 - odds + 2 * plan.delta * odds) / (1 + odds))

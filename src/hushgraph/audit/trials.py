@@ -12,28 +12,37 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.audit.collaborators import Collaborators, ExactNoise, FloatNoise, Plant, plant_nothing
+from hushgraph.audit.collaborators import (
+    Collaborators,
+    FloatNoise,
+    Plant,
+    make_exact_noise,
+    plant_nothing,
+)
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import HIDDEN, Weights, new_model
 from hushgraph.audit.witness import Witness, stack_parameters
-from hushgraph.runs.config import TrainingConfig
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.training.trainer import AddsNoise, ClippedSum, State, Trainer
-from hushgraph.models.device import freed_memory_kept
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
+from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
+from hushgraph.training.distributed import Group
+from hushgraph.training.trainer import ClippedSum, State, Trainer
+from hushgraph.training.tree_batches import TreeBatches
 
 # Trials that share a step where every batch is whole.
 _STACK = 1000
@@ -55,11 +64,13 @@ class _FreeLedger:
 class _RecordSums:
     """Noise that adds nothing and keeps what it was given."""
 
+    guarantee: Literal["none"] = "none"
+
     def __init__(self) -> None:
         self.sums: list[Weights] = []
         self.sigmas: dict[str, float] = {}
 
-    def add(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
         self.sums.append({name: value.clone() for name, value in sums.items()})
         self.sigmas = dict(sigmas)
         return dict(sums)
@@ -94,7 +105,7 @@ class World:
     @property
     def clipping(self) -> Clipping:
         return Clipping(
-            kind=self.plan.clipping,  # type: ignore[arg-type]
+            kind="groups" if self.plan.clipping == "percentile" else self.plan.clipping,
             clip=self.plan.clip,
             stability=TrainingConfig().stability,
         )
@@ -152,11 +163,11 @@ class World:
     def new_model(self) -> GNN:
         return new_model(self.model, self.plan, hidden=self.hidden)
 
-    def new_noise(self, seed: int | None) -> AddsNoise:
+    def new_noise(self, seed: int | None) -> NoiseSource:
         """The noise of training: exact, or torch's."""
-        return ExactNoise(self.plan) if self.secure else FloatNoise(seed)
+        return make_exact_noise(self.plan) if self.secure else FloatNoise(seed)
 
-    def new_rng(self, seed: int | None) -> np.random.Generator:
+    def new_rng(self, seed: int | None) -> RandomSource:
         """The generator of batches."""
         if self.secure and seed is None:
             return KeyedGenerator(secrets.randbits(KEY_BITS))
@@ -172,30 +183,28 @@ class World:
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
         collaborators: Collaborators | None,
-        rng: np.random.Generator,
+        rng: RandomSource,
     ) -> Trainer:
         """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
-        given: dict[str, Any] = {"noise": None}
-        if collaborators is not None:
-            given = {
-                "noise": collaborators.noise,
-                "clipped_sum": collaborators.clipped_sum,
-                "make_lists": collaborators.make_lists,
-            }
-        return Trainer(
+        batches = TreeBatches(
             graph=self.graph,
-            plan=self.plan,
-            # Fresh lists would be the same lists: the attacker chose the keys.
-            config=TrainingConfig(
-                schedule="constant", average=0.0, resample_every=_NEVER, secure_noise=self.secure
-            ),
-            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
-            ledger=_FreeLedger(),  # type: ignore[arg-type]
-            depth=self.plan.num_layers,
-            clipping=self.clipping,
-            rng=rng,
             features=Features(self.graph),
-            **given,
+            plan=self.plan,
+            rng=rng,
+            group=Group(),
+            # Fresh lists would be the same lists: the attacker chose the keys.
+            resample_every=_NEVER,
+            make_lists=None if collaborators is None else collaborators.make_lists,
+        )
+        return Trainer(
+            plan=self.plan,
+            config=TrainingConfig(schedule="constant", average=0.0),
+            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
+            batches=batches,
+            clipping=self.clipping,
+            ledger=_FreeLedger(),
+            noise=None if collaborators is None else collaborators.noise,
+            clipped_sum=ghost.clipped_sum if collaborators is None else collaborators.clipped_sum,
         )
 
     def _plan_lists(self) -> BoundedLists:
@@ -203,7 +212,7 @@ class World:
         module = self.new_model()
         optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
         trainer = self.new_trainer(module, optimizer, None, np.random.default_rng(0))
-        return trainer.new_lists(self.key_seed)
+        return trainer.batches.sample_lists(self.key_seed)
 
     def _record(self, roots: np.ndarray | None) -> _RecordSums:
         """Run the loop once through all phases, with whole batches and no fault, and keep its sums."""
@@ -236,7 +245,7 @@ def quiet_process() -> Iterator[None]:
     torch.set_num_threads(1)
     numba.set_num_threads(1)
     try:
-        with freed_memory_kept():
+        with keep_freed_memory():
             yield
     finally:
         torch.set_num_threads(before[0])
