@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from hushgraph.models.parts import Scale, mlp
+from hushgraph.models.gnn import Scale, mlp
 from torch import Tensor, nn
 
 from hushgraph.gradients import layer_rules as layers

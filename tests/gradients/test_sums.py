@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hushgraph.models.row_sums import transpose
+from hushgraph.models.blocks import transpose
 from torch import Tensor
 
 from hushgraph.gradients import sums, sums_gpu
