@@ -19,7 +19,7 @@ from hushgraph.cli.options import list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
 from hushgraph.errors import InputError, ReportedError
 from hushgraph.privacy import choices
-from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -77,7 +77,7 @@ def train(
     model: options.Model = None,
     layers: options.Layers = None,
     hidden: Annotated[
-        int | None, _model(f"Width. [{TrainingConfig.hidden}: noise grows with it; 256 without privacy]")
+        int | None, _model(f"Width. [64; trees {TrainingConfig.hidden}: noise grows with it]")
     ] = None,
     encoder_layers: Annotated[
         int, _model(f"Linear layers before messages. [{TrainingConfig.encoder_layers}: shallow stands noise]")
@@ -95,7 +95,9 @@ def train(
     batch_size: Annotated[
         int | None, _learning(f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]")
     ] = None,
-    steps: Annotated[int | None, _learning(f"Updates. [{STEPS}; 300 to 600 without privacy]")] = None,
+    steps: Annotated[
+        int | None, _learning(f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]")
+    ] = None,
     optimizer: Annotated[
         str,
         _learning(
