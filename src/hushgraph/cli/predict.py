@@ -14,17 +14,24 @@ from hushgraph.cli.help_sections import data_argument, options
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
-hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities"""
+hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities
+hushgraph predict runs/people-1 newcomers.csv --edges their_edges.csv --new --out new.csv"""
 
 _output = options("Options")
 
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    data: Annotated[str, data_argument("The graph: its own or another; labels and splits are not read.")],
+    data: Annotated[str, data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")],
     out: Annotated[Path, _output("The file to write: .csv or .npz.")],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
+    ] = False,
+    new: Annotated[
+        bool, _output("DATA is nodes that were not there at training. [nodes of the graph]", "--new")
+    ] = False,
+    in_the_clear: Annotated[
+        bool, _output("Of a billboard: read neighbours too, not covered. [covered]", "--in-the-clear")
     ] = False,
     symmetrize: Annotated[bool | None, _output("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,
@@ -41,17 +48,19 @@ def predict(
     from hushgraph.training.run import Run
 
     loaded = Run.load(run, device=device)
-    graph = loaded.read(tables.with_edges(data, edges), symmetrize=symmetrize)
-    found = loaded.predict_proba(graph, symmetrize=False)
+    predicted = loaded.predict_table(
+        tables.with_edges(data, edges), new=new, symmetrize=symmetrize, in_the_clear=in_the_clear
+    )
     predictions.save(
         out,
-        found,
+        predicted.probabilities,
         with_probabilities=probabilities,
-        node_names=graph.node_names,
+        node_names=predicted.names,
         class_names=loaded.folder.class_names,
     )
+    about = predicted.to_json()
     if as_json:
-        about = {"out": str(out), "run": str(run), "nodes": len(found), "classes": found.shape[1]}
-        typer.echo(json.dumps(about | {"probabilities": probabilities, "covered": False}))
+        typer.echo(json.dumps({"out": str(out), "run": str(run), "probabilities": probabilities, **about}))
     elif not quiet:
-        typer.echo(f"{len(found):,} predictions in {out}. {predictions.NOT_COVERED}")
+        typer.echo(f"{about['nodes']:,} predictions in {out}. {predicted.explanation}")
+        typer.echo("\n".join(predicted.to_lines()))
