@@ -8,21 +8,22 @@ from typing import Annotated
 
 import typer
 
-from hushgraph.cli import tables
-from hushgraph.cli.data_root import DataRoot
-from hushgraph.cli.help_sections import data_argument, options
+from hushgraph.cli import options, terminal
+from hushgraph.cli.options import section
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
 hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities
 hushgraph predict runs/people-1 newcomers.csv --edges their_edges.csv --new --out new.csv"""
 
-_output = options("Options")
+_output = section("Run and output")
 
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    data: Annotated[str, data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")],
+    data: Annotated[
+        str, options.data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")
+    ],
     out: Annotated[Path, _output("The file to write: .csv or .npz.")],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
@@ -33,31 +34,34 @@ def predict(
     in_the_clear: Annotated[
         bool, _output("Of a billboard: read neighbours too, not covered. [covered]", "--in-the-clear")
     ] = False,
-    symmetrize: Annotated[bool | None, _output("Add reverse edges. [as in training]")] = None,
+    symmetrize: Annotated[bool | None, section("Data")("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,
-    device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
-    edges: tables.PlainEdges = None,
-    data_root: DataRoot = None,
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
-    quiet: Annotated[bool, _output("Print errors and --json alone.", "--quiet")] = False,
+    device: options.Device = options.DEVICE,
+    edges: options.PlainEdges = None,
+    data_root: options.DataRoot = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Predict the class of every node with a trained model."""
-    from hushgraph.inference import predictions
+    with terminal.status("Loading PyTorch", quiet=as_json or quiet) as line:
+        from hushgraph.inference import predictions
 
-    predictions.check_out(out, force=force)
-    from hushgraph.training.run import Run
+        predictions.check_out(out, force=force)
+        from hushgraph.training.run import Run
 
-    loaded = Run.load(run, device=device)
-    predicted = loaded.predict_table(
-        tables.with_edges(data, edges), new=new, symmetrize=symmetrize, in_the_clear=in_the_clear
-    )
-    predictions.save(
-        out,
-        predicted.probabilities,
-        with_probabilities=probabilities,
-        node_names=predicted.names,
-        class_names=loaded.folder.class_names,
-    )
+        line.show(f"Loading {run}")
+        loaded = Run.load(run, device=device)
+        terminal.show_loading(line, data)
+        predicted = loaded.predict_table(
+            options.join_edges(data, edges), new=new, symmetrize=symmetrize, in_the_clear=in_the_clear
+        )
+        predictions.save(
+            out,
+            predicted.probabilities,
+            with_probabilities=probabilities,
+            node_names=predicted.names,
+            class_names=loaded.folder.class_names,
+        )
     about = predicted.to_json()
     if as_json:
         typer.echo(json.dumps({"out": str(out), "run": str(run), "probabilities": probabilities, **about}))
