@@ -14,7 +14,7 @@ from hushgraph.cli.options import section
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
 hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities
-hushgraph predict runs/people-1 newcomers.csv --edges their_edges.csv --new --out new.csv"""
+hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv"""
 
 _output = section("Run and output")
 
