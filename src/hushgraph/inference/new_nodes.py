@@ -154,7 +154,7 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
     was_training = model.training
     model.eval()
     try:
-        parts = [torch.empty((0, readings.shape[1]), device=device)]
+        parts = []
         for begin in range(0, len(readings), step):
             block = x[begin : begin + step]
             dense = torch.from_numpy(
