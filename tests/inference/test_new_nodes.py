@@ -43,7 +43,7 @@ def people(names: Iterable[str], rng: np.random.Generator) -> list[tuple[Any, ..
 
 
 def train_on_tables(path: Path, **settings: Any) -> hg.Run:
-    """A short run on people with the names p0, p1, ..., in which a record points from a person to a friend."""
+    """A short run on people with the names p0, p1, ...; a record points from a person to a friend."""
     rng = np.random.default_rng(1)
     graph = hg.datasets.synthetic(num_nodes=NODES, num_classes=3, average_degree=4, seed=1)
     split = np.full(NODES, "", object)
@@ -273,7 +273,7 @@ def test_tables_need_a_run_on_tables(tmp_path: Path, pair: tuple[Path, Path]) ->
     run = hg.train(data, **TRAINING)
     with pytest.raises(GraphError, match=r"the run was not trained on tables.*places_indptr"):
         run.predict_table(pair, new=True)
-    with pytest.raises(GraphError, match="expected tables or an .npz file of new nodes"):
+    with pytest.raises(GraphError, match=r"expected tables or an \.npz file of new nodes"):
         run.predict_table("demo", new=True)
 
 
@@ -342,5 +342,5 @@ def test_places_of_a_board_without_names_are_numbers(tmp_path: Path) -> None:
         assert nodes.places.tolist() == [5, -1]
         assert nodes.unknown_names == ("60",)
     np.savez(tmp_path / "b.npz", x=np.ones((1, 2)), places_indptr=[0, 1], places=["p1"])
-    with pytest.raises(GraphError, match="is on the board: 'p1'; expected .* numbers from 0"):
+    with pytest.raises(GraphError, match=r"is on the board: 'p1'; expected .* numbers from 0"):
         run.predict_table(tmp_path / "b.npz", new=True)

@@ -200,8 +200,8 @@ def _check_has_labels(graph: Graph) -> None:
         return
     if not (graph.y[graph.train_idx] >= 0).any():
         raise InputError(
-            "no training node has a label; expected labels in the training split; to train all the same, give "
-            "num_classes or the names of the classes"
+            "no training node has a label; expected labels in the training split; to train all the same, "
+            "give num_classes or the names of the classes"
         )
 
 
