@@ -17,6 +17,7 @@ from hushgraph.datasets.loading import load_for_training
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
 from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import (
@@ -146,6 +147,8 @@ def prepare(
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
         raise InputError(f"columns are for tables, and {name_data(data)} is none; leave them out")
+    if num_classes is None and not isinstance(data, Graph):
+        _check_has_labels(graph)
     if setting == "inductive":
         graph = graph.disjoint()
     owner = edge_owner or ("reader" if graph.is_directed else "sender")
@@ -184,6 +187,22 @@ def prepare(
         noise=noise,
     )
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
+
+
+def _check_has_labels(graph: Graph) -> None:
+    """Refuse data without a training label, unless its number of classes is known without labels.
+
+    Where that number is given, labels do not decide whether there is a run: one row could decide it.
+    Otherwise they have been looked at already, for the number.
+    """
+    is_named = graph.columns is not None and graph.columns.classes is not None
+    if is_named or isinstance(graph, StoredGraph):
+        return
+    if not (graph.y[graph.train_idx] >= 0).any():
+        raise InputError(
+            "no training node has a label; expected labels in the training split; to train all the same, "
+            "give num_classes or the names of the classes"
+        )
 
 
 def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
