@@ -17,19 +17,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hushgraph._files import write_whole
 from hushgraph._text import json_number, rounded_up
 from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Event
 from hushgraph.errors import BudgetExceededError, HushgraphError, PlanError, RunError, WriteError
-from hushgraph.privacy.ledger_file import event_from_json, event_to_json, is_same
-from hushgraph.privacy.ledger_file import parsed as read_line
-from hushgraph.privacy.ledger_file import written as write_line
+from hushgraph.privacy.ledger import event_from_json, event_to_json, read_line, write_line
+from hushgraph.privacy.ledger_lock import is_same, lock_path
 
 if TYPE_CHECKING:
-    from hushgraph.accounting.accountant import AccountantName
     from hushgraph.privacy.guarantee import Guarantee
     from hushgraph.privacy.plan import PrivacyPlan
 
@@ -262,9 +260,9 @@ class DataBudget:
         spent = compose_charges([*self.charges, charge], self.delta)
         if spent > self.total:
             raise BudgetExceededError(
-                f"budget={self.path}: the total of epsilon={self.total:g} at delta={self.delta:g} does not "
-                f"allow it: {rounded_up(self.spent)} are spent, and with this run it would be "
-                f"{rounded_up(spent)}; take a smaller epsilon"
+                f"budget={self.path}: its total is epsilon {self.total:g} at delta {self.delta:g}, of which "
+                f"{rounded_up(self.spent)} are spent; with this run it would be {rounded_up(spent)}; take a "
+                "smaller epsilon"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -361,12 +359,9 @@ def _count_events(charges: Iterable[Charge]) -> dict[str, Counter[Event]]:
 
 def _price(accountant: str, counts: Counter[Event], delta: float) -> float:
     # Imported here: opening a budget should not wait for the accountants' libraries.
-    from hushgraph.accounting import make_accountant
+    from hushgraph.accounting.accountants import price
 
-    books = make_accountant(cast("AccountantName", accountant))
-    for event, count in counts.items():
-        books.compose(event, count=count)
-    return float(books.epsilon(delta))
+    return price(counts.items(), delta=delta, accountant=accountant)
 
 
 def _describe_composition(charges: Iterable[Charge]) -> str:
@@ -498,7 +493,7 @@ def _hold_lock(path: Path) -> Iterator[None]:
         import fcntl
     except ImportError:
         raise RunError(f"budget={path}: this system cannot lock files, so it cannot be guarded") from None
-    beside = path.with_name(path.name + ".lock")
+    beside = lock_path(path)
     while True:
         try:
             descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)

@@ -20,7 +20,7 @@ from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
 from hushgraph.sampling.random import RandomSource
 from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import grow, tree_sizes
+from hushgraph.sampling.trees import LARGEST_TREE, grow, tree_sizes
 from hushgraph.training.distributed import Group
 
 # Tree rows of one piece of a batch: bounds memory for every batch size.
@@ -143,9 +143,15 @@ class TreeBatches:
         )
 
     def cut_pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
-        """Cut a batch into pieces that fit memory, of one root at least."""
+        """Cut a batch into pieces that fit memory, of one root at least.
+
+        A root whose tree is too large contributes nothing: that depends on its own tree alone, while a run
+        that stopped would show that some row makes the difference.
+        """
         depth = self.plan.num_layers
-        ends = np.cumsum(tree_sizes(lists, depth, roots))
+        sizes = tree_sizes(lists, depth, roots)
+        roots, sizes = roots[sizes <= LARGEST_TREE], sizes[sizes <= LARGEST_TREE]
+        ends = np.cumsum(sizes)
         limit = PIECE_ROWS[self.features.device.type]
         max_roots = self.max_roots or len(roots)
         begin = 0
