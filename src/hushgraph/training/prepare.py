@@ -29,8 +29,9 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.sampling.trees import bound_tree_size
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 """A function from parameters to an optimiser."""
@@ -120,8 +121,9 @@ def prepare(
         BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
 
     Guarantees:
-        The plan depends on the arguments and on public figures alone: training nodes, features, classes and,
-        unless `edge_owner` is given, whether the graph is directed.
+        The plan, and whether it is refused, depends on the arguments and on public figures alone: nodes,
+        training nodes, features, classes and, where training reads edges and `edge_owner` is not given,
+        whether the graph is directed.
 
     Examples:
         >>> import hushgraph as hg
@@ -151,13 +153,27 @@ def prepare(
         _check_has_labels(graph)
     if setting == "inductive":
         graph = graph.disjoint()
-    owner = edge_owner or ("reader" if graph.is_directed else "sender")
     reading = {"setting": setting, "symmetrize": symmetrize, "split": split, "split_seed": split_seed}
     if method == "billboard":
-        return _prepare_billboard(graph, owner, arguments, {**reading, **others})
+        return _prepare_billboard(
+            graph, edge_owner or _look_up_owner(graph), arguments, {**reading, **others}
+        )
     model = "gcn" if model is None else model
     depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
-    defaults = _choose_defaults(graph, private, epsilon, delta, depth, owner)
+
+    def choose_defaults(owner: choices.EdgeOwner) -> Defaults:
+        return _choose_defaults(graph, private, epsilon, delta, depth, owner)
+
+    owner = edge_owner or "sender"
+    if edge_owner is None and depth > 0 and max_reads != 0:
+        # One row can make an undirected graph directed: look only where the answer makes a difference.
+        possible = (
+            [max_readers]
+            if max_readers is not None
+            else [choose_defaults(each).max_readers for each in get_args(choices.EdgeOwner)]
+        )
+        owner = _look_up_owner(graph) if any(possible) else owner
+    defaults = choose_defaults(owner)
     config = TrainingConfig(
         model="own" if isinstance(model, nn.Module) else model,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
@@ -186,6 +202,7 @@ def prepare(
         clipping=clipping,
         noise=noise,
     )
+    _check_tree_size(plan, graph.num_nodes)
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
 
 
@@ -202,6 +219,20 @@ def _check_has_labels(graph: Graph) -> None:
         raise InputError(
             "no training node has a label; expected labels in the training split; to train all the same, "
             "give num_classes or the names of the classes"
+        )
+
+
+def _look_up_owner(graph: Graph) -> choices.EdgeOwner:
+    return "reader" if graph.is_directed else "sender"
+
+
+def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
+    """Refuse bounds by which a tree may be too large, by public figures, so that no row decides it later."""
+    if bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, num_nodes) > LARGEST_TREE:
+        raise PlanError(
+            f"num_layers={plan.num_layers}, max_readers={plan.max_readers}, max_reads={plan.max_reads}: with "
+            f"{num_nodes:,} nodes a tree may have more than {LARGEST_TREE:,} rows, too many to train on; "
+            "take fewer of them"
         )
 
 
