@@ -1,11 +1,11 @@
-"""The README's table of billboard accuracies, from the records of the trials.
+"""The tables of billboard accuracies in README.md and docs/defaults.md, from the records of the trials.
 
-    python benchmarks/billboard_table.py [--records benchmarks/records/billboard_trials.jsonl]
+    python benchmarks/billboard_table.py [--validation] [--records benchmarks/records/billboard_trials.jsonl]
 
 The trials compared settings around the rule for defaults, not the rule itself. A cell is the mean test
 accuracy of the trials whose share of the budget for the boards is nearest to what the rule chooses, with two
 boards and everything else at the middle of the plan "around". The share that was tested is shown beside the
-share of the rule.
+share of the rule. With --validation: mean validation accuracy of each change that the rule rests on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,23 @@ GRAPHS = {
 MIDDLE = {"skip": 1.0, "zero_output": True, "travel": 5.6, "half_noise": 0.0026}
 
 Record = dict[str, Any]
+
+SIX_TENTHS: Record = {**MIDDLE, "boards": 2, "shares": [0.3, 0.2, 0.3, 0.2]}
+CHANGES: dict[str, Record] = {
+    "no board: private MLP": {**MIDDLE, "boards": 0, "shares": [0, 1, 0, 0]},
+    "one board, share 0.5": MIDDLE,
+    "two boards, share 0.3": SIX_TENTHS | {"shares": [0.15, 0.35, 0.15, 0.35]},
+    "share 0.45": SIX_TENTHS | {"shares": [0.225, 0.275, 0.225, 0.275]},
+    "share 0.6": SIX_TENTHS,
+    "share 0.75": SIX_TENTHS | {"shares": [0.375, 0.125, 0.375, 0.125]},
+    "0.6, readings kept apart": SIX_TENTHS | {"combine": False},
+    "0.6, three boards": {**MIDDLE, "boards": 3, "shares": [0.6, 0.4, 0, 0]},
+    "0.6, 600 steps": SIX_TENTHS | {"steps": 600},
+    "0.6, 200 steps": SIX_TENTHS | {"steps": 200},
+    "0.6, hidden 128": SIX_TENTHS | {"hidden": 128},
+    "0.6, radius 6": SIX_TENTHS | {"radius": 6},
+    "0.6, skip 2": SIX_TENTHS | {"skip": 2.0},
+}
 
 
 def board_share(setting: Record) -> float:
@@ -101,13 +118,34 @@ def table(records: list[Record]) -> str:
     return "\n".join(rows)
 
 
+def validation_table(records: list[Record]) -> str:
+    """The Markdown table of validation accuracies: one row a change, one figure for each epsilon."""
+    own = [r for r in records if r["plan"] == "around" and r["epsilon"] != "inf" and not r["new_nodes"]]
+    budgets = {graph: sorted({r["epsilon"] for r in own if r["graph"] == graph}) for graph in GRAPHS}
+    titles = [f"{graph}, {'/'.join(f'{e:g}' for e in budgets[graph])}" for graph in GRAPHS]
+    rows = [f"| setting | {' | '.join(titles)} |", f"|{' --- |' * (1 + len(titles))}"]
+    for name, setting in CHANGES.items():
+        tried = [r for r in own if r["setting"] == setting]
+        cells = [
+            " / ".join(
+                average((r for r in tried if r["graph"] == graph and r["epsilon"] == epsilon), "val")
+                for epsilon in budgets[graph]
+            )
+            for graph in GRAPHS
+        ]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--validation", action="store_true")
     args = parser.parse_args()
-    print(table([json.loads(line) for line in args.records.read_text().splitlines()]))
+    make = validation_table if args.validation else table
+    print(make([json.loads(line) for line in args.records.read_text().splitlines()]))
 
 
 if __name__ == "__main__":
