@@ -73,10 +73,6 @@ def train(
     clipping: options.Clipping = PrivacyPlan.clipping,
     clip: options.Clip = PrivacyPlan.clip,
     noise: options.Noise = PrivacyPlan.noise,
-    secure_noise: Annotated[
-        bool,
-        _bounds("Cryptographic, exact, on a grid; a little slower. [torch's generator]", "--secure-noise"),
-    ] = TrainingConfig.secure_noise,
     method: options.Method = None,
     model: options.Model = None,
     layers: options.Layers = None,
@@ -331,8 +327,6 @@ def show_result(run: Run, screen: Console) -> None:
         ("seconds", f"{result['seconds']:.1f}"),
         ("folder", str(run.folder.path)),
     ]
-    if result.get("secure_noise"):
-        rows.insert(5, ("noise", "secure: cryptographic, exact, on a grid"))
     if "train_accuracy" in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
         rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))
