@@ -1,4 +1,4 @@
-"""`hushgraph compare` and `hushgraph demo`: four models side by side."""
+"""`hushgraph compare` and `hushgraph demo`: five models side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hushgraph.comparison import SETTINGS
 EXAMPLES = """\
 hushgraph compare people.npz --epsilon 4
 hushgraph compare people.npz --epsilon 2 --model gat --split 0.6/0.2/0.2 \\
-    --out four"""
+    --out five"""
 DEMO_EXAMPLES = """\
 hushgraph demo
 hushgraph demo --out /tmp/demo --json"""
@@ -30,13 +30,13 @@ _model, _reading, _output = options("Models"), options("Data"), options("Run and
 def compare(
     context: typer.Context,
     data: Annotated[str, data_argument("What to train on, as for train.")],
-    epsilon: Annotated[float, _model("Of each of the two private models.")],
+    epsilon: Annotated[float, _model("Of each of the three private models.")],
     model: Annotated[str, _model("The GNN. [gcn, the usual start]", metavar="gcn|gin|gat")] = "gcn",
     layers: Annotated[int, _model("r, its rounds of messages. [1: noise grows with K^r]")] = 1,
     delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
-    max_readers: Annotated[int | None, _model("K of DP-GNN; 0 reads no edge. [by epsilon]")] = None,
-    steps: Annotated[int | None, _model("Updates of each model. [600; 300 to 600 without privacy]")] = None,
-    hidden: Annotated[int | None, _model("Width of each model. [128; 256 without privacy]")] = None,
+    max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
+    steps: Annotated[int | None, _model("Updates of each model. [300 to 600, by the rule]")] = None,
+    hidden: Annotated[int | None, _model("Width of each model. [64 to 256, by the rule]")] = None,
     symmetrize: Annotated[
         bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
     ] = False,
@@ -65,10 +65,10 @@ def compare(
     print_config: PrintConfig = False,
     as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
 ) -> int:
-    """Train GNN, DP-GNN, MLP and DP-MLP side by side on your data.
+    """Train GNN, MLP, DP-Billboard, DP-GNN and DP-MLP side by side on your data.
 
-    All four on the same split: what privacy costs, and what the edges are still worth under it. With --out
-    the same command goes on after an interruption.
+    All on the same split: what privacy costs, and what the edges are still worth under it. With --out the
+    same command goes on after an interruption.
     """
     arguments = {"epsilon": epsilon, "model": model, "num_layers": layers, "steps": steps, "device": device}
     arguments |= {"delta": delta, "max_readers": max_readers, "hidden": hidden, "num_classes": num_classes}
@@ -90,7 +90,7 @@ def demo(
     ),
     as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
 ) -> None:
-    """Compare four models on a generated graph and write a report.
+    """Compare five models on a generated graph and write a report.
 
     At epsilon 4; it takes about a minute and needs no data.
     """

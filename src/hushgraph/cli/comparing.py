@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hushgraph._files import write_whole
 from hushgraph._text import rounded_up
 from hushgraph.cli.progress import StepProgress
-from hushgraph.comparison import NAMES, SETTINGS, Comparison, compare
+from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, compare, name_run
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy.guarantee import sentence
 from hushgraph.training.interruption import Interruption
@@ -25,16 +25,15 @@ if TYPE_CHECKING:
 FIGURE = "compare.svg"
 RESULT = "comparison.json"
 FILES = (RESULT, "report.html", "report.json", FIGURE, SETTINGS)
-FOLDERS = tuple(name.lower() for name in NAMES)
 DEMO_MARK = ".hushgraph-demo"
-# Few steps of a narrow model: done in a minute on two cores, and enough for all four to settle.
+# Few steps of narrow models: done in a minute on two cores.
 DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_every": 10}
 
 
 def compare_into(out: Path | None, data: Any, *, console: Console | None, **arguments: Any) -> Comparison:
     """Compare, with a progress bar for each run; with a folder, write the comparison and its report there.
 
-    Where matplotlib is installed there is a figure of the four too.
+    Where matplotlib is installed there is a figure of them too.
 
     Args:
         out: the folder: new, without a comparison, or with one of these settings that was interrupted; None
@@ -45,7 +44,7 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
     """
     if out is not None:
         # With its settings there, whatever else is there but the result is the beginning of one.
-        known = (RESULT,) if (out / SETTINGS).exists() else (*FILES, *FOLDERS)
+        known = (RESULT,) if (out / SETTINGS).exists() else (*FILES, *FOLDERS.values())
         for name in known:
             if (out / name).exists():
                 raise RunError(f"out={out}: there is a {name} in it already; choose another folder")
@@ -66,7 +65,7 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
         found = compare(data, out=out, observer=observe, on_start=begin, **arguments)
     if out is not None:
         write_whole(out / RESULT, found.to_json().encode())
-        found.runs["DP-GNN"].report(out / "report.html", data=data, comparison=found)
+        found.runs[BILLBOARD].report(out / "report.html", data=data, comparison=found)
         if importlib.util.find_spec("matplotlib") is not None:
             from hushgraph.plots.comparison import ModelBar, draw_comparison
 
@@ -76,10 +75,11 @@ def compare_into(out: Path | None, data: Any, *, console: Console | None, **argu
                     test_accuracy=row.test_accuracy,
                     epsilon=row.epsilon,
                     guarantee=row.guarantee,
+                    predictions=row.predictions,
                 )
                 for row in found.rows
             ]
-            title = f"Four models on {found.data}"
+            title = f"Five models on {found.data}"
             draw_comparison(models, out / FIGURE, title=title, note=found.cost)
     return found
 
@@ -96,22 +96,24 @@ def show(comparison: Comparison, out: Path | None, console: Console) -> None:
 
     table = Table(box=None, pad_edge=False)
     table.add_column("model")
-    for heading in ("epsilon", "validation", "test", "macro-F1", "seconds"):
+    for heading in ("epsilon", "validation", "test", "macro-F1"):
         table.add_column(heading, justify="right")
     table.add_column("guarantee")
+    table.add_column("predictions")
     for row in comparison.rows:
         table.add_row(
-            row.name if row.model == "mlp" else f"{row.name} ({row.model})",
+            row.name,
             rounded_up(row.epsilon),
             *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
-            f"{row.seconds:.1f}",
             row.guarantee,
+            # Towards whom is said below the table.
+            row.predictions.removesuffix(" towards everybody else"),
             style="green" if row.guarantee == "holds" else "red",
         )
     console.print(table, highlight=False)
     if not comparison.seeded:
-        promise = sentence(comparison.runs["DP-GNN"].plan)
-        console.print(f"\nDP-GNN: {promise}", highlight=False, markup=False)
+        promise = sentence(comparison.runs[BILLBOARD].plan)
+        console.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     console.print(f"\n{comparison.cost}", highlight=False, markup=False)
     if out is not None:
         console.print(
@@ -128,14 +130,14 @@ def comparison_of(run: Path) -> Comparison | None:
     from hushgraph.runs.folder import RunFolder
 
     file = run.absolute().parent / RESULT
-    if run.absolute().name not in FOLDERS or not file.is_file():
+    if run.absolute().name not in FOLDERS.values() or not file.is_file():
         return None
     try:
         found = Comparison.from_json(file.read_text())
     except (OSError, UnicodeDecodeError, RunError) as error:
         raise RunError(f"{file}: {error}") from None
     plan = RunFolder.open(run).plan.fingerprint()
-    is_one = any(row.name.lower() == run.absolute().name and row.plan == plan for row in found.rows)
+    is_one = any(FOLDERS[row.name] == run.absolute().name and row.plan == plan for row in found.rows)
     return found if is_one else None
 
 
@@ -143,7 +145,7 @@ def clear_demo(out: Path) -> None:
     """Make the folder of a demonstration, or empty that of an earlier one; anybody else's is left alone."""
     try:
         inside = sorted(path.name for path in out.iterdir()) if out.exists() else []
-        known = {DEMO_MARK, *FILES, *FOLDERS}
+        known = {DEMO_MARK, *FILES, *FOLDERS.values()}
         foreign = [name for name in inside if name not in known]
         if foreign or (inside and DEMO_MARK not in inside):
             raise InputError(
@@ -163,12 +165,14 @@ def clear_demo(out: Path) -> None:
 
 
 def _announcement(folder: RunFolder) -> str:
-    """One line: which of the four comes next."""
+    """One line: which of the models comes next."""
     plan = folder.plan
-    name = "MLP" if folder.config.model == "mlp" else "GNN"
-    name, how = (f"DP-{name}", "privately") if plan.is_private else (name, "without privacy")
-    reads = f", K = {plan.max_readers}" if plan.num_layers else ""
-    return f"Training {name} {how}: {plan.num_train_nodes:,} training nodes, {plan.steps:,} steps{reads}."
+    how = "privately" if plan.is_private else "without privacy"
+    reads = f", {folder.config.model}, K = {plan.max_readers}" if plan.num_layers else ""
+    return (
+        f"Training {name_run(folder)} {how}: {plan.num_train_nodes:,} training nodes, {plan.steps:,} "
+        f"steps{reads}."
+    )
 
 
 def _percent(value: float | None) -> str:

@@ -302,16 +302,18 @@ def _show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
     )
     table = Table(
         caption="Models on the same split",
-        heads=("model", "guarantee", "epsilon", "test", "validation", "macro-F1", "seconds"),
+        heads=("model", "architecture", "predictions", "guarantee", "epsilon", "test", "validation", "macro-F1", "seconds"),
         rows=[_tabulate_model(row) for row in rows],
-        numeric_from=2,
+        numeric_from=4,
     )
     return Figure(caption="Test accuracy", chart=chart), table
 
 
 def _tabulate_model(row: Mapping[str, Any]) -> list[str | Cell]:
     return [
-        row["name"] if row["model"] == "mlp" else f"{row['name']} ({row['model']})",
+        row["name"],
+        row["model"],
+        row["predictions"],
         Cell(text=row["guarantee"], kind="holds" if row["guarantee"] == "holds" else "unsafe"),
         format_epsilon(row["epsilon"]),
         *(format_percent(row[key]) for key in ("test_accuracy", "val_accuracy", "macro_f1")),
