@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from hushgraph.accounting import PoissonDraw, StepEvent, smallest_noise
-from hushgraph.accounting.pair_accountant import PairAccountant
+from hushgraph.accounting.accountants import PairAccountant
 
 STEPS = (10, 1000, 10_000)
 RATES = (0.001, 0.01, 0.1, 0.5, 1.0)

@@ -86,7 +86,7 @@ def _resummed(about: dict[str, Any]) -> dict[str, Any]:
 
 def _other_lines(rng: random.Random, content: bytes) -> bytes:
     """A ledger with other lines, all of them with the right checksums."""
-    from hushgraph.privacy import ledger_file
+    from hushgraph.privacy import ledger as ledger_file
 
     entries = [json.loads(line) for line in content.splitlines()]
     at = rng.randrange(len(entries))
@@ -96,7 +96,7 @@ def _other_lines(rng: random.Random, content: bytes) -> bytes:
         if isinstance(entry, dict):
             entry.pop("sum", None)
             try:
-                line, last = ledger_file.written(entry, after=last)
+                line, last = ledger_file.write_line(entry, after=last)
             except ValueError:
                 line = b"NaN\n"
             lines += line

@@ -197,7 +197,7 @@ def interrupted(graph: Graph, out: Path, after: int) -> None:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             compare(graph, epsilon=6.0, out=out, observer=stop, **QUICK)
 

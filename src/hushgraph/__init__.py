@@ -10,16 +10,26 @@ if TYPE_CHECKING:
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
+    from hushgraph.errors import DivergedError as DivergedError
+    from hushgraph.errors import DownloadError as DownloadError
     from hushgraph.errors import GraphError as GraphError
+    from hushgraph.errors import GroupError as GroupError
     from hushgraph.errors import HushgraphError as HushgraphError
     from hushgraph.errors import InputError as InputError
+    from hushgraph.errors import MissingSplitError as MissingSplitError
     from hushgraph.errors import ModelError as ModelError
+    from hushgraph.errors import NotFittedError as NotFittedError
     from hushgraph.errors import PlanError as PlanError
+    from hushgraph.errors import ReportedError as ReportedError
     from hushgraph.errors import RunError as RunError
+    from hushgraph.errors import WriteError as WriteError
     from hushgraph.estimator import NodeClassifier as NodeClassifier
     from hushgraph.graph.columns import Columns as Columns
     from hushgraph.graph.graph import Graph as Graph
+    from hushgraph.models.blocks import Reads as Reads
+    from hushgraph.privacy.guarantee import Guarantee as Guarantee
     from hushgraph.privacy.plan import PrivacyPlan as PrivacyPlan
+    from hushgraph.runs.config import TrainingConfig as TrainingConfig
     from hushgraph.training.prepare import prepare as prepare
     from hushgraph.training.run import Run as Run
     from hushgraph.training.train import resume as resume
@@ -29,16 +39,26 @@ __all__ = [
     "BudgetExceededError",
     "Columns",
     "Comparison",
+    "DivergedError",
+    "DownloadError",
     "Graph",
     "GraphError",
+    "GroupError",
+    "Guarantee",
     "HushgraphError",
     "InputError",
+    "MissingSplitError",
     "ModelError",
     "NodeClassifier",
+    "NotFittedError",
     "PlanError",
     "PrivacyPlan",
+    "Reads",
+    "ReportedError",
     "Run",
     "RunError",
+    "TrainingConfig",
+    "WriteError",
     "compare",
     "datasets",
     "prepare",
@@ -50,16 +70,26 @@ _HOMES = {
     "BudgetExceededError": "errors",
     "Columns": "graph.columns",
     "Comparison": "comparison",
+    "DivergedError": "errors",
+    "DownloadError": "errors",
     "Graph": "graph.graph",
     "GraphError": "errors",
+    "GroupError": "errors",
+    "Guarantee": "privacy.guarantee",
     "HushgraphError": "errors",
     "InputError": "errors",
+    "MissingSplitError": "errors",
     "ModelError": "errors",
     "NodeClassifier": "estimator",
+    "NotFittedError": "errors",
     "PlanError": "errors",
     "PrivacyPlan": "privacy.plan",
+    "Reads": "models.blocks",
+    "ReportedError": "errors",
     "Run": "training.run",
     "RunError": "errors",
+    "TrainingConfig": "runs.config",
+    "WriteError": "errors",
     "compare": "comparison",
     "prepare": "training.prepare",
     "resume": "training.train",

@@ -45,6 +45,26 @@ class DivergedError(HushgraphError):
     """Training ended in weights that are no finite numbers; what it cost stays spent."""
 
 
+class DownloadError(HushgraphError):
+    """A file could not be downloaded. The part received so far is kept, and the next attempt resumes."""
+
+
+class GroupError(HushgraphError):
+    """Training together has ended: another process failed, or is gone."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ReportedError(GroupError):
+    """Another process ended the run and reports why, so that this one need not."""
+
+
+class NotFittedError(InputError, ValueError, AttributeError):
+    """The estimator was asked for something that only `fit` gives it."""
+
+
 class BudgetExceededError(HushgraphError):
     """The next step would cost more than the budget allows; it was not taken."""
 

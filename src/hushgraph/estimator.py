@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from hushgraph.datasets import load_graph
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, NotFittedError
 from hushgraph.inference.evaluation import evaluate
 from hushgraph.training.train import train
 
@@ -24,15 +24,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hushgraph.graph.columns import Columns
+    from hushgraph.privacy import choices
     from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.training.prepare import OptimizerFactory
     from hushgraph.training.run import Run
 
 _SPLITS = ("train", "val", "test", "all")
-
-
-class NotFittedError(InputError, ValueError, AttributeError):
-    """The estimator was asked for something that only `fit` gives it."""
 
 
 class NodeClassifier:
@@ -45,6 +42,7 @@ class NodeClassifier:
     into rows, as cross-validation does, do not apply.
 
     Args:
+        method: "billboard" or "trees"; as in `hushgraph.train`.
         model: "gcn", "gin", "gat", "mlp", or a module, of which `fit` trains a copy.
         num_layers: r, rounds of message passing.
         epsilon, noise_multiplier, private, delta: the budget.
@@ -92,29 +90,30 @@ class NodeClassifier:
     def __init__(
         self,
         *,
-        model: str | nn.Module = "gcn",
-        num_layers: int = 1,
+        method: choices.Method | None = None,
+        model: choices.Model | nn.Module | None = None,
+        num_layers: int | None = None,
         epsilon: float | None = None,
         noise_multiplier: float | None = None,
         private: bool = True,
         delta: float | None = None,
         max_readers: int | None = None,
         max_reads: int | None = None,
-        edge_owner: str | None = None,
+        edge_owner: choices.EdgeOwner | None = None,
         batch_size: int | None = None,
         steps: int | None = None,
-        sampler: str = "stable",
-        accountant: str = "pair",
-        clipping: str = "normalised",
-        noise: str = "common",
+        sampler: choices.Sampler = "stable",
+        accountant: choices.Accountant = "pair",
+        clipping: choices.Clipping = "normalised",
+        noise: choices.Noise = "common",
         clip: float = 1.0,
-        optimizer: str | OptimizerFactory = "adam",
+        optimizer: choices.Optimizer | OptimizerFactory = "adam",
         learning_rate: float | None = None,
         hidden: int | None = None,
         encoder_layers: int = 1,
         decoder_layers: int = 1,
-        activation: str = "tanh",
-        setting: str = "transductive",
+        activation: choices.Activation = "tanh",
+        setting: choices.Setting = "transductive",
         symmetrize: bool = False,
         split: str | None = None,
         split_seed: int = 0,
@@ -122,9 +121,10 @@ class NodeClassifier:
         columns: Columns | Mapping[str, Any] | None = None,
         secure_noise: bool = False,
         seed: int | None = None,
-        device: str = "auto",
+        device: choices.Device = "auto",
         out: str | os.PathLike[str] | None = None,
     ) -> None:
+        self.method = method
         self.model = model
         self.num_layers = num_layers
         self.epsilon = epsilon
@@ -231,12 +231,12 @@ class NodeClassifier:
         else:
             nodes = getattr(graph, f"{split}_idx")
             graph = graph.disjoint() if run.config.setting == "inductive" else graph
-        found = evaluate(run.predict(graph, symmetrize=False), graph.y, nodes, graph.num_classes)
-        if found is None:
+        evaluation = evaluate(run.predict(graph, symmetrize=False), graph.y, nodes, graph.num_classes)
+        if evaluation is None:
             raise InputError(
                 f"split={split!r}: no node of it has a label; give data that has some, or another split"
             )
-        return found.accuracy
+        return evaluation.accuracy
 
     def __repr__(self) -> str:
         changed = [

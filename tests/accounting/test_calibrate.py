@@ -18,7 +18,7 @@ from hushgraph.accounting import (
     smallest_noise,
     smallest_scale,
 )
-from hushgraph.accounting.gaussian import gaussian_epsilon
+from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.errors import PlanError
 
 DELTA = 1e-6

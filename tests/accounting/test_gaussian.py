@@ -6,7 +6,7 @@ import dp_accounting
 import mpmath
 import pytest
 
-from hushgraph.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_shift
+from hushgraph.accounting.accountants import gaussian_delta, gaussian_epsilon, gaussian_shift
 
 
 def exact_delta(shift: float, epsilon: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hushgraph.accounting import FixedSizeDraw, PoissonDraw, StepEvent
-from hushgraph.accounting.gaussian import gaussian_epsilon
+from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.accounting.renyi import RenyiAccountant, step_divergence
 from hushgraph.errors import PlanError
 

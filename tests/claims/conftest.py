@@ -29,7 +29,7 @@ def begun(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             hg.train(graph, out=path, steps=STEPS, observer=stop, evaluate_every=5, **SETTINGS)
     return path

@@ -140,16 +140,16 @@ def test_weights_that_do_not_fit_are_refused(copied: Path) -> None:
 def test_training_that_diverges_says_so(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = loop.Trainer.step
+    real = loop.Trainer.take_step
 
     def step(self: Any, pieces: Any) -> None:
         real(self, pieces)
         for value in self.state.average.values():
             value.fill_(float("inf"))
 
-    monkeypatch.setattr(loop.Trainer, "step", step)
+    monkeypatch.setattr(loop.Trainer, "take_step", step)
     with monkeypatch.context() as patch:
-        patch.setattr(session.Session, "_accuracies", lambda *_: {"val_accuracy": None})
+        patch.setattr(session.Session, "_measure_accuracies", lambda *_: {"val_accuracy": None})
         refused(
             lambda: hg.train(graph, out=tmp_path / "run", steps=2, **SETTINGS),
             "lower learning rate",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hushgraph.accounting.pairs import PairLoss
+from hushgraph.accounting.pair_losses import PairLoss
 
 FloatArray = npt.NDArray[np.float64]
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.7, 2.0])

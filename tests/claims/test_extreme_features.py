@@ -15,8 +15,7 @@ from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
-from hushgraph.models.gnn import GNN
-from hushgraph.models.parts import Scale
+from hushgraph.models.gnn import GNN, Scale
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

@@ -19,11 +19,11 @@ import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.errors import WriteError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy import ledger_file
+from hushgraph.privacy import ledger as ledger_file
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.train import session
-from hushgraph.training.train import trainer as loop
+from hushgraph.training import session
+from hushgraph.training import trainer as loop
 from run_folders import SETTINGS, STEPS, charged, contents, finished, refused, stopped
 
 
@@ -50,15 +50,15 @@ def test_a_disk_that_fills_while_paying(
 ) -> None:
     """The charge that did not fit counts if any of it did; the step is not taken; the run goes on later."""
     before, steps = charged(copied), []
-    real = loop.Trainer.step
+    real = loop.Trainer.take_step
 
     def step(self: Any, pieces: Any) -> None:
         steps.append(self.state.step)
         real(self, pieces)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
-        patch.setattr(loop.Trainer, "step", step)
+        patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
+        patch.setattr(loop.Trainer, "take_step", step)
         patch.setattr(os, "write", Full(room).write)
         refused(
             lambda: hg.resume(copied, graph),
@@ -268,7 +268,7 @@ def test_what_is_removed_under_a_running_process(
     copied: Path, what: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No step is paid into a file that nobody will find."""
-    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
     steps: list[int] = []
 
     def remove(step: int, *others: Any) -> None:
@@ -338,7 +338,7 @@ def test_a_run_killed_before_it_began(graph: Graph, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entry", [{"ledger": 1}, {"ledger": 1, "plan": "", "epsilon": {}}])
 def test_a_first_line_with_other_keys_is_refused(tmp_path: Path, entry: dict[str, Any]) -> None:
-    (tmp_path / "ledger.jsonl").write_bytes(ledger_file.written(entry, after="")[0])
+    (tmp_path / "ledger.jsonl").write_bytes(ledger_file.write_line(entry, after="")[0])
     refused(lambda: Ledger.open(tmp_path / "ledger.jsonl"), "first line is not a ledger's")
 
 
@@ -352,6 +352,6 @@ def test_a_charge_of_nothing_is_refused(copied: Path, change: dict[str, Any]) ->
     lines = file.read_bytes().splitlines()
     entry = json.loads(lines[-1])
     entry.pop("sum")
-    line, _ = ledger_file.written(entry | change, after=json.loads(lines[-2])["sum"])
+    line, _ = ledger_file.write_line(entry | change, after=json.loads(lines[-2])["sum"])
     file.write_bytes(b"\n".join(lines[:-1]) + b"\n" + line)
     refused(lambda: Ledger.open(file), "line 13 is no charge")

@@ -69,7 +69,7 @@ def test_a_fault_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("--layers 1000000", "expected at most 1000"),
         ("--num-classes 1000000000", "make the model smaller"),
         ("--layers 40 --max-readers 40 --max-reads 40", "too many to train on"),
-        ("--lr 1e30", "learning_rate=1e+30"),
+        ("--lr 1e30", "--lr=1e+30"),
         ("--clip 1e30", "clip=1e+30"),
         ("--epsilon 1e300", "epsilon=1e+300"),
     ],

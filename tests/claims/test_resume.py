@@ -20,8 +20,8 @@ import hushgraph as hg
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.train import session
-from hushgraph.training.train import trainer as loop
+from hushgraph.training import session
+from hushgraph.training import trainer as loop
 
 # benchmarks/kills.py kills 200 times.
 KILLS, STEPS = 12, 40
@@ -41,13 +41,13 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import hushgraph as hg
-from hushgraph.training.train import trainer as loop
-from hushgraph.training.train import session
+from hushgraph.training import trainer as loop
+from hushgraph.training import session
 
 root, kills, steps, settings = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
 graph = hg.datasets.synthetic(num_nodes=150, num_classes=3, num_features=8, average_degree=5)
 rng = random.Random(int(sys.argv[5]))
-take = loop.Trainer.step
+take = loop.Trainer.take_step
 
 
 def start(path, often):
@@ -62,7 +62,7 @@ def start(path, often):
             os.write(log, b"%d\\n" % self.state.step)
             take(self, pieces)
 
-        loop.Trainer.step = step
+        loop.Trainer.take_step = step
         if often:
             session.CHECKPOINT_SECONDS = 0.0
         if (path / "run.json").exists():
@@ -181,7 +181,7 @@ def test_killed_runs_spent_no_more_than_planned(killed: list[dict[str, Any]]) ->
 def test_two_resumed_runs_never_share_noise(
     graph: Graph, tmp_path: Path, seed: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
     states: list[str] = []
     real = loop.noisy
 
@@ -215,7 +215,7 @@ def test_two_resumed_runs_never_share_noise(
 def test_first_draws_of_a_resumed_run_are_new_even_with_a_seed(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
     draws: list[np.ndarray] = []
     real = loop.new_noise
 

@@ -45,7 +45,7 @@ def test_one_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datasets", "dmo"]) == 2
     assert "did you mean 'demo'?" in capsys.readouterr().err
     assert main(["datasets", "--download"]) == 2
-    assert "which dataset? give its NAME" in capsys.readouterr().err
+    assert "give the name of the dataset" in capsys.readouterr().err
 
 
 def test_a_failed_download_is_one_line_and_code_1(

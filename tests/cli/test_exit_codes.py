@@ -14,7 +14,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.in_memory import predictions
+from hushgraph.inference import predictions
 from hushgraph.privacy import solve as planner
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -82,6 +82,49 @@ def test_130_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([*PLAN, "--steps", "5"], 2, "expected two of"),
+        ([*PLAN, "--noise-multiplier", "0.01", "--epsilon", "0.01"], 3, "it pays for no step"),
+        (["train", "demo", "--eps", "4"], 2, "did you mean --epsilon?"),
+        (["train", "nowhere.npz", "--epsilon", "4"], 2, "nowhere.npz: no such file"),
+        (["compare", "demo", "--epsilon", "4", "--model", "mlp"], 2, "--model='mlp'"),
+        (["predict", "nowhere", "demo", "--out", "a.csv"], 2, "no run.json"),
+        (["report", "nowhere"], 2, "no run.json"),
+        (["datasets", "nothing"], 2, "nothing"),
+        (["reproduce"], 2, "no NAME"),
+    ],
+)
+def test_a_failure_in_json(run: Run, arguments: list[str], code: int, words: str) -> None:
+    got, out, err = run(*arguments, "--json")
+    assert (got, err.count("\n")) == (code, 1)
+    answer = json.loads(out.splitlines()[-1])
+    assert answer == {"error": err.removeprefix("hushgraph: ").rstrip("\n"), "exit_code": code}
+    assert words in answer["error"]
+    # Without --json there is nothing on standard output.
+    assert run(*arguments)[1] == ""
+
+
+def test_an_interruption_and_a_surprise_in_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "solve", interrupted)
+    flags = [*PLAN, "--steps", "5", "--epsilon", "1"]
+    assert json.loads(run(*flags, "--json")[1]) == {"error": "interrupted", "exit_code": 130}
+
+    def surprise(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr(planner, "solve", surprise)
+    with pytest.raises(ZeroDivisionError):
+        run(*flags, "--json")
+
+
+def test_a_file_may_ask_for_json(run: Run) -> None:
+    Path("run.toml").write_text("json = true\ntrain-nodes = 10\nmax-readers = 1\n")
+    code, out, _ = run("plan", "--config", "run.toml")
+    assert (code, json.loads(out)["exit_code"]) == (2, 2)
+
+
 def last_line(run: Run, *arguments: Any) -> dict[str, Any]:
     code, out, err = run(*arguments, "--json")
     assert (code, err) == (0, "")
@@ -98,9 +141,10 @@ def test_predict_says_in_json_what_it_wrote(run: Run, folder: Path, graph: Graph
         "nodes": graph.num_nodes,
         "classes": 3,
         "probabilities": False,
-        "covered": False,
+        "covered": True,
     }
-    assert last_line(run, "predict", folder, "demo", "--out", "more.npz", "--probabilities", "--quiet")
+    more = ["--out", "more.npz", "--probabilities", "--in-the-clear", "--quiet"]
+    assert last_line(run, "predict", folder, "demo", *more)["covered"] is False
 
 
 def test_report_says_in_json_what_it_wrote(run: Run, folder: Path) -> None:

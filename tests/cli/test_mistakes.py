@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import typer
-from hushgraph.privacy.plan_fields import CHOICES
 
 from hushgraph.cli.app import app, main
-from hushgraph.cli.choices import choices_in, hint, nearest_flag
+from hushgraph.cli.options import _CONVERSIONS, _SYNONYMS, nearest_flag, parse_choices, suggest_value
+from hushgraph.privacy import choices
+from hushgraph.privacy.fields import CHOICES
 from hushgraph.runs.config import _CHOICES
 
 
@@ -24,13 +27,24 @@ from hushgraph.runs.config import _CHOICES
         ("train demo --epsilon 4 --model gnc", "(did you mean 'gcn'?)"),
         ("train demo --epsilon 4 --model GCN", "model='GCN': expected 'gcn', 'gin', 'gat' or 'mlp'\n"),
         ("compare demo --epsilon 4 --device gpu", "device='gpu': expected 'auto', 'cpu' or 'cuda'"),
-        ("plan --max-readers 3", "Missing option '--train-nodes'; see hushgraph plan --help"),
+        ("plan --max-readers 3", "no --train-nodes: give DATA, or both; see hushgraph plan --help"),
         ("report", "Missing argument 'RUN'; see hushgraph report --help"),
         ("report run demo more", "unexpected extra argument(s) (more); see hushgraph report --help"),
         ("train demo --epsilon lots", "--epsilon='lots': expected a number; see hushgraph train --help\n"),
         ("train demo --epsilon 1 --steps 1.5", "--steps='1.5': expected a whole number; see"),
         ("train demo --learning-rate 0.1", "No such option: --learning-rate; did you mean --lr?\n"),
         ("train demo --num-layers 2", "did you mean --layers?"),
+        ("train demo --eps 2", "did you mean --epsilon?\n"),
+        ("train demo --epochs 20", "did you mean --steps (one step is one update)?\n"),
+        ("train demo --max-grad-norm 1", "did you mean --clip?\n"),
+        ("train demo --sigma 2", "did you mean --noise-multiplier (sigma / (2 C n))?\n"),
+        ("train demo --k 2", "did you mean --max-readers?\n"),
+        ("train demo -K 2", "did you mean --max-readers?\n"),
+        ("train demo --max-degree 2", "did you mean --max-readers?\n"),
+        ("train demo --batch 2", "did you mean --batch-size?\n"),
+        ("compare demo --hidden-channels 2", "did you mean --hidden?\n"),
+        ("plan --num-train-nodes 2", "did you mean --train-nodes?\n"),
+        ("predict run demo --output a.csv", "did you mean --out?\n"),
         ("train demo --target-epsilon 2", "did you mean --epsilon?"),
         ("train demo --nonprivate", "did you mean --non-private?"),
         ("train demo --private", "No such option: --private; see hushgraph train --help\n"),
@@ -43,7 +57,10 @@ from hushgraph.runs.config import _CHOICES
         ),
         ("audit nope --epsilon 4", "nope: not the folder of a run, and dataset 'nope' is neither a file"),
         ("audit demo", "no --epsilon: expected the epsilon to audit"),
-        ("audit --epsilon 4 --edges e.csv", "--edges e.csv without DATA"),
+        (
+            "audit --epsilon 4 --edges e.csv",
+            "--edges without DATA: there is nothing to read; give DATA as well",
+        ),
         ("train demo --epsilon", "'--epsilon' requires an argument"),
     ],
 )
@@ -64,9 +81,9 @@ def test_all_wrong_values_are_named_at_once(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_hints() -> None:
-    assert hint("gnc", ["gcn", "gin", "gat"]) == " (did you mean 'gcn'?)"
-    assert hint("reader", ["sender", "readers"]) == " (did you mean 'readers'?)"
-    assert hint("xyz", ["gcn", "gin"]) == ""
+    assert suggest_value("gnc", ["gcn", "gin", "gat"]) == " (did you mean 'gcn'?)"
+    assert suggest_value("reader", ["sender", "readers"]) == " (did you mean 'readers'?)"
+    assert suggest_value("xyz", ["gcn", "gin"]) == ""
 
 
 def test_no_guess_switches_privacy_off() -> None:
@@ -79,20 +96,35 @@ def test_no_guess_switches_privacy_off() -> None:
 
 
 def test_only_lists_of_values_are_choices() -> None:
-    assert choices_in("common|per-layer") == ("common", "per-layer")
+    assert parse_choices("common|per-layer") == ("common", "per-layer")
     for metavar in (None, "DATA", "FILE.toml", "a|...", "NAME|PATH"):
-        assert choices_in(metavar) == ()
+        assert parse_choices(metavar) == ()
+
+
+def test_every_hint_is_a_flag() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    flags = {name[2:] for command in commands.values() for each in command.params for name in each.opts}
+    meant = {*_SYNONYMS.values(), *(flag for flag, _ in _CONVERSIONS.values())}
+    assert meant - flags == set()
+    assert not flags & {*_SYNONYMS, *_CONVERSIONS}
+
+
+def test_audit_offers_the_faults_and_canaries_that_there_are() -> None:
+    audit = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    offered = {parameter.name: parse_choices(parameter.metavar) for parameter in audit.params}
+    assert set(offered["fault"]) == set(pytest.importorskip("hushgraph.audit.faults").FAULTS)
+    assert offered["canary"] == pytest.importorskip("hushgraph.audit.scene").CANARIES
 
 
 def test_the_command_line_offers_what_the_library_takes() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     # A module or a function of the caller's is for Python alone.
     library = {**CHOICES, **{name: tuple(v for v in of if v != "own") for name, of in _CHOICES.items()}}
+    library |= {"method": get_args(choices.Method), "device": get_args(choices.Device)}
     offered = {
-        parameter.name: choices_in(parameter.metavar)
+        parameter.name: parse_choices(parameter.metavar)
         for parameter in commands["train"].params
-        if choices_in(parameter.metavar)
+        if parse_choices(parameter.metavar)
     }
-    assert offered.pop("device") == ("auto", "cpu", "cuda")
     assert set(offered) >= {"model", "optimizer", "sampler", "clipping", "noise", "activation", "setting"}
     assert offered == {name: library[name] for name in offered}

@@ -158,7 +158,7 @@ def test_explain_prints_the_whole_statement(run: Run) -> None:
         ([*SMALL, "--steps", "5", "--epsilon", "1", "--delta", "2"], "delta=2.0: expected a finite number"),
         (
             [*SMALL, "--steps", "5", "--epsilon", "1", "--sampler", "papr", "--edge-owner", "me"],
-            "edge_owner='me': expected 'sender' or 'reader'; sampler='papr': expected 'stable' or 'paper'",
+            "--edge-owner='me': expected 'sender' or 'reader'; --sampler='papr': expected 'stable'",
         ),
         (["plam"], "plan"),
         (["--nonsense"], "--nonsense"),

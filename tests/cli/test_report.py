@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.cli import comparing
+from hushgraph.cli import compare as comparing
 from hushgraph.graph.graph import Graph
 from hushgraph.training import trainer as loop
 from hushgraph.training.interruption import Interruption
@@ -87,7 +87,7 @@ def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path
     assert "comparison.json in it already" in again[2]
 
 
-def test_compare_goes_on_after_ctrl_c(
+def test_compare_continues_after_ctrl_c(
     run: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = ["compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "five"]
@@ -101,13 +101,13 @@ def test_compare_goes_on_after_ctrl_c(
 
     with monkeypatch.context() as patch:
         patch.setattr(Interruption, "check", check)
-        patch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+        patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
         code, _, err = run(*flags)
-        assert (code, err) == (130, "hushgraph: stopped; the same command goes on from there\n")
+        assert (code, err) == (130, "hushgraph: stopped; the same command continues from there\n")
         code, _, err = run(*flags[:-2])
         assert (code, err) == (
             130,
-            "hushgraph: interrupted, and nothing is kept; with --out it could go on\n",
+            "hushgraph: interrupted, and nothing is kept; with --out it could continue\n",
         )
     assert names(tmp_path / "five") == ["dp-billboard", "dp-gnn", "settings.json"]
     code, out, err = run(*flags)
@@ -155,7 +155,7 @@ def test_report_of_a_folder(run: Run, graph: Graph, file: Path, tmp_path: Path) 
 
 
 def test_report_finds_the_comparison_it_belongs_to(run: Run, graph: Graph, tmp_path: Path) -> None:
-    comparing.compare_into(tmp_path / "five", graph, console=None, epsilon=6.0, **SMALL)
+    comparing.compare_into(tmp_path / "five", graph, epsilon=6.0, **SMALL)
     assert run("report", tmp_path / "five" / "dp-mlp")[0] == 0
     twin = json.loads((tmp_path / "five" / "dp-mlp" / "report.json").read_text())
     assert twin["comparison"] == json.loads((tmp_path / "five" / "comparison.json").read_text())

@@ -13,8 +13,7 @@ from torch.nn import functional
 from hushgraph.errors import ModelError
 from hushgraph.gradients.model_check import check_model
 from hushgraph.models.blocks import Reads
-from hushgraph.models.gnn import GNN
-from hushgraph.models.parts import Scale
+from hushgraph.models.gnn import GNN, Scale
 
 
 class OneRound(nn.Module):

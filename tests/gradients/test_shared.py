@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hushgraph.gradients.shared import SharedEncoder, is_shareable
-from hushgraph.models.parts import mlp
+from hushgraph.models.gnn import mlp
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hushgraph.gradients import ghost, reference
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.tape import TAPED, Tape, taped
 from hushgraph.models.blocks import Reads
-from hushgraph.models.parts import Scale
+from hushgraph.models.gnn import Scale
 
 
 class Model(nn.Module):

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.models.blocks import Frontier, Reads, whole_graph
+from hushgraph.inference.in_memory import build_reads
+from hushgraph.models.blocks import Frontier, Reads
 
 # Two roots: the first reads two rows, the second none. Rows 0 and 3 are copies of the roots.
 TREE = Reads(indptr=torch.tensor([0, 3, 4]), index=None, num_lower=4)
 TREE_ROWS = torch.tensor([[1.0, 10.0], [2.0, 20.0], [6.0, 0.0], [5.0, 7.0]])
 
 # 0 reads 1 and 2, 1 reads 0, 2 reads nobody.
-GRAPH = whole_graph(np.array([0, 2, 3, 3]), np.array([1, 2, 0]))
+GRAPH = build_reads(np.array([0, 2, 3, 3]), np.array([1, 2, 0]))
 GRAPH_ROWS = torch.tensor([[1.0, 10.0], [2.0, 20.0], [6.0, 0.0]])
 
 

@@ -13,18 +13,14 @@ from torch import Tensor, nn
 from hushgraph.errors import ModelError
 from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.graph.graph import Graph
-from hushgraph.models.blocks import whole_graph
-from hushgraph.models.gat import GATLayer
-from hushgraph.models.gcn import GCNLayer
-from hushgraph.models.gin import GINLayer
-from hushgraph.models.gnn import GNN
-from hushgraph.models.parts import Scale, mlp
+from hushgraph.inference.in_memory import build_reads
+from hushgraph.models.gnn import GNN, GATLayer, GCNLayer, GINLayer, Scale, mlp
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 
 # 0 reads 1 and 2; 1 reads 0; 2 reads 0, 1 and 3; 3 reads nobody.
 ADJACENCY = torch.tensor([[0, 1, 1, 0], [1, 0, 0, 0], [1, 1, 0, 1], [0, 0, 0, 0]], dtype=torch.float64)
-GRAPH = whole_graph(np.array([0, 2, 3, 6, 6]), np.array([1, 2, 0, 0, 1, 3]))
+GRAPH = build_reads(np.array([0, 2, 3, 6, 6]), np.array([1, 2, 0, 0, 1, 3]))
 
 
 def rows(seed: int = 0) -> Tensor:
@@ -126,7 +122,7 @@ def test_full_trees_give_the_scores_of_the_whole_graph(name: str, depth: int, ac
     features = Features(graph)
     roots = [7, 0, 3, 3]
     batch = tree_batch(grow(lists, roots, model.depth), features, graph.y)
-    whole = (whole_graph(graph.indptr, graph.indices),) * model.depth
+    whole = (build_reads(graph.indptr, graph.indices),) * model.depth
     with torch.no_grad():
         on_trees, on_graph = model(batch.x, batch.blocks), model(features.all(), whole)
     assert on_graph.shape == (9, 3)

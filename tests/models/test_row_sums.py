@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.models import row_sums as rowsums
+from hushgraph.models import blocks as rowsums
 from hushgraph.models import row_sums_gpu as rowsums_gpu
 from triton_kernels import DEVICE, NEEDS_TRITON
 

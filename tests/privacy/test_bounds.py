@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from hushgraph.errors import PlanError
-from hushgraph.privacy.bounds import changed_by_two, changed_trees, occurrences
+from hushgraph.privacy.bounds import changed_by_two, changed_trees, occurrences, trees_of_a_record
+from hushgraph.sampling.paper import paper_lists
 
 
 @pytest.mark.parametrize(("K", "r"), [*itertools.product(range(6), range(5))])
@@ -66,3 +68,16 @@ def test_two_rows_change_twice_as_much_or_all_there_is() -> None:
     # Two rows outside the split may change all seven trees, and n counts a root of its own beside them.
     assert changed_by_two(4, num_trees=7) == 8
     assert changed_by_two(4, num_trees=6) == 7
+
+
+def test_one_record_has_no_bound_with_the_papers_sampler() -> None:
+    """Node 0 is read by 1, 2 and 3; without its record for 3 all three training nodes read something else."""
+    readers = []
+    for kept in (np.array([1, 2, 3]), np.array([1, 2])):
+        edges = np.zeros(len(kept), np.int64), kept
+        lists = paper_lists(edges, num_nodes=4, train_mask=np.ones(4, bool), max_readers=2, seed=34)
+        readers.append(np.flatnonzero(lists.reads_count()).tolist())
+    assert readers == [[3], [1, 2]]
+    assert trees_of_a_record(2, 1, "sender", sampler="stable") == 2
+    with pytest.raises(PlanError, match="sampler='paper': one edge record has no bound"):
+        trees_of_a_record(2, 1, "sender", sampler="paper")

@@ -45,7 +45,7 @@ def plan(**others: Any) -> PrivacyPlan:
 def test_the_plan_is_in_the_middle_and_the_work_is_bounded(others: dict[str, Any], target: float) -> None:
     middle = plan(**others)
     grid = PlanGrid.around(middle, target=target)
-    assert grid._seconds() <= plan_grid._SECONDS
+    assert grid._estimate_seconds() <= plan_grid._SECONDS
     for name in AXES:
         values = grid.values(name)
         assert list(values) == sorted(values, key=lambda value: -1 if value is None else value)
@@ -99,7 +99,7 @@ def test_one_price_for_the_same_trees() -> None:
 
 def test_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = solve_grid(full())
-    monkeypatch.setattr(plan_grid, "_FEW", 1)
+    monkeypatch.setattr(plan_grid, "_FEWEST_FOR_PROCESSES", 1)
     assert solve_grid(full(), processes=2) == alone
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from hushgraph.accounting import make_accountant
-from hushgraph.accounting.events import FixedSizeDraw
+from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError, RunError
-from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.ledger import Ledger, event_from_json, event_to_json
 from hushgraph.privacy.plan import PrivacyPlan
 
 PLAN = PrivacyPlan(
@@ -171,3 +171,134 @@ def test_a_failed_write_closes_the_ledger(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(RunError, match="not open for writing"):
         ledger.charge(PLAN.step_event)
     assert Ledger.open(path, read_only=True).steps_charged == 1
+
+
+EVENTS = [
+    (
+        StepEvent(draw=PoissonDraw(rate=0.05), changed_trees=3, sigma_over_clip=6.0),
+        '{"draw": {"kind": "poisson", "rate": 0.05}, "changed_trees": 3, "sigma_over_clip": 6.0}',
+    ),
+    (
+        StepEvent(draw=FixedSizeDraw(size=5, population=9), changed_trees=4, sigma_over_clip=0.0, gone=2),
+        '{"draw": {"kind": "fixed", "size": 5, "population": 9}, "changed_trees": 4, "sigma_over_clip": 0.0, '
+        '"gone": 2}',
+    ),
+    (
+        StepEvent(draw=PoissonDraw(rate=1.0), changed_trees=2, sigma_over_clip=0.1, gone=0),
+        '{"draw": {"kind": "poisson", "rate": 1.0}, "changed_trees": 2, "sigma_over_clip": 0.1, "gone": 0}',
+    ),
+    (GaussianEvent(shift_over_sigma=0.25), '{"shift_over_sigma": 0.25}'),
+    (GaussianEvent(shift_over_sigma=math.inf), '{"shift_over_sigma": "inf"}'),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), EVENTS)
+def test_events_are_written_and_read_without_loss(event: Event, text: str) -> None:
+    assert json.dumps(event_to_json(event), allow_nan=False) == text
+    assert event_from_json(json.loads(text)) == event
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"shift_over_sigma": -1.0},
+        {"shift_over_sigma": "nan"},
+        {"shift_over_sigma": True},
+        {"shift_over_sigma": 1.0, "gone": 2},
+        {"draw": {"kind": "poisson", "rate": 0.1}, "changed_trees": 3, "sigma_over_clip": 6.0, "more": 1},
+        {"draw": {"kind": "poisson", "rate": 0.1}, "changed_trees": 3, "sigma_over_clip": 6.0, "gone": None},
+        {"draw": {"kind": "poisson", "rate": 0.1}, "sigma_over_clip": 6.0},
+        {"draw": {"kind": "dice", "rate": 0.1}, "changed_trees": 3, "sigma_over_clip": 6.0},
+    ],
+)
+def test_what_is_no_event_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        event_from_json(fields)
+
+
+@dataclass(frozen=True)
+class BoardPlan:
+    """Boards, then steps: what a ledger needs of such a plan."""
+
+    boards: tuple[GaussianEvent, ...] = (GaussianEvent(shift_over_sigma=0.5),)
+    steps: int = 12
+    delta: float = 1e-5
+    accountant: str = "pair"
+    step_event: StepEvent = StepEvent(draw=PoissonDraw(rate=0.05), changed_trees=1, sigma_over_clip=2.0)  # noqa: RUF009
+
+    @property
+    def charges(self) -> tuple[tuple[Event, int], ...]:
+        return (*((board, 1) for board in self.boards), (self.step_event, self.steps))
+
+    @property
+    def epsilon(self) -> float:
+        books = make_accountant("pair")
+        for event, count in self.charges:
+            books.compose(event, count)
+        return books.epsilon(self.delta)
+
+    def fingerprint(self) -> str:
+        return f"{self.boards} {self.steps}"
+
+
+def test_boards_and_steps_share_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = BoardPlan()
+    [board] = plan.boards
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, plan) as ledger, monkeypatch.context() as patch:
+        # What is planned needs no pricing.
+        patch.setattr(Ledger, "_price", None)
+        ledger.charge(board)
+        ledger.charge(plan.step_event, count=12)
+        assert (ledger.boards_charged, ledger.steps_charged, ledger.remaining_steps) == (1, 12, 0)
+    with Ledger.open(path, plan=plan) as again:
+        assert again.spent_epsilon() == again.budget == plan.epsilon
+        assert (again.count_charged(board), again.count_charged(plan.step_event)) == (1, 12)
+        with pytest.raises(BudgetExceededError, match="does not allow 1 more boards after 12 steps"):
+            again.charge(board)
+        with pytest.raises(BudgetExceededError, match="does not allow 1 more steps after 12 steps"):
+            again.charge(plan.step_event)
+    header, first, _ = (json.loads(line) for line in path.read_text().splitlines())
+    assert header["charges"] == [[{"shift_over_sigma": 0.5}, 1], [event_to_json(plan.step_event), 12]]
+    assert (first["event"], first["count"]) == ({"shift_over_sigma": 0.5}, 1)
+
+
+def test_an_unplanned_board_is_priced(tmp_path: Path) -> None:
+    plan = BoardPlan(step_event=replace(BoardPlan().step_event, sigma_over_clip=0.6))
+    with Ledger.create(tmp_path / "ledger.jsonl", plan) as ledger:
+        with pytest.raises(BudgetExceededError, match="more boards"):
+            ledger.charge(GaussianEvent(shift_over_sigma=5.0))
+        ledger.charge(GaussianEvent(shift_over_sigma=0.1))
+        assert (ledger.boards_charged, ledger.count_charged(plan.boards[0])) == (1, 0)
+        # The small board has taken part of what the planned charges need.
+        ledger.charge(plan.boards[0])
+        assert 0 < ledger.remaining_steps < 12
+
+
+def test_a_header_of_steps_alone_has_no_list_of_charges(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger.create(path, PLAN).close()
+    header = json.loads(path.read_text())
+    expected = ["ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"]
+    assert list(header) == expected
+
+
+@pytest.mark.parametrize("boards", [1, 2])
+def test_a_torn_line_counts_as_a_planned_board_first(tmp_path: Path, boards: int) -> None:
+    large, small = GaussianEvent(shift_over_sigma=0.5), GaussianEvent(shift_over_sigma=0.2)
+    plan = BoardPlan(boards=(small, large)[:boards])
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, plan) as ledger:
+        ledger.charge(plan.step_event, count=3)
+    for count in range(1, boards + 2):
+        content = path.read_bytes()
+        path.write_bytes(content + b'{"step": 3, "cou')
+        with Ledger.open(path, plan=plan) as ledger:
+            assert ledger.boards_charged == min(count, boards)
+            assert ledger.steps_charged == (3 if count <= boards else 6)
+            assert ledger.spent_epsilon() <= ledger.budget
+        assert Ledger.open(path, read_only=True).spent_epsilon() == ledger.spent_epsilon()
+    lines = [json.loads(line) for line in path.read_text().splitlines()[2:]]
+    assert all(line["torn"] for line in lines)
+    # The more expensive board comes first.
+    assert lines[0]["event"] == event_to_json(max(plan.boards, key=lambda board: board.shift_over_sigma))

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.cli.presentation import promise
 from hushgraph.comparison import compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
@@ -231,7 +230,7 @@ def test_a_seed_does_not_turn_a_claim_into_a_guarantee(graph: Graph, tmp_path: P
     assert "It is what the plan claims if its noise is intact." in page.text
     assert "What the claim is about" in page.headings
     assert "would hold" not in page.text
-    printed = promise(seeded)
+    printed = Guarantee.of(seeded.plan, seed_is_fixed=True).statement.sentence
     assert "would hold" not in printed
     assert sentence(seeded.plan) in printed
     assert "this is not a guarantee" in printed

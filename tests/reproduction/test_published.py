@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from hushgraph.models.gat import GATLayer
+from hushgraph.models.gnn import GATLayer
 from hushgraph.reproduction import spec
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training import session

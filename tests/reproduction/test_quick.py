@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from hushgraph import PrivacyPlan
-from hushgraph.cli.app import main, reproducing
+from hushgraph.cli import reproduce as reproducing
+from hushgraph.cli.app import main
 from hushgraph.errors import BudgetExceededError, InputError
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.runner import Options, Reproduction
@@ -34,7 +35,7 @@ def silent(line: str) -> None:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     out = tmp_path_factory.mktemp("all")
     options = Options(out=out, quick=True, device="cpu")
-    return out, reproducing.reproduce(spec.names(), options, quiet=True)
+    return out, reproducing.run_experiments(spec.names(), options, quiet=True)
 
 
 def records_of(out: Path) -> list[dict[str, Any]]:
@@ -100,7 +101,7 @@ def test_a_second_call_trains_nothing_and_gives_the_same_tables(
     out, result = everything
     monkeypatch.setattr("hushgraph.training.train.train", None)
     before = (out / "records.jsonl").read_bytes()
-    again = reproducing.reproduce(["degree", "transductive"], Options(out=out, quick=True), quiet=True)
+    again = reproducing.run_experiments(["degree", "transductive"], Options(out=out, quick=True), quiet=True)
     assert again["left"] == 0
     assert (out / "records.jsonl").read_bytes() == before
     tables = {table["name"]: table for table in result["tables"]}
@@ -169,9 +170,9 @@ def test_processes_that_share_a_folder_share_the_runs(tmp_path: Path) -> None:
 
 def test_tables_show_earlier_records_too(tmp_path: Path) -> None:
     options = Options(out=tmp_path, quick=True, device="cpu")
-    full = reproducing.reproduce(["degree"], options, quiet=True)
+    full = reproducing.run_experiments(["degree"], options, quiet=True)
     part = replace(options, only=("DP-GCN",), modes=("sound",))
-    assert reproducing.reproduce(["degree"], part, quiet=True)["tables"] == full["tables"]
+    assert reproducing.run_experiments(["degree"], part, quiet=True)["tables"] == full["tables"]
 
 
 def test_a_row_goes_by_its_printed_name_too(tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_a_row_goes_by_its_printed_name_too(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_leaves_real_tables_alone(tmp_path: Path) -> None:
-    reproducing.reproduce(["class-wise"], Options(out=tmp_path, quick=True, device="cpu"), quiet=True)
+    reproducing.run_experiments(["class-wise"], Options(out=tmp_path, quick=True, device="cpu"), quiet=True)
     path = tmp_path / "records.jsonl"
     path.write_text(path.read_text().replace('"data": "generated"', '"data": "mine"'))
     with pytest.raises(InputError, match="it has records of real data, whose tables --quick would replace"):

@@ -20,7 +20,7 @@ import torch
 import hushgraph as hg
 from hushgraph._files import whole_file, write_whole
 from hushgraph.cli.app import main
-from hushgraph.cli.presentation import announcement
+from hushgraph.cli.train import describe_run
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
@@ -156,7 +156,7 @@ def test_a_stopped_run_goes_on_where_it_was(
     graph: Graph, tmp_path: Path, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights, average, optimiser and schedule: stopping and resuming ends where going through does."""
-    monkeypatch.setattr(loop, "_PAID_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
     own = None if optimizer != "own" else lambda p: torch.optim.NAdam(p, lr=0.02)
     settings = SETTINGS | {"optimizer": own or optimizer, "learning_rate": 0.05}
     # Full batches, no edges, no noise: nothing is drawn, so nothing can differ but what was restored.
@@ -221,13 +221,15 @@ def test_other_data_is_refused(graph: Graph, interrupted: Path, change: Callable
 def test_the_announcement_names_the_data_given(graph: Graph, interrupted: Path) -> None:
     folder = replace(RunFolder.open(interrupted), data="people.npz")
     for same in ("people.npz", "./people.npz", os.path.abspath("people.npz")):
-        line = announcement(folder, same)
+        line = describe_run(folder, same)
         assert line.startswith(f"Training privately on {same}: GCN, ")
         assert "\n" not in line
-    first, second = announcement(folder, "p2.npz").splitlines()
+    first, second = describe_run(folder, "p2.npz").splitlines()
     assert first.startswith("Training privately on p2.npz: GCN, ")
-    assert "Going on after step" in first
-    assert second.startswith("This run began on people.npz and goes on with p2.npz: it must be the same data")
+    assert "Continuing after step" in first
+    assert second.startswith(
+        "This run started on people.npz and continues with p2.npz: it must be the same data"
+    )
 
 
 def test_the_command_says_that_a_run_goes_on_with_another_file(
@@ -242,7 +244,7 @@ def test_the_command_says_that_a_run_goes_on_with_another_file(
     assert main(["train", other, "--resume", str(where), "--device", "cpu"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"Training privately on {other}: ")
-    assert f"This run began on {tmp_path / 'people.npz'} and goes on with {other}: " in out
+    assert f"This run started on {tmp_path / 'people.npz'} and continues with {other}: " in out
 
 
 def test_labels_beyond_the_runs_classes_are_refused(graph: Graph, interrupted: Path) -> None:
@@ -484,7 +486,7 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         split_id="0",
         data="none",
     )
-    folder.write()
+    folder.create()
     assert folder.metrics() == []
     folder.append_metrics({"step": 1})
     with (folder.path / "metrics.jsonl").open("ab") as file:

@@ -41,9 +41,10 @@ import torch
 import typer.main
 torch.set_num_threads(1)
 import hushgraph as hg
-from hushgraph.training.train import distributed
-from hushgraph.training.train import trainer as loop
-from hushgraph.training.train import session
+from hushgraph.training import distributed
+from hushgraph.training import trainer as loop
+from hushgraph.training import session, tree_batches
+from hushgraph.noise import gaussian
 from hushgraph.cli.app import main
 
 graph = hg.datasets.synthetic(num_nodes=60, num_classes=3)
@@ -193,31 +194,34 @@ RECORDING = """
 import atexit
 import numpy as np
 roots, before, after, models, generators = [], [], [], [], []
-pieces, noisy, step, new_noise = loop.Trainer._pieces, loop.noisy, loop.Trainer.step, session.new_noise
+batches, noise = tree_batches.TreeBatches, gaussian.GaussianNoise
+cut_pieces, add_noise, take_step = batches.cut_pieces, noise.add_noise, loop.Trainer.take_step
+start_noise = noise.__init__
 flat = lambda tensors: np.concatenate([t.detach().numpy().ravel() for t in tensors])
 
-def _pieces(self, lists, mine):
+def _cut_pieces(self, lists, mine):
     roots.append(mine)
-    return pieces(self, lists, mine)
+    return cut_pieces(self, lists, mine)
 
-def _noisy(sums, *others):
+def _add_noise(self, sums, *others):
     before.append(flat(sums.values()))
-    found = noisy(sums, *others)
-    after.append(flat(found.values()))
-    return found
+    noisy = add_noise(self, sums, *others)
+    after.append(flat(noisy.values()))
+    return noisy
 
-def _step(self, trees):
-    step(self, trees)
+def _take_step(self, trees):
+    take_step(self, trees)
     models.append(flat(self.state.model.parameters()))
     sigma = self.plan.sigma
     np.savez(f"{order['log']}.{rank}", *roots, before=before, after=after, models=models, sigma=sigma,
              generators=generators)
 
-def _new_noise(*arguments):
+def _start_noise(self, *arguments):
     generators.append(1)
-    return new_noise(*arguments)
+    start_noise(self, *arguments)
 
-loop.Trainer._pieces, loop.noisy, loop.Trainer.step, session.new_noise = _pieces, _noisy, _step, _new_noise
+batches.cut_pieces, noise.add_noise, loop.Trainer.take_step = _cut_pieces, _add_noise, _take_step
+noise.__init__ = _start_noise
 """
 
 
@@ -305,14 +309,14 @@ def test_without_a_seed_the_operating_system_decides_for_all(
 # In the process of this rank, something happens at the beginning of the fourth step.
 AT_STEP = """
 import signal
-taken = loop.Trainer.step
+taken = loop.Trainer.take_step
 
 def _step(self, trees):
     if rank == {rank} and self.state.step == 3:
         {what}
     taken(self, trees)
 
-loop.Trainer.step = _step
+loop.Trainer.take_step = _step
 """
 KILL, STOP = "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGSTOP)"
 
@@ -392,7 +396,7 @@ def test_ctrl_c_ends_all_after_the_paid_steps(launcher: Launcher, data: Path, tm
     assert launcher.wait() == [130, 130]
     message = said(tmp_path / "log", 0)
     assert message == (
-        f"hushgraph: stopped after step {steps_paid(out)} of 100000; go on with: hushgraph train {data} "
+        f"hushgraph: stopped after step {steps_paid(out)} of 100000; continue with: hushgraph train {data} "
         f"--resume {out}\n"
     )
     assert said(tmp_path / "log", 1) + said(tmp_path / "log", 1, "out") == ""

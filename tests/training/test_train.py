@@ -21,7 +21,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.sampling.batches import PoissonBatches
-from hushgraph.training import trainer as loop
+from hushgraph.training import tree_batches
 
 Weights = dict[str, Tensor]
 # Enough to go through every part of a step, and little enough to be quick.
@@ -354,7 +354,7 @@ def test_pieces_of_a_batch_add_up_to_the_batch(
         "num_layers": 2,
     }
     whole = weights(hg.train(graph, **settings))
-    monkeypatch.setattr(loop, "PIECE_ROWS", {"cpu": 30})
+    monkeypatch.setattr(tree_batches, "PIECE_ROWS", {"cpu": 30})
     assert distance(whole, weights(hg.train(graph, **settings))) < 1e-5
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushgraph.accounting.accountant import Accountant, make_accountant
+    from hushgraph.accounting.accountants import Accountant, make_accountant
     from hushgraph.accounting.calibrate import most_steps, smallest_noise, smallest_scale
     from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Accountant": "accountant",
+    "Accountant": "accountants",
     "Draw": "events",
     "Event": "events",
     "FixedSizeDraw": "events",
     "GaussianEvent": "events",
     "PoissonDraw": "events",
     "StepEvent": "events",
-    "make_accountant": "accountant",
+    "make_accountant": "accountants",
     "most_steps": "calibrate",
     "smallest_noise": "calibrate",
     "smallest_scale": "calibrate",

@@ -1,31 +1,32 @@
-"""The smallest noise, or the most steps, that a budget allows."""
+"""Calibration: the smallest noise, or the most steps, within a budget."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import cast
 
 from scipy import optimize
 
-from hushgraph.accounting.accountant import AccountantName, check_event, make_accountant
+from hushgraph.accounting.accountants import check_event, gaussian_shift, price
 from hushgraph.accounting.events import Draw, Event, StepEvent
-from hushgraph.accounting.gaussian import gaussian_shift
 from hushgraph.errors import PlanError
 
-# How close to the smallest noise the search comes, relatively.
+# Relative precision of the search for the smallest noise.
 _TOLERANCE = 1e-4
 _LEAST_NOISE, _MOST_NOISE = 1e-6, 1e15
 _MOST_STEPS = 10**9
+# The search for the noise of a step starts on a grid, so that the last bits of the start, which depend on how
+# it is computed, do not change the answer.
+_START_GRID = 25 * 2.0**-35
 
 
 def smallest_noise(
     *, draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
 ) -> float:
-    """The smallest noise that keeps `steps` equal steps within (epsilon, delta).
+    """Find the smallest noise that keeps `steps` equal steps within (epsilon, delta).
 
     Args:
-        draw: how the roots of every step are drawn.
+        draw: how the roots of a step are drawn.
         changed_trees: n, the most trees that one node changes.
         steps: how many steps, 1 or more.
         epsilon: the budget, above 0.
@@ -36,7 +37,7 @@ def smallest_noise(
         sigma / C, at most a relative 1e-4 above the smallest possible.
 
     Raises:
-        PlanError: if no noise, or any noise at all, meets the target.
+        PlanError: if no noise meets the target, or every noise does.
 
     Guarantees:
         The accountant, asked again with the noise returned, answers at most `epsilon`.
@@ -46,12 +47,16 @@ def smallest_noise(
         raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
     check_event(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0))
 
-    def events(sigma: float) -> list[tuple[Event, int]]:
-        return [(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=sigma), steps)]
-
-    # Full batches cost most, and are a Gaussian.
-    full = (2 * changed_trees - 1) * math.sqrt(steps) / max(gaussian_shift(epsilon, delta), _LEAST_NOISE)
-    return smallest_scale(events=events, start=full, epsilon=epsilon, delta=delta, accountant=accountant)
+    # Start at full batches: they cost most, and are a Gaussian.
+    log_shift = math.log(max(gaussian_shift(epsilon, delta), _LEAST_NOISE))
+    rounded = math.floor(log_shift / _START_GRID) * _START_GRID
+    return _search_scale(
+        lambda sigma: [(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=sigma), steps)],
+        math.log((2 * changed_trees - 1) * math.sqrt(steps)) - rounded,
+        epsilon,
+        delta,
+        accountant,
+    )
 
 
 def smallest_scale(
@@ -62,12 +67,12 @@ def smallest_scale(
     delta: float,
     accountant: str,
 ) -> float:
-    """The smallest scale of the noise that keeps everything within (epsilon, delta).
+    """Find the smallest scale of the noise that keeps all events within (epsilon, delta).
 
     Args:
-        events: what is released at a scale, with counts; a larger scale must never cost more. Part of it may
-            not depend on the scale, such as a board whose noise is settled.
-        start: where the search begins; best a little above the answer.
+        events: returns the events at a scale, with counts. A larger scale must not cost more. Some events may
+            not depend on the scale, such as a board whose noise is fixed.
+        start: where the search begins, ideally a little above the answer.
         epsilon: the budget, above 0.
         delta: the budget's delta, between 0 and 1.
         accountant: "pair" or "paper".
@@ -76,35 +81,48 @@ def smallest_scale(
         The scale, at most a relative 1e-4 above the smallest possible.
 
     Raises:
-        PlanError: if no scale, or every scale, meets the target.
+        PlanError: if no scale meets the target, or every scale does.
 
     Guarantees:
         The accountant, asked again at the scale returned, answers at most `epsilon`.
     """
     _check_budget(epsilon, delta)
+    return _search_scale(events, math.log(start), epsilon, delta, accountant)
+
+
+def _search_scale(
+    events: Callable[[float], Iterable[tuple[Event, int]]],
+    log_start: float,
+    epsilon: float,
+    delta: float,
+    accountant: str,
+) -> float:
+    """Search the smallest safe scale: find a root of the excess, then step up from it until safe."""
     tried: dict[float, float] = {}
+    safe = math.inf
 
     def excess(log_scale: float) -> float:
-        try:
-            spent = _spent(events(math.exp(log_scale)), delta, accountant)
-        except PlanError:
-            # What was priced at another noise and is not at this one costs too much to be priced.
-            if not tried:
-                raise
-            spent = math.inf
-        # Log scales make the search nearly linear; clipped, because not private is inf and free is 0.
-        tried[log_scale] = math.log(min(max(spent / epsilon, 1e-20), 1e20))
+        """Log of the price over the budget; the search is nearly linear in logarithms."""
+        nonlocal safe
+        if log_scale not in tried:
+            try:
+                spent = price(events(math.exp(log_scale)), delta=delta, accountant=accountant)
+            except PlanError:
+                # Events that can be priced at one noise and not at another are too expensive there.
+                if not tried:
+                    raise
+                spent = math.inf
+            # Clipped, because the price may be infinite or 0.
+            tried[log_scale] = math.log(min(max(spent / epsilon, 1e-20), 1e20))
+            if tried[log_scale] <= 0.0:
+                safe = min(safe, log_scale)
         return tried[log_scale]
 
-    low, high = _bracket(excess, math.log(start), f"epsilon={epsilon:g} at delta={delta:g}", tried)
-    root = float(
-        optimize.brentq(lambda x: tried[x] if x in tried else excess(x), low, high, xtol=_TOLERANCE / 4)
-    )
-    safe = min(x for x, value in tried.items() if value <= 0.0)
+    low, high = _bracket(excess, log_start, f"epsilon={epsilon:g} at delta={delta:g}", tried)
+    root = float(optimize.brentq(excess, low, high, xtol=_TOLERANCE / 4))
     step = _TOLERANCE / 2
     while safe - root > step:
-        if excess(root + step) <= 0.0:
-            safe = root + step
+        excess(root + step)
         step *= 2
     return math.exp(safe)
 
@@ -112,7 +130,7 @@ def smallest_scale(
 def _bracket(
     excess: Callable[[float], float], start: float, target: str, tried: dict[float, float]
 ) -> tuple[float, float]:
-    """Two log scales, the first too small and the second large enough."""
+    """Find two log scales, the first too small and the second large enough."""
     least, most = math.log(_LEAST_NOISE), math.log(_MOST_NOISE)
     high = min(max(start, least), most)
     while excess(high) > 0.0:
@@ -136,7 +154,7 @@ def _bracket(
 
 
 def most_steps(*, event: StepEvent, epsilon: float, delta: float, accountant: str) -> int:
-    """How many steps like `event` fit into (epsilon, delta).
+    """Find the largest number of steps `event` that fits into (epsilon, delta).
 
     Args:
         event: what one step costs.
@@ -156,7 +174,7 @@ def most_steps(*, event: StepEvent, epsilon: float, delta: float, accountant: st
     _check_budget(epsilon, delta)
 
     def spent(steps: int) -> float:
-        return _spent([(event, steps)], delta, accountant)
+        return price([(event, steps)], delta=delta, accountant=accountant)
 
     low, high = 0, 1
     while spent(high) <= epsilon:
@@ -176,10 +194,3 @@ def _check_budget(epsilon: float, delta: float) -> None:
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0.")
     if not 0.0 < delta < 1.0:
         raise PlanError(f"delta={delta}: expected a probability above 0 and below 1; use 1 / (10 N).")
-
-
-def _spent(events: Iterable[tuple[Event, int]], delta: float, accountant: str) -> float:
-    ledger = make_accountant(cast(AccountantName, accountant))
-    for event, count in events:
-        ledger.compose(event, count)
-    return ledger.epsilon(delta)

@@ -1,11 +1,11 @@
-"""What one release costs, as data: a noisy clipped sum of a batch, or one Gaussian release.
+"""Events: what was released, as data for an accountant and a ledger.
 
-A batcher names its draw, the plan adds the rest, an accountant prices it or refuses it.
+An event is a noisy clipped sum of a batch, or one Gaussian release. A batcher names its draw, the plan adds
+the rest, and an accountant prices the event or refuses it.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 
@@ -32,7 +32,7 @@ class StepEvent:
     """One noisy clipped sum.
 
     Attributes:
-        draw: how the roots of the step were chosen.
+        draw: how the roots of the step were drawn.
         changed_trees: n, the most training roots whose gradients differ between the two datasets.
         sigma_over_clip: standard deviation of the noise in units of the clipping norm C.
         gone: how many of the n contribute nothing in the second dataset: 1 when one row is emptied, m when
@@ -43,12 +43,6 @@ class StepEvent:
     changed_trees: int
     sigma_over_clip: float
     gone: int = 1
-
-    @property
-    def largest_shift(self) -> float:
-        """The shift, in standard deviations, of the Gaussian that dominates the step: every root is drawn."""
-        moved = 2 * self.changed_trees - self.gone
-        return moved / self.sigma_over_clip if self.sigma_over_clip else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +55,6 @@ class GaussianEvent:
     """
 
     shift_over_sigma: float
-
-    @property
-    def largest_shift(self) -> float:
-        """The shift, in standard deviations, of the Gaussian that dominates the release: itself."""
-        return self.shift_over_sigma
 
 
 Event = StepEvent | GaussianEvent

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import special
 
-from hushgraph.accounting.accountant import Accountant, AccountantName, describe
+from hushgraph.accounting.accountants import Accountant, AccountantName, name_event
 from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent
-from hushgraph.accounting.pairs import FloatArray
 from hushgraph.errors import PlanError
 
-# dp_accounting converts orders above 1.01 only.
+FloatArray = npt.NDArray[np.float64]
+
+# dp_accounting only converts orders above 1.01.
 _LOWEST = 1.0101 - 1
 _HIGHEST = 1e12
 _FIRST_HIGHEST = 1e4
@@ -25,7 +26,7 @@ _MARGIN = 1e-9
 
 
 def step_divergence(event: Event, orders: FloatArray) -> FloatArray:
-    """Renyi divergence of one step at every order.
+    """Return the Renyi divergence of one step at every order.
 
     gamma(alpha) = 1/(alpha-1) ln E exp(alpha (alpha-1) 2 rho^2 C^2 / sigma^2), where rho, the number of
     changed trees in the batch, is hypergeometric: `size` draws from `population`, `changed_trees` of them
@@ -35,10 +36,10 @@ def step_divergence(event: Event, orders: FloatArray) -> FloatArray:
         raise PlanError(_refusal(event))
     draw = event.draw
     changed = min(event.changed_trees, draw.population)
-    drawn = np.arange(max(0, draw.size + changed - draw.population), min(changed, draw.size) + 1)
-    log_probs = _log_chances(drawn, changed, draw)
+    counts = np.arange(max(0, draw.size + changed - draw.population), min(changed, draw.size) + 1)
+    log_probs = _log_hypergeometric(counts, changed, draw)
     probs = np.exp(log_probs)
-    exponent = 2.0 * (drawn / event.sigma_over_clip) ** 2
+    exponent = 2.0 * (counts / event.sigma_over_clip) ** 2
     out = np.empty_like(orders)
     for k, order in enumerate(orders):
         powers = order * (order - 1) * exponent
@@ -49,22 +50,22 @@ def step_divergence(event: Event, orders: FloatArray) -> FloatArray:
     return out / (orders - 1) * (1 + _MARGIN)
 
 
-def _log_chances(drawn: npt.NDArray[np.int64], changed: int, draw: FixedSizeDraw) -> FloatArray:
-    """Log of the hypergeometric probabilities, from the ratios of neighbours.
+def _log_hypergeometric(counts: npt.NDArray[np.int64], changed: int, draw: FixedSizeDraw) -> FloatArray:
+    """Logarithms of the hypergeometric probabilities, from the ratios of neighbours.
 
-    Differences of log-gamma functions, the usual way, lose digits as the population grows.
+    The usual differences of log-gamma functions lose digits as the population grows.
     """
-    k = drawn[:-1].astype(np.float64)
-    outside = (draw.population - changed - draw.size + 1 + drawn[:-1]).astype(np.float64)
+    k = counts[:-1].astype(np.float64)
+    outside = (draw.population - changed - draw.size + 1 + counts[:-1]).astype(np.float64)
     ratios = np.log((changed - k) * (draw.size - k)) - np.log((k + 1) * outside)
     logs = np.concatenate([[0.0], np.cumsum(ratios)])
-    found: FloatArray = logs - special.logsumexp(logs)
-    return found
+    normalised: FloatArray = logs - special.logsumexp(logs)
+    return normalised
 
 
 def _refusal(event: Event) -> str:
     return (
-        f"{describe(event)}: the 'paper' accountant prices fixed-size batches only; "
+        f"{name_event(event)}: the 'paper' accountant prices fixed-size batches only; "
         "draw fixed-size batches, or use accountant='pair' for Poisson ones."
     )
 
@@ -73,11 +74,11 @@ class RenyiAccountant(Accountant):
     """Prices fixed-size batches without replacement by the published Renyi bound.
 
     Args:
-        points: how many orders each grid has.
+        points: the number of orders in a grid.
 
     Guarantees:
-        The best order lies inside the grid of orders, which is widened until it does; if it cannot be, a
-        `PlanError` says so. Every order gives an upper bound, so the answer is one.
+        The answer is an upper bound, as every order gives one. The best order lies inside the grid, which is
+        widened until it does; otherwise a `PlanError` is raised.
     """
 
     name: AccountantName = "paper"
@@ -97,20 +98,20 @@ class RenyiAccountant(Accountant):
             value, order = rdp_privacy_accountant.compute_epsilon(orders, divergences, delta)
             return float(value), float(order)
 
-        return self._best(convert, f"delta={delta}")
+        return self._optimise_order(convert, f"delta={delta}")
 
     def _delta(self, epsilon: float) -> float:
         def convert(orders: FloatArray, divergences: FloatArray) -> tuple[float, float]:
             value, order = rdp_privacy_accountant.compute_delta(orders, divergences, epsilon)
-            # The bound by the divergence of order 1 is best at the lowest order by nature, not for want of a
-            # wider grid.
+            # The bound by the divergence of order 1 is always best at the lowest order; a wider grid would
+            # not change that.
             by_first = math.sqrt(-math.expm1(-float(divergences[0])))
             return max(float(value), sys.float_info.min), math.nan if value >= by_first else float(order)
 
-        return self._best(convert, f"epsilon={epsilon}")
+        return self._optimise_order(convert, f"epsilon={epsilon}")
 
-    def _best(self, convert: _Conversion, asked: str) -> float:
-        """The best conversion over a grid of orders that is widened, then refined, around it."""
+    def _optimise_order(self, convert: _Conversion, target: str) -> float:
+        """Find the best conversion on a grid of orders that is first widened, then refined."""
         highest = _FIRST_HIGHEST
         while True:
             orders = 1 + np.geomspace(_LOWEST, highest, self._points)
@@ -123,7 +124,7 @@ class RenyiAccountant(Accountant):
             if best == 0 or highest >= _HIGHEST:
                 end = "lowest" if best == 0 else "highest"
                 raise PlanError(
-                    f"{asked} cannot be priced by the 'paper' accountant: the best Renyi order is the {end} "
+                    f"{target} cannot be priced by the 'paper' accountant: the best Renyi order is the {end} "
                     f"that can be tried, {order:.4g}; use {'more' if best == 0 else 'less'} noise, "
                     "or accountant='pair'."
                 )

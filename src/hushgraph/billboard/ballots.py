@@ -172,12 +172,12 @@ def with_probabilities(ballots: Ballots, probabilities: npt.NDArray[Any]) -> Bal
             f"probabilities have shape {list(np.shape(probabilities))}; expected {list(expected)}: one row "
             "per node, one column per class"
         )
-    said = np.asarray(probabilities)
+    beliefs = np.asarray(probabilities)
     # Kernels know two kinds of floating-point numbers; others, such as float16, are converted.
-    said = said if said.dtype in (np.float32, np.float64) else said.astype(np.float64)
+    beliefs = beliefs if beliefs.dtype in (np.float32, np.float64) else beliefs.astype(np.float64)
     rows = np.flatnonzero((ballots.labels < 0) & (ballots.list_sizes > 0))
     soft = np.zeros((len(rows), ballots.num_classes), np.int32)
-    _round_soft(said, rows, ballots.list_sizes, soft)
+    _round_soft(beliefs, rows, ballots.list_sizes, soft)
     soft_rows = np.full(ballots.num_nodes, -1, np.int64)
     soft_rows[rows] = np.arange(len(rows))
     return replace(ballots, soft=soft, soft_rows=soft_rows)

@@ -92,7 +92,7 @@ class Board:
                 return np.full(wanted.shape, -1, np.int64)
             known = (wanted >= 0) & (wanted < self.num_places)
             return np.where(known, wanted, -1).astype(np.int64)
-        names = _plain(self.names)
+        names = _as_integers_or_text(self.names)
         if names.dtype.kind == "U" or wanted.dtype.kind not in "iu":
             names, wanted = names.astype(np.str_), wanted.astype(np.str_)
         order = np.argsort(names, kind="stable")
@@ -216,7 +216,7 @@ def _float_below(value: Fraction) -> float:
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
 
 
-def _plain(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _as_integers_or_text(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Integers as they are, everything else as strings."""
     return names if names.dtype.kind in "iu" else names.astype(np.str_)
 
@@ -224,10 +224,10 @@ def _plain(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _packed_names(names: npt.NDArray[Any]) -> dict[str, Tensor]:
     import torch
 
-    plain = _plain(np.asarray(names))
-    if plain.dtype.kind in "iu":
-        return {_INTEGERS: torch.from_numpy(plain.astype(np.int64))}
-    encoded = [name.encode("utf-8", "surrogatepass") for name in plain.tolist()]
+    kept = _as_integers_or_text(np.asarray(names))
+    if kept.dtype.kind in "iu":
+        return {_INTEGERS: torch.from_numpy(kept.astype(np.int64))}
+    encoded = [name.encode("utf-8", "surrogatepass") for name in kept.tolist()]
     ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
     text = np.frombuffer(b"".join(encoded), np.uint8).copy()
     return {_TEXTS: torch.from_numpy(text), _ENDS: torch.from_numpy(ends)}

@@ -1,28 +1,90 @@
-"""The `hushgraph` command: its parts, and what becomes of an error."""
+"""The `hushgraph` command: its parts, its help, and what becomes of an error."""
 
 from __future__ import annotations
 
+import atexit
+import gc
+import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from hushgraph.cli import audit, compare, datasets, plan, predict, report, reproduce, train
-from hushgraph.cli.failure import fail, usage_message
-from hushgraph.cli.help_sections import SectionedCommand
-from hushgraph.errors import HushgraphError
+from hushgraph.cli.config_file import print_settings
+from hushgraph.cli.options import check_choices
+from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.training.interruption import treat_sigterm_as_interrupt
 
 app = typer.Typer(
     name="hushgraph",
     help="Graph neural networks with node-level differential privacy.",
-    epilog="Begin with: hushgraph demo. Every command has a --help of its own, with examples.",
+    epilog="Start with: hushgraph demo. Every command has a --help of its own, with examples.",
     context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@dataclass
+class _Call:
+    """What `main` has to know about a call to report its failure.
+
+    Attributes:
+        as_json: whether the caller wants JSON.
+        flags: of the command, by the names of its parameters.
+    """
+
+    as_json: bool
+    flags: dict[str, str] = field(default_factory=dict)
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose help lists options under headings and examples line by line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Called by typer before it runs the command."""
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            if isinstance(ctx.obj, _Call):
+                # A configuration file may ask for JSON too.
+                ctx.obj.as_json |= bool(ctx.params.get("as_json"))
+                ctx.obj.flags = {str(each.name): max(each.opts, key=len) for each in self.params}
+            check_choices(ctx)
+            print_settings(ctx)
+        return rest
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Called by typer for the usage line; typer would put braces around a required argument."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece[1:-1] if piece.startswith("{") else piece for piece in pieces]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Called by typer while it writes the help."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_argument = parameter.param_type_name == "argument"
+                heading = getattr(parameter, "rich_help_panel", None) or "Options"
+                sections.setdefault("Arguments" if is_argument else heading, []).append(record)
+        if len(sections) > 1 and len(sections.get("Options", [])) == 1:
+            # --help alone, in a command whose options all have other headings.
+            sections[list(sections)[-2]] += sections.pop("Options")
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Called by typer at the end of the help; wrapping would break a command to copy."""
+        if self.epilog:
+            with formatter.section("Examples"):
+                for line in self.epilog.splitlines():
+                    formatter.write(f"  {line}\n")
 
 
 @app.callback(invoke_without_command=True)
@@ -32,9 +94,9 @@ def root(
 ) -> None:
     """Graph neural networks with node-level differential privacy."""
     if version:
-        import hushgraph
+        from hushgraph import __version__
 
-        typer.echo(f"hushgraph {hushgraph.__version__}")
+        typer.echo(f"hushgraph {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -51,28 +113,35 @@ app.command(cls=SectionedCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code: 0 done, 1 failed, 2 bad input, 3 over budget."""
-    given = None if arguments is None else list(arguments)
+    """Run the command line.
+
+    Args:
+        arguments: the words after `hushgraph`; those of this process unless given.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted. With `--json`, a command
+        that fails prints an object with `error` and `exit_code` as the last line of standard output.
+    """
+    if arguments is None:
+        # At exit Python would search all that PyTorch and Numba loaded for garbage: a second or more.
+        atexit.register(gc.freeze)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    call = _Call(as_json="--json" in words)
     try:
         with treat_sigterm_as_interrupt():
-            code = app(args=given, prog_name="hushgraph", standalone_mode=False)
-    except HushgraphError as error:
-        return fail(str(error), error.exit_code)
-    except typer.TyperException as error:
-        return fail(usage_message(error), 2)
-    except (typer.Abort, KeyboardInterrupt):
-        return fail("interrupted", 130)
+            code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
     except BrokenPipeError:
-        # Whoever read our output has left; Python would complain once more when it flushes at exit.
+        # The reader of our output has left; Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (MemoryError, RuntimeError) as error:
-        # torch has no type of its own for memory that the system refuses.
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+    except (Exception, KeyboardInterrupt) as error:
+        failure = describe_failure(error, call.flags)
+        if failure is None:
+            if call.as_json:
+                print(json.dumps({"error": f"{type(error).__name__}: {error}", "exit_code": 1}))
             raise
-        return fail("not enough memory; take a smaller model, batch or graph", 1)
-    except FloatingPointError as error:
-        return fail(f"{error}; take a lower learning rate", 1)
-    except OSError as error:
-        return fail(f"{error}; check the disk and the permissions", 1)
+        return fail(*failure, as_json=call.as_json)
+    if code == StoppedError.exit_code:
+        # typer turns Ctrl-C into an exit code of its own.
+        return fail("interrupted", code, as_json=call.as_json)
     return code if isinstance(code, int) else 0

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli import tables
-from hushgraph.cli.data_root import DataRoot
-from hushgraph.cli.help_sections import options
-from hushgraph.cli.sources import is_given
-from hushgraph.cli.terminal import console
+from hushgraph.cli import options, terminal
+from hushgraph.cli.options import LAYERS, list_choices, section
 from hushgraph.errors import InputError
+from hushgraph.privacy import choices
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
     from hushgraph.audit.attack import Audit
@@ -27,36 +26,44 @@ hushgraph audit people.npz --epsilon 4 --out audit.json --figure audit.svg
 hushgraph audit runs/people-gcn-1
 hushgraph audit --epsilon 4 --max-readers 2 --fault half-noise"""
 
-_plan, _attack, _output = options("What is audited"), options("The attack"), options("Run and output")
-# Parameters that a run has already decided.
-_PLAN = ["epsilon", "delta", "model", "layers", "max_readers", "max_reads", "edge_owner", "steps"]
-_PLAN += ["batch_size", "secure_noise", "fault", "edges"]
-# A plan for no data in particular: every batch whole, and few steps, so that trials are cheap.
+_plan, _attack, _output = section("What is audited"), section("The attack"), section("Run and output")
+_READING = ("symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
+# Arguments of `train` under the same names.
+_PLAN_ARGUMENTS = (
+    *("epsilon", "delta", "model", "max_readers", "max_reads", "edge_owner", "steps"),
+    *("batch_size", "secure_noise"),
+)
+# What a run has its own values of.
+_OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
+# A plan for no data in particular: every batch full, and few steps, so that trials are cheap.
 _TRAIN_NODES, _DELTA, _READERS, _STEPS = 1000, 1e-5, 2, 2
 
 
 def audit(
     context: typer.Context,
-    source: Annotated[
+    subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="SOURCE", help="A run's folder, or DATA as for train. [a plan of two whole batches]"
+            metavar="SOURCE", help="A run's folder, or DATA as for train. [a plan of two full batches]"
         ),
     ] = None,
     epsilon: Annotated[float | None, _plan("The epsilon that is claimed; a run has its own.")] = None,
     delta: Annotated[float | None, _plan("Of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
-    model: Annotated[str, _plan("Of a few hidden units. [gcn]", metavar="gcn|gin|gat|mlp")] = "gcn",
-    layers: Annotated[int, _plan("r, rounds of messages. [1]")] = 1,
-    max_readers: Annotated[int | None, _plan("K. [as train for DATA; 2]")] = None,
+    model: Annotated[
+        str, _plan("Of a few hidden units. [gcn]", metavar=list_choices(choices.Model))
+    ] = TrainingConfig.model,
+    layers: Annotated[int, _plan(f"r, rounds of messages. [{LAYERS}]")] = LAYERS,
+    max_readers: Annotated[int | None, _plan(f"K. [as train for DATA; {_READERS}]")] = None,
     max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
     edge_owner: Annotated[
-        str | None, _plan("Whose row holds an edge. [sender]", metavar="sender|reader")
+        str | None,
+        _plan("Whose row holds an edge. [as train; sender]", metavar=list_choices(choices.EdgeOwner)),
     ] = None,
-    steps: Annotated[int | None, _plan("T. [as train for DATA; 2]")] = None,
+    steps: Annotated[int | None, _plan(f"T. [as train for DATA; {_STEPS}]")] = None,
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
     secure_noise: Annotated[
         bool, _plan("Attack secure noise; slower. [torch's generator]", "--secure-noise")
-    ] = False,
+    ] = TrainingConfig.secure_noise,
     canary: Annotated[
         str, _attack("[strongest: all trees that may change do]", metavar="strongest|read|hub")
     ] = "strongest",
@@ -69,160 +76,158 @@ def audit(
             metavar="half-noise|reused-noise|too-few-trees|per-layer-noise|paper-sampler",
         ),
     ] = None,
-    edges: tables.PlainEdges = None,
-    data_root: DataRoot = None,
+    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
+    split: options.Split = TrainingConfig.split,
+    split_seed: options.SplitSeed = TrainingConfig.split_seed,
+    num_classes: options.NumClasses = None,
+    edges: options.Edges = None,
+    id_column: options.Id = None,
+    label: options.Label = None,
+    features: options.Features = None,
+    categorical: options.Categorical = None,
+    hash_column: options.Hash = None,
+    ignore: options.Ignore = None,
+    classes: options.Classes = None,
+    split_column: options.SplitColumn = None,
+    source: options.Source = None,
+    target: options.Target = None,
+    delimiter: options.Delimiter = None,
+    data_root: options.DataRoot = None,
     seed: Annotated[int | None, _output("Of the trials. [from the operating system]")] = None,
     out: Annotated[Path | None, _output("Also write the JSON record here. [not kept]")] = None,
     figure: Annotated[Path | None, _output("Also draw both worlds, as .svg or .png. [no figure]")] = None,
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
+    as_json: options.Json = False,
 ) -> int:
     """Attack training: a lower bound on epsilon beside the claim.
 
-    The attack is on small graphs made for it, never on your data, of which only public figures are used.
+    The attack is on small generated graphs, never on your data, of which only public figures are used.
     """
-    from hushgraph._files import write_whole
+    with terminal.status("Loading PyTorch", quiet=as_json) as line:
+        result, promised = _run_audit(context, line)
+        record = result.record() | {"source": subject}
+        _write_files(result, record, out, figure)
+    if as_json:
+        typer.echo(json.dumps(record, allow_nan=False))
+    else:
+        _show_audit(result, [path for path in (out, figure) if path is not None])
+    # A refuted claim is a failure, unless the user asked for a refutation.
+    return 1 if result.exceeds and fault is None and promised == "holds" else 0
+
+
+def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit, str]:
+    """Attack the plan that the flags describe; return the result and the guarantee that was attacked."""
     from hushgraph.audit.attack import audit_plan
+    from hushgraph.audit.figure import check_figure
 
-    if figure is not None:
-        from hushgraph.audit.figure import check_figure
+    flags = context.params
+    if flags["figure"] is not None:
+        check_figure(flags["figure"])
+    settings = _choose_settings(context, line)
+    line.show("Preparing the first trial")
+    done = 0
 
-        check_figure(figure)
-    settings = _settings(
-        context,
-        source,
-        {
-            "epsilon": epsilon,
-            "delta": delta,
-            "model": model,
-            "num_layers": layers,
-            "max_readers": max_readers,
-            "max_reads": max_reads,
-            "edge_owner": edge_owner,
-            "steps": steps,
-            "batch_size": batch_size,
-            "secure_noise": secure_noise,
-        },
-        fault,
-        edges,
+    def observe(trials: int) -> None:
+        nonlocal done
+        done += trials
+        line.show(f"Trials in both worlds: {done:,}")
+
+    result = audit_plan(
+        settings.plan,
+        model=settings.model,
+        secure_noise=settings.secure_noise,
+        observer=observe,
+        **{name: flags[name] for name in ("canary", "trials", "confidence", "fault", "seed")},
     )
-    plan = settings.plan
-    with _progress() as observer:
-        found = audit_plan(
-            plan,
-            model=settings.model,
-            canary=canary,
-            trials=trials,
-            confidence=confidence,
-            fault=fault,
-            secure_noise=settings.secure_noise,
-            seed=seed,
-            observer=observer,
-        )
-    record = found.record() | {"source": source}
+    return result, settings.plan.guarantee
+
+
+def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Settings:
+    """The plan of a run, of data, or of neither."""
+    from hushgraph.audit.source import is_run, settings_for, settings_of_run
+
+    flags = context.params
+    subject, fault = flags["subject"], flags["fault"]
+    if subject is not None and is_run(subject):
+        given = _list_given(context, _OF_RUN)
+        if given:
+            raise InputError(f"{given}: the run {subject} has its own; leave it out")
+        return settings_of_run(subject)
+    if subject is None and (given := _list_given(context, _READING)):
+        raise InputError(f"{given} without DATA: there is nothing to read; give DATA as well")
+    if subject is not None:
+        _check_exists(subject)
+    if flags["epsilon"] is None:
+        raise InputError("no --epsilon: expected the epsilon to audit, or the folder of a run")
+    if subject is None:
+        line.show("Choosing noise")
+        return _choose_plan(flags)
+    if fault is not None:
+        raise InputError(f"--fault {fault} with {subject}: a fault changes the plan; leave DATA out")
+    terminal.show_loading(line, subject)
+    arguments = {name: flags[name] for name in _PLAN_ARGUMENTS}
+    arguments |= {name: flags[name] for name in ("symmetrize", "split", "split_seed", "num_classes")}
+    arguments |= {"num_layers": flags["layers"], "columns": options.read_columns(flags)}
+    return settings_for(options.join_edges(subject, flags["edges"]), **arguments)
+
+
+def _list_given(context: typer.Context, names: Iterable[str]) -> str:
+    """The flags of these parameters that the command line gives, as text."""
+    flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    return ", ".join(flags[name] for name in names if options.is_given(context, name))
+
+
+def _check_exists(subject: str) -> None:
+    """Refuse what is neither a run nor data, before anything else is asked about it."""
+    from hushgraph.datasets.catalog import registry as catalog
+    from hushgraph.datasets.paths import path_exists
+
+    if not path_exists(Path(subject)):
+        try:
+            catalog.describe(subject)
+        except InputError as error:
+            raise InputError(f"{subject[:80]}: not the folder of a run, and {error}") from None
+
+
+def _choose_plan(flags: dict[str, Any]) -> Settings:
+    """A plan for no data in particular."""
+    from hushgraph.audit.attack import planted
+    from hushgraph.audit.source import Settings
+
+    model, owner = flags["model"], flags["edge_owner"] or PrivacyPlan.edge_owner
+    readers = _READERS if flags["max_readers"] is None else flags["max_readers"]
+    reads = readers if flags["max_reads"] is None and owner == "reader" else flags["max_reads"]
+    plan = PrivacyPlan(
+        num_train_nodes=_TRAIN_NODES,
+        num_layers=0 if model == "mlp" else flags["layers"],
+        max_readers=readers,
+        max_reads=reads,
+        edge_owner=owner,
+        batch_size=flags["batch_size"] or _TRAIN_NODES,
+        steps=_STEPS if flags["steps"] is None else flags["steps"],
+        delta=_DELTA if flags["delta"] is None else flags["delta"],
+    )
+    if flags["fault"] is not None:
+        plan = planted(plan, flags["fault"])
+    plan = plan.calibrated(epsilon=flags["epsilon"])
+    return Settings(plan=plan, model=model, secure_noise=flags["secure_noise"])
+
+
+def _write_files(result: Audit, record: dict[str, Any], out: Path | None, figure: Path | None) -> None:
+    from hushgraph._files import write_whole
+
     if out is not None:
         write_whole(out, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
     if figure is not None:
         from hushgraph.audit.figure import draw_audit
 
-        draw_audit(found, figure)
-    if as_json:
-        typer.echo(json.dumps(record, allow_nan=False))
-    else:
-        _show(found, [path for path in (out, figure) if path is not None])
-    # A claim that is refuted is a failure, unless the refutation is what was asked for.
-    return 1 if found.exceeds and fault is None and plan.guarantee == "holds" else 0
+        draw_audit(result, figure)
 
 
-def _settings(
-    context: typer.Context, source: str | None, given: dict[str, Any], fault: str | None, edges: Path | None
-) -> Settings:
-    """The plan of a run, of data, or of neither."""
-    from hushgraph.audit.source import is_run, settings_for, settings_of_run
-
-    if source is not None and is_run(source):
-        wrong = [f"--{name.replace('_', '-')}" for name in _PLAN if is_given(context, name)]
-        if wrong:
-            raise InputError(f"{', '.join(wrong)}: the run {source} has its own; leave it out")
-        return settings_of_run(source)
-    if source is None and edges is not None:
-        raise InputError(f"--edges {edges} without DATA: give the table of nodes as well")
-    if source is not None:
-        _check_there(source)
-    if given["epsilon"] is None:
-        raise InputError("no --epsilon: expected the epsilon to audit, or the folder of a run")
-    if source is not None:
-        if fault is not None:
-            raise InputError(f"--fault {fault} with {source}: faults are for made plans; leave DATA out")
-        return settings_for(tables.with_edges(source, edges), **given)
-    return _made(given, fault)
-
-
-def _check_there(source: str) -> None:
-    """Refuse what is neither a run nor data, before anything is asked about it."""
-    from hushgraph.datasets.catalog import registry as catalog
-    from hushgraph.datasets.paths import path_exists
-
-    if not path_exists(Path(source)):
-        try:
-            catalog.describe(source)
-        except InputError as error:
-            raise InputError(f"{source[:80]}: not the folder of a run, and {error}") from None
-
-
-def _made(given: dict[str, Any], fault: str | None) -> Settings:
-    """A plan for no data in particular."""
-    from hushgraph.audit.attack import planted
-    from hushgraph.audit.source import Settings
-    from hushgraph.privacy.plan import PrivacyPlan
-
-    layers = 0 if given["model"] == "mlp" else given["num_layers"]
-    readers = _READERS if given["max_readers"] is None else given["max_readers"]
-    owner = given["edge_owner"] or "sender"
-    reads = readers if given["max_reads"] is None and owner == "reader" else given["max_reads"]
-    plan = PrivacyPlan(
-        num_train_nodes=_TRAIN_NODES,
-        num_layers=layers,
-        max_readers=readers,
-        max_reads=reads,
-        edge_owner=owner,
-        batch_size=given["batch_size"] or _TRAIN_NODES,
-        steps=_STEPS if given["steps"] is None else given["steps"],
-        delta=_DELTA if given["delta"] is None else given["delta"],
-    )
-    if fault is not None:
-        plan = planted(plan, fault)
-    return Settings(
-        plan=plan.calibrated(epsilon=given["epsilon"]),
-        model=given["model"],
-        secure_noise=given["secure_noise"],
-    )
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """A count of trials on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
-
-    screen = Console(stderr=True)
-    columns = (TextColumn("trials, both worlds"), TextColumn("{task.completed}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=screen, transient=True, redirect_stdout=False, disable=not screen.is_terminal
-    ) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done: bar.advance(task, done)
-
-
-def _show(found: Audit, written: list[Path]) -> None:
-    from rich.table import Table
-
+def _show_audit(result: Audit, written: list[Path]) -> None:
     from hushgraph.audit import words
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in words.rows(found):
-        table.add_row(name, value)
-    screen = console()
-    screen.print(table)
-    screen.print(f"\n{words.verdict(found)}", highlight=False)
+    screen = terminal.console()
+    terminal.print_rows(screen, words.rows(result))
+    screen.print(f"\n{words.verdict(result)}", highlight=False)
     for path in written:
         typer.echo(f"Written: {path}")

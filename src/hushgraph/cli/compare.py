@@ -1,20 +1,34 @@
-"""`hushgraph compare` and `hushgraph demo`: five models side by side."""
+"""`hushgraph compare` and `hushgraph demo`: five models side by side, their folder and their table."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli import tables
+from hushgraph import comparison
+from hushgraph._files import write_whole
+from hushgraph._text import rounded_up
+from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.data_root import DataRoot
-from hushgraph.cli.failure import fail
-from hushgraph.cli.help_sections import data_argument, options
-from hushgraph.cli.terminal import console
-from hushgraph.comparison import SETTINGS
+from hushgraph.cli.options import LAYERS, list_choices, section
+from hushgraph.cli.train import progress_figures
+from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_run
+from hushgraph.errors import InputError, RunError
+from hushgraph.privacy import choices
+from hushgraph.privacy.guarantee import sentence
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.training.interruption import Interruption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hushgraph.runs.folder import RunFolder
 
 EXAMPLES = """\
 hushgraph compare people.npz --epsilon 4
@@ -23,91 +37,256 @@ hushgraph compare people.npz --epsilon 2 --model gat --split 0.6/0.2/0.2 \\
 DEMO_EXAMPLES = """\
 hushgraph demo
 hushgraph demo --out /tmp/demo --json"""
+# Few steps of narrow models: done in a minute on two cores, and enough for all five to settle.
+DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_every": 10}
 
-_model, _reading, _output = options("Models"), options("Data"), options("Run and output")
+_FIGURE, _RESULT, _DEMO_MARK = "compare.svg", "comparison.json", ".hushgraph-demo"
+_FILES = (_RESULT, "report.html", "report.json", _FIGURE, SETTINGS)
+_FOLDERS = tuple(FOLDERS.values())
+_ARGUMENTS = {"epsilon", "model", "steps", "device", "delta", "max_readers", "hidden", "num_classes"}
+_ARGUMENTS |= {"symmetrize", "split", "split_seed", "seed"}
+
+_model, _output = section("Models"), section("Run and output")
 
 
 def compare(
     context: typer.Context,
-    data: Annotated[str, data_argument("What to train on, as for train.")],
+    data: Annotated[str, options.data_argument("What to train on, as for train.")],
     epsilon: Annotated[float, _model("Of each of the three private models.")],
-    model: Annotated[str, _model("The GNN. [gcn, the usual start]", metavar="gcn|gin|gat")] = "gcn",
-    layers: Annotated[int, _model("r, its rounds of messages. [1: noise grows with K^r]")] = 1,
+    model: Annotated[
+        str,
+        _model("The GNN. [gcn, the usual start]", metavar=list_choices(choices.Model, without=["mlp"])),
+    ] = TrainingConfig.model,
+    layers: Annotated[int, _model(f"r, its rounds of messages. [{LAYERS}: noise grows with K^r]")] = LAYERS,
     delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
     max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
-    steps: Annotated[int | None, _model("Updates of each model. [300 to 600, by the rule]")] = None,
-    hidden: Annotated[int | None, _model("Width of each model. [64 to 256, by the rule]")] = None,
-    symmetrize: Annotated[
-        bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
-    ] = False,
-    split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")] = None,
-    split_seed: Annotated[int, _reading("Of that draw. [0: a split is public]")] = 0,
-    num_classes: Annotated[int | None, _reading("[largest label + 1, taken as public]")] = None,
-    edges: tables.Edges = None,
-    id_column: tables.Id = None,
-    label: tables.Label = None,
-    features: tables.Features = None,
-    categorical: tables.Categorical = None,
-    hash_column: tables.Hash = None,
-    ignore: tables.Ignore = None,
-    classes: tables.Classes = None,
-    split_column: tables.SplitColumn = None,
-    source: tables.Source = None,
-    target: tables.Target = None,
-    delimiter: tables.Delimiter = None,
-    data_root: DataRoot = None,
-    seed: Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")] = None,
-    device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
+    steps: Annotated[int | None, _model("Updates of each model. [each by its own rule]")] = None,
+    hidden: Annotated[int | None, _model("Width of each model. [each by its own rule]")] = None,
+    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
+    split: options.Split = TrainingConfig.split,
+    split_seed: options.SplitSeed = TrainingConfig.split_seed,
+    num_classes: options.NumClasses = None,
+    edges: options.Edges = None,
+    id_column: options.Id = None,
+    label: options.Label = None,
+    features: options.Features = None,
+    categorical: options.Categorical = None,
+    hash_column: options.Hash = None,
+    ignore: options.Ignore = None,
+    classes: options.Classes = None,
+    split_column: options.SplitColumn = None,
+    source: options.Source = None,
+    target: options.Target = None,
+    delimiter: options.Delimiter = None,
+    data_root: options.DataRoot = None,
+    seed: options.Seed = TrainingConfig.seed,
+    device: options.Device = options.DEVICE,
     out: Annotated[
         Path | None, _output("Folder for comparison.json, report.html and the runs. [nothing is kept]")
     ] = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
-) -> int:
+    as_json: options.Json = False,
+) -> None:
     """Train GNN, MLP, DP-Billboard, DP-GNN and DP-MLP side by side on your data.
 
     All on the same split: what privacy costs, and what the edges are still worth under it. With --out the
-    same command goes on after an interruption.
+    same command continues after an interruption.
     """
-    arguments = {"epsilon": epsilon, "model": model, "num_layers": layers, "steps": steps, "device": device}
-    arguments |= {"delta": delta, "max_readers": max_readers, "hidden": hidden, "num_classes": num_classes}
-    arguments |= {"symmetrize": symmetrize, "split": split, "split_seed": split_seed, "seed": seed}
-    arguments["columns"] = tables.columns_in(context.params)
+    arguments = {name: context.params[name] for name in _ARGUMENTS}
+    arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}
     try:
-        _compare(out, tables.with_edges(data, edges), as_json, **arguments)
+        _compare(out, data, lambda: options.join_edges(data, edges), as_json, **arguments)
     except KeyboardInterrupt:
         if out is None:
-            return fail("interrupted, and nothing is kept; with --out it could go on", 130)
-        begun = (out / SETTINGS).exists()
-        return fail("stopped; the same command goes on from there" if begun else "interrupted", 130)
-    return 0
+            message = "interrupted, and nothing is kept; with --out it could continue"
+        elif (out / SETTINGS).exists():
+            message = "stopped; the same command continues from there"
+        else:
+            message = "interrupted"
+        raise terminal.StoppedError(message) from None
 
 
 def demo(
-    out: Annotated[Path, _output("Folder to write; an earlier demonstration in it goes. [demo]")] = Path(
+    out: Annotated[Path, _output("Folder to write; an earlier demo in it is replaced. [demo]")] = Path(
         "demo"
     ),
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Compare five models on a generated graph and write a report.
 
     At epsilon 4; it takes about a minute and needs no data.
     """
-    from hushgraph import datasets
-    from hushgraph.cli import comparing
 
-    comparing.clear_demo(out)
-    _compare(out, datasets.load("demo"), as_json, name="demo", **comparing.DEMO)
+    def generate() -> Any:
+        from hushgraph import datasets
+
+        return datasets.load("demo")
+
+    clear_demo(out)
+    _compare(out, "demo", generate, as_json, name="demo", **DEMO)
 
 
-def _compare(out: Path | None, data: Any, as_json: bool, **arguments: Any) -> None:
-    from hushgraph.cli import comparing
-
-    screen = console()
-    found = comparing.compare_into(out, data, console=None if as_json else screen, **arguments)
+def _compare(out: Path | None, source: str, load: Callable[[], Any], as_json: bool, **arguments: Any) -> None:
+    with terminal.status("Loading PyTorch", quiet=as_json) as line:
+        screen = terminal.console()
+        announce = None if as_json else screen
+        result = compare_into(out, load(), line=line, source=source, screen=announce, **arguments)
     if as_json:
-        typer.echo(json.dumps(comparing.as_json(found, out), allow_nan=False))
+        about = json.loads(result.to_json()) | {"out": None if out is None else str(out)}
+        typer.echo(json.dumps(about, allow_nan=False))
     else:
         screen.print()
-        comparing.show(found, out, screen)
+        show_comparison(result, out, screen)
+
+
+def compare_into(
+    out: Path | None,
+    data: Any,
+    *,
+    line: terminal.StatusLine | None = None,
+    source: str | None = None,
+    screen: Console | None = None,
+    **arguments: Any,
+) -> Comparison:
+    """Compare, and with a folder write the comparison, its report and, with matplotlib, its figure there.
+
+    Args:
+        out: the folder: new, without a comparison, or with an interrupted one of the same settings; None
+            keeps nothing.
+        data: what to train on.
+        line: shows progress.
+        source: the path or name of the data, for that line.
+        screen: where each run is announced.
+        **arguments: of `hushgraph.compare`.
+    """
+    if out is not None:
+        _check_folder(out)
+    line = terminal.StatusLine(quiet=True) if line is None else line
+    if source is not None:
+        terminal.show_loading(line, source)
+
+    def announce(folder: RunFolder) -> None:
+        line.clear()
+        if screen is not None:
+            terminal.print_line(screen, _describe_run(folder))
+        line.show("Preparing the first step")
+
+    with Interruption() as interruption:
+
+        def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
+            line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
+            interruption.check()
+
+        result = comparison.compare(data, out=out, observer=observe, on_start=announce, **arguments)
+    if out is not None:
+        line.show("Writing the report")
+        _write_results(result, out, data)
+    return result
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder that holds a finished comparison, or files of the same names."""
+    # With its settings there, all else but the result is an interrupted comparison.
+    taken = (_RESULT,) if (out / SETTINGS).exists() else (*_FILES, *_FOLDERS)
+    for name in taken:
+        if (out / name).exists():
+            raise RunError(f"out={out}: there is a {name} in it already; choose another folder")
+
+
+def _write_results(result: Comparison, out: Path, data: Any) -> None:
+    write_whole(out / _RESULT, result.to_json().encode())
+    result.runs[BILLBOARD].report(out / "report.html", data=data, comparison=result)
+    if importlib.util.find_spec("matplotlib") is not None:
+        from hushgraph.plots.comparison import ModelBar, draw_comparison
+
+        names = ("name", "test_accuracy", "epsilon", "guarantee", "predictions")
+        bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.rows]
+        draw_comparison(bars, out / _FIGURE, title=f"Five models on {result.data}", note=result.cost)
+
+
+def show_comparison(result: Comparison, out: Path | None, screen: Console) -> None:
+    """Print one table, the guarantee, what the trials cost, and where everything is."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("model")
+    for heading in ("epsilon", "validation", "test", "macro-F1"):
+        table.add_column(heading, justify="right")
+    table.add_column("guarantee")
+    table.add_column("predictions")
+    for row in result.rows:
+        table.add_row(
+            row.name,
+            rounded_up(row.epsilon),
+            *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
+            row.guarantee,
+            # Towards whom is printed below the table.
+            row.predictions.removesuffix(" towards everybody else"),
+            style="green" if row.guarantee == "holds" else "red",
+        )
+    screen.print(table, highlight=False)
+    if not result.seeded:
+        promise = sentence(result.runs[BILLBOARD].plan)
+        screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
+    screen.print(f"\n{result.cost}", highlight=False, markup=False)
+    if out is not None:
+        terminal.print_line(
+            screen,
+            f"\nThe report is in {out / 'report.html'}, the figures in {out / _RESULT}, and each "
+            f"run in a folder of its own in {out}.",
+        )
+
+
+def read_comparison(run: Path) -> Comparison | None:
+    """The comparison that the run in this folder belongs to, if it lies beside it."""
+    from hushgraph.runs.folder import RunFolder
+
+    file = run.absolute().parent / _RESULT
+    if run.absolute().name not in _FOLDERS or not file.is_file():
+        return None
+    try:
+        result = Comparison.from_json(file.read_text())
+    except (OSError, UnicodeDecodeError, RunError) as error:
+        raise RunError(f"{file}: {error}") from None
+    plan = RunFolder.open(run).plan.fingerprint()
+    is_one = any(FOLDERS[row.name] == run.absolute().name and row.plan == plan for row in result.rows)
+    return result if is_one else None
+
+
+def clear_demo(out: Path) -> None:
+    """Create the folder of a demo, or empty that of an earlier one; refuse a folder with other files."""
+    try:
+        inside = sorted(path.name for path in out.iterdir()) if out.exists() else []
+        known = {_DEMO_MARK, *_FILES, *_FOLDERS}
+        foreign = [name for name in inside if name not in known]
+        if foreign or (inside and _DEMO_MARK not in inside):
+            raise InputError(
+                f"out={out}: it holds {(foreign or inside)[0]}, which no demo wrote; choose another "
+                "folder with --out"
+            )
+        for name in inside:
+            path = out / name
+            if path.is_symlink() or not path.is_dir():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / _DEMO_MARK).touch()
+    except OSError as error:
+        raise RunError(f"out={out}: cannot be written ({error.strerror}); choose another folder") from None
+
+
+def _describe_run(folder: RunFolder) -> str:
+    """One line: which of the models comes next."""
+    plan = folder.plan
+    how = "privately" if plan.is_private else "without privacy"
+    reads = f", {folder.config.model}, K = {plan.max_readers}" if plan.num_layers else ""
+    return (
+        f"Training {name_run(folder)} {how}: {plan.num_train_nodes:,} training nodes, {plan.steps:,} "
+        f"steps{reads}."
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2%}"

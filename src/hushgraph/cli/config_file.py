@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
-from hushgraph.cli.choices import nearest_flag
-from hushgraph.cli.sources import CONFIG
+from hushgraph.cli.options import CONFIG_PATH, conversion_note, nearest_flag
 from hushgraph.errors import InputError
+
+UNUSED = "hushgraph.config.unused"
+"""Key of `context.meta` for the parameters in the file that belong to another command."""
 
 _EXPECTED: dict[Any, tuple[str, tuple[type, ...]]] = {
     bool: ("true or false", (bool,)),
@@ -20,16 +23,27 @@ _EXPECTED: dict[Any, tuple[str, tuple[type, ...]]] = {
     str: ("a string", (str,)),
     Path: ("a string, the path", (str,)),
 }
-# How a command is run this once, which is no part of a file of settings.
+# These describe one call, not the settings of a run.
 _NO_KEYS = {"config", "print_config", "help"}
-_NOT_PRINTED = {*_NO_KEYS, "as_json", "quiet", "resume"}
+_NOT_PRINTED = {*_NO_KEYS, "as_json", "quiet", "resume", "dry_run"}
 
 
 def _fill_defaults(context: typer.Context, value: Path | None) -> None:
-    """Make the values in the file the defaults, so that what the command line gives wins."""
+    """Make the values in the file the defaults, so that the command line wins."""
     if value is not None and not context.resilient_parsing:
-        context.meta[CONFIG] = value
-        context.default_map = {**(context.default_map or {}), **read_settings(value, context.command.params)}
+        context.meta[CONFIG_PATH] = value
+        settings = read_settings(value, context.command.params, also=_foreign_parameters(context))
+        names = {parameter.name for parameter in context.command.params}
+        context.meta[UNUSED] = sorted(settings.keys() - names)
+        used = {name: settings[name] for name in settings if name in names}
+        context.default_map = {**(context.default_map or {}), **used}
+
+
+def _foreign_parameters(context: typer.Context) -> list[Any]:
+    """Parameters of `train` for `plan`, which prices the run that a file for `train` describes."""
+    commands = getattr(context.parent and context.parent.command, "commands", {})
+    is_plan = context.command.name == "plan" and "train" in commands
+    return list(commands["train"].params) if is_plan else []
 
 
 ConfigFile = Annotated[
@@ -54,28 +68,32 @@ PrintConfig = Annotated[
 ]
 
 
-def read_settings(path: Path, parameters: list[Any]) -> dict[str, Any]:
-    """The values in a TOML file, under the names of the parameters they are for.
+def read_settings(path: Path, parameters: list[Any], *, also: Sequence[Any] = ()) -> dict[str, Any]:
+    """Read a TOML file; return its values by the names of the parameters they are for.
 
-    Keys are flags without their dashes, `data` among them. A relative path is relative to the file's folder.
+    Args:
+        path: the file. Keys are flags without their dashes, `data` among them. A relative path in it is
+            relative to the folder of the file.
+        parameters: of the command.
+        also: parameters of another command, whose keys are allowed too.
     """
-    known = {_key(parameter): parameter for parameter in parameters if parameter.name not in _NO_KEYS}
-    found: dict[str, Any] = {}
+    known = {_key(each): each for each in [*also, *parameters] if each.name not in _NO_KEYS}
+    settings: dict[str, Any] = {}
     for written, value in _read(path).items():
         key = written.replace("_", "-")
         if key not in known:
             near = nearest_flag(key, known)
-            advice = "" if near is None else f" (did you mean {near!r}?)"
-            raise InputError(f"{path}: unknown key {written!r}{advice}; see --help for the flags")
+            hint = "" if near is None else f" (did you mean {near!r}{conversion_note(key)}?)"
+            raise InputError(f"{path}: unknown key {written!r}{hint}; see --help for the flags")
         name = known[key].name
-        if name in found:
+        if name in settings:
             raise InputError(f"{path}: {key} is given twice, with - and with _; keep one")
-        found[name] = _value(f"{path}: {written}", known[key], value, path.parent)
-    return found
+        settings[name] = _value(f"{path}: {written}", known[key], value, path.parent)
+    return settings
 
 
 def print_settings(context: Any) -> None:
-    """With --print-config: the flags of this call as TOML, then the end. Paths are absolute."""
+    """With --print-config, print the flags of this call as TOML with absolute paths, and end the command."""
     if not context.params.get("print_config"):
         return
     typer.echo(f"# hushgraph {context.info_name} --config FILE.toml")
@@ -109,7 +127,7 @@ def _value(where: str, parameter: Any, value: Any, folder: Path) -> Any:
     kind = parameter.type_descriptor.annotation
     if parameter.multiple:
         if not isinstance(value, list):
-            raise InputError(f"{where}={_shown(value)}: expected a list, as [{_shown(value)}]")
+            raise InputError(f"{where}={_show_value(value)}: expected a list, as [{_show_value(value)}]")
         return [_single(where, parameter.name, get_args(kind)[0], each, folder) for each in value]
     return _single(where, parameter.name, kind, value, folder)
 
@@ -118,7 +136,7 @@ def _single(where: str, name: str, kind: Any, value: Any, folder: Path) -> Any:
     expected, types = _EXPECTED.get(kind, ("", (object,)))
     # A TOML boolean is a Python int as well.
     if not isinstance(value, types) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{where}={_shown(value)}: expected {expected}")
+        raise InputError(f"{where}={_show_value(value)}: expected {expected}")
     if kind is Path:
         return folder / Path(str(value)).expanduser()
     if name == "data" and _is_path(str(value), folder):
@@ -131,11 +149,11 @@ def _is_path(data: str, folder: Path) -> bool:
     from hushgraph.datasets.catalog import registry as catalog
 
     path = Path(data).expanduser()
-    looks_so = path.suffix != "" or len(path.parts) > 1 or (folder / path).exists()
-    return data not in catalog.names() and looks_so
+    looks_like_path = path.suffix != "" or len(path.parts) > 1 or (folder / path).exists()
+    return data not in catalog.names() and looks_like_path
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 

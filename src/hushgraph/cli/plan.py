@@ -1,124 +1,282 @@
-"""`hushgraph plan`: price a run without touching data."""
+"""`hushgraph plan`: the price of a run, with or without its data, and the table that shows it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.help_sections import options
-from hushgraph.cli.terminal import console
+from hushgraph._text import digits_up, rounded_up
+from hushgraph.cli import options, terminal
+from hushgraph.cli.config_file import UNUSED, ConfigFile, PrintConfig
+from hushgraph.cli.options import LAYERS, section
+from hushgraph.errors import InputError, PlanError
+from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
+hushgraph plan demo --epsilon 4
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
     --steps 600 --epsilon 4
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
     --steps 668 --noise-multiplier 2 --accountant paper"""
 
-_figures, _bounds, _output = options("Give two"), options("The run"), options("Run and output")
+# Parameters that describe the call, the data or a plan without data, not arguments of `prepare`.
+_NOT_SETTINGS = {"data", "train_nodes", "edges", "data_root", "config", "print_config"}
+_NOT_SETTINGS |= {"html", "explain", "as_json", "layers", *options.TABLE_FLAGS}
+# Without DATA there is nothing that these could describe.
+_DATA_ALONE = ("setting", "symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
+
+_figures, _bounds = section("Give two, or --epsilon alone"), section("What training may read")
+_size, _output = section("Training"), section("Run and output")
 
 
 def plan(
-    train_nodes: Annotated[int, _bounds("N, how many nodes are in the training split.")],
-    max_readers: Annotated[int, _bounds("K, how many training nodes read one node, at most.")],
-    batch_size: Annotated[
-        int | None, _bounds("Expected number of roots in a batch. [N, at most 200,000, as for train]")
+    context: typer.Context,
+    data: Annotated[
+        str | None, options.data_argument("What to train on, as for train. [--train-nodes instead]")
     ] = None,
-    layers: Annotated[int, _bounds("r, rounds of message passing. [1: the cost grows with K^r]")] = 1,
-    max_reads: Annotated[
-        int | None,
-        _bounds(
-            "D, how many nodes one training node reads, at most. [unlimited, which is free; K if readers own]"
-        ),
-    ] = None,
-    edge_owner: Annotated[
-        str, _bounds("Whose row holds an edge. [sender, as if undirected]", metavar="sender|reader")
-    ] = "sender",
-    steps: Annotated[int | None, _figures("How many updates. [600, as for train, beside --epsilon]")] = None,
+    steps: Annotated[int | None, _figures(f"Updates. [{STEPS}, as for train, beside --epsilon]")] = None,
     noise_multiplier: Annotated[float | None, _figures("lambda = sigma / (2 C n).")] = None,
     epsilon: Annotated[float | None, _figures("The epsilon to stay within.")] = None,
-    delta: Annotated[float | None, _bounds("Of (epsilon, delta). [1 / (10 N)]")] = None,
-    sampler: Annotated[
-        str, _bounds("How lists are cut. [stable, which has a proof]", metavar="stable|paper")
-    ] = "stable",
-    accountant: Annotated[
-        str, _bounds("What prices a step. [pair, the tighter one]", metavar="pair|paper")
-    ] = "pair",
-    clip: Annotated[
-        float, _bounds("C, the largest norm of one root's gradient. [1: epsilon is the same]")
-    ] = 1.0,
+    delta: options.Delta = None,
+    train_nodes: Annotated[int | None, _size("N, nodes in the training split. [those of DATA]")] = None,
+    batch_size: Annotated[
+        int | None, _size(f"Expected roots a step. [N, at most {LARGEST_BATCH:,}, as for train]")
+    ] = None,
+    max_readers: Annotated[
+        int | None, _bounds("K, how many training nodes read one node. [as train for DATA]")
+    ] = None,
+    max_reads: Annotated[
+        int | None,
+        _bounds("D, how many nodes one training node reads. [as train; unlimited without DATA, also free]"),
+    ] = None,
+    edge_owner: options.EdgeOwner = None,
+    sampler: options.Sampler = PrivacyPlan.sampler,
+    accountant: options.Accountant = PrivacyPlan.accountant,
+    clipping: options.Clipping = PrivacyPlan.clipping,
+    clip: options.Clip = PrivacyPlan.clip,
+    noise: options.Noise = PrivacyPlan.noise,
+    method: options.Method = None,
+    model: options.Model = None,
+    layers: options.Layers = None,
+    setting: options.Setting = TrainingConfig.setting,
+    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
+    split: options.Split = TrainingConfig.split,
+    split_seed: options.SplitSeed = TrainingConfig.split_seed,
+    num_classes: options.NumClasses = None,
+    edges: options.Edges = None,
+    id_column: options.Id = None,
+    label: options.Label = None,
+    features: options.Features = None,
+    categorical: options.Categorical = None,
+    hash_column: options.Hash = None,
+    ignore: options.Ignore = None,
+    classes: options.Classes = None,
+    split_column: options.SplitColumn = None,
+    source: options.Source = None,
+    target: options.Target = None,
+    delimiter: options.Delimiter = None,
+    data_root: options.DataRoot = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     html: Annotated[
         Path | None,
         _output("Also write a page, and its JSON twin, that shows what other choices cost. [no page]"),
     ] = None,
-    explain: Annotated[bool, _output("Print the whole statement.", "--explain")] = False,
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
+    explain: Annotated[bool, _output("Print the full statement.", "--explain")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Price a run without touching data.
+    """Price a run without training; it spends nothing.
 
-    Of steps, noise multiplier and epsilon give two; the third is solved for. With epsilon alone, steps are
-    those that train would take.
+    With DATA, everything that is left out is chosen as train would choose it; without, give --train-nodes and
+    --max-readers. Of steps, noise multiplier and epsilon give two; the third is solved for. With epsilon
+    alone, steps are those that train would take. --config accepts a file for train too.
     """
-    from hushgraph.privacy import solve as planner
-
-    solved = planner.solve(
-        num_train_nodes=train_nodes,
-        num_layers=layers,
-        max_readers=max_readers,
-        max_reads=max_reads,
-        edge_owner=edge_owner,
-        batch_size=batch_size,
-        steps=steps,
-        noise_multiplier=noise_multiplier,
-        epsilon=epsilon,
-        delta=delta,
-        sampler=sampler,
-        accountant=accountant,
-        clip=clip,
-    )
-    if html is not None:
-        _write_page(solved, html)
+    with terminal.status("Choosing noise", quiet=as_json) as line:
+        if data is None:
+            solved = _solve(context)
+        else:
+            solved, _ = ask_prepare(context, _read_settings(context), line)
+        if html is not None:
+            _write_page(solved, html, line)
+    is_seeded = "seed" in context.meta.get(UNUSED, ())
     if as_json:
         written = {} if html is None else {"html": str(html)}
-        typer.echo(json.dumps(planner.as_json(solved) | written, allow_nan=False))
-    else:
-        planner.show(solved, console(), explain=explain)
-        if html is not None:
-            typer.echo(f"\nPlanner page in {html}, the same figures in {html.with_suffix('.json')}.")
+        typer.echo(json.dumps(list_facts(solved, is_seeded=is_seeded) | written, allow_nan=False))
+        return
+    show_plan(solved, terminal.console(), explain=explain, is_seeded=is_seeded)
+    if html is not None:
+        typer.echo(f"\nPlanner page in {html}, the same figures in {html.with_suffix('.json')}.")
 
 
-def _write_page(solved: Solved, html: Path) -> None:
-    """Write the planner page, with a bar on standard error where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def ask_prepare(
+    context: typer.Context, settings: dict[str, Any], line: terminal.StatusLine
+) -> tuple[Solved, Any]:
+    """The plan that `train` would follow on DATA with these arguments, and all that it would start from."""
+    from hushgraph.privacy.solve import Solved
+    from hushgraph.training.prepare import prepare
 
+    flags = context.params
+    terminal.show_loading(line, flags["data"])
+    prepared = prepare(options.join_edges(flags["data"], flags["edges"]), **settings)
+    solved_for = "noise-multiplier" if flags["noise_multiplier"] is None else "steps"
+    if flags["epsilon"] is None:
+        solved_for = "epsilon"
+    return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), target=flags["epsilon"]), prepared
+
+
+def _read_settings(context: typer.Context) -> dict[str, Any]:
+    """The arguments of `prepare` that the flags stand for."""
+    flags = context.params
+    if flags["train_nodes"] is not None:
+        raise InputError(
+            f"--train-nodes {flags['train_nodes']} with DATA: the data says how many; leave it out"
+        )
+    settings = {name: value for name, value in flags.items() if name not in _NOT_SETTINGS}
+    return settings | {"num_layers": flags["layers"], "columns": options.read_columns(flags)}
+
+
+def _solve(context: typer.Context) -> Solved:
+    """Price a plan for no data in particular."""
+    from hushgraph.privacy import solve as planner
+
+    flags = context.params
+    if flags["method"] == "billboard":
+        raise InputError("--method billboard without DATA: give DATA, or price trees")
+    missing = [
+        f"--{name.replace('_', '-')}" for name in ("train_nodes", "max_readers") if flags[name] is None
+    ]
+    if missing:
+        raise InputError(f"no {' and no '.join(missing)}: give DATA, or both; see hushgraph plan --help")
+    foreign = [_flag(context, name) for name in _DATA_ALONE if options.is_given(context, name)]
+    if foreign:
+        raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
+    layers = LAYERS if flags["layers"] is None else flags["layers"]
+    return planner.solve(
+        num_train_nodes=flags["train_nodes"],
+        num_layers=0 if flags["model"] == "mlp" else layers,
+        edge_owner=flags["edge_owner"] or PrivacyPlan.edge_owner,
+        **{name: flags[name] for name in ("steps", "noise_multiplier", "epsilon", "delta", "batch_size")},
+        **{name: flags[name] for name in ("max_readers", "max_reads", "sampler", "accountant")},
+        **{name: flags[name] for name in ("clip", "clipping", "noise")},
+    )
+
+
+def _flag(context: typer.Context, name: str) -> str:
+    opts = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    return options.config_prefix(context, name) + opts[name]
+
+
+def _write_page(solved: Solved, html: Path, line: terminal.StatusLine) -> None:
     from hushgraph.privacy.grid import usable_processes
     from hushgraph.report import write_planner_page
 
-    screen = Console(stderr=True)
-    with Progress(
-        TextColumn("pricing plans"),
-        MofNCompleteColumn(),
-        BarColumn(bar_width=20),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=screen,
-        transient=True,
-        redirect_stdout=False,
-        disable=not screen.is_terminal,
-    ) as bar:
-        task = bar.add_task("", total=None)
-        write_planner_page(
-            solved,
-            html,
-            processes=usable_processes(),
-            observer=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    def observe(done: int, total: int) -> None:
+        line.count("pricing plans", done, total)
+
+    write_planner_page(solved, html, processes=usable_processes(), observer=observe)
+
+
+def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
+    """What `--json` prints: the keys that every command shares, then what only a plan has."""
+    plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    stated = describe_guarantee(guarantee)
+    # A plan spends nothing.
+    del stated["epsilon_spent"]
+    return {
+        **plan.summary(),
+        **stated,
+        "train_nodes": plan.num_train_nodes,
+        "layers": plan.num_layers,
+        "batch_size": plan.batch_size,
+        "clip": plan.clip,
+        "solved_for": solved.solved_for,
+        "notes": list(solved.notes),
+        "statement": guarantee.statement.to_text(),
+    }
+
+
+def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seeded: bool = False) -> None:
+    """Print the plan as a table, its guarantee, and the plans that differ in one choice."""
+    plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
+    rows += [("guarantee", guarantee.kind), *_list_rows(plan, guarantee)]
+    marks = {solved.solved_for.replace("-", " "): "  <- solved for"}
+    terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
+    for note in solved.notes:
+        screen.print(f"\n{note}", highlight=False)
+    statement = guarantee.statement
+    screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
+    if guarantee.kind != "none" and plan.steps > 0 and plan.method == "trees":
+        _show_neighbours(plan, screen)
+
+
+def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
+    from rich.table import Table
+
+    from hushgraph.privacy.solve import neighbours
+
+    screen.print("\nWhat would change, with the same noise (sigma / C):")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("if", "changed trees", "epsilon", "guarantee"):
+        table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
+    for words, other in [("as planned", plan), *neighbours(plan)]:
+        try:
+            row = (rounded_up(other.epsilon), other.guarantee)
+        except PlanError:
+            row = ("not priced", "none")
+        table.add_row(words, str(other.changed_trees), *row)
+    screen.print(table)
+    if plan.reads_edges and plan.edge_owner == "sender" and plan.sampler == "stable":
+        screen.print("D may be anything: with sender-owned edges it costs no privacy.")
+
+
+def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
+    """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
+    noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
+    return [
+        ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
+        *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
+        ("noise multiplier", noise),
+        ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
+        ("steps", str(plan.steps)),
+        (
+            "batch",
+            f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
+        ),
+        *(_list_tree_rows(plan) if plan.method == "trees" else ()),
+        ("edge owner", plan.edge_owner),
+        ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
+    ]
+
+
+def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
+    stated = plan.summary() | describe_guarantee(guarantee)
+    boards = ", ".join(digits_up(noise, digits=6) for noise in plan.board_noise) or "none"
+    return [
+        ("epsilon, one edge", rounded_up(float(stated["epsilon_edge"]))),
+        ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
+        ("predictions", stated["predictions"]),
+        (f"noise of {plan.num_boards} board{'s' * (plan.num_boards > 1)}", boards),
+        ("share of the boards", f"{plan.board_share:.2g}"),
+    ]
+
+
+def _list_tree_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+    return [
+        ("changed trees (n)", str(plan.changed_trees)),
+        ("layers (r)", str(plan.num_layers)),
+        ("max readers (K)", str(plan.max_readers)),
+        ("max reads (D)", "unlimited" if plan.max_reads is None else str(plan.max_reads)),
+    ]

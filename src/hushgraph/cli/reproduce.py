@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from hushgraph.cli.data_root import DataRoot
-from hushgraph.cli.failure import fail
-from hushgraph.cli.help_sections import options
+from hushgraph.cli import options, terminal
+from hushgraph.cli.options import section
 from hushgraph.errors import InputError
+from hushgraph.training.interruption import Interruption
+
+if TYPE_CHECKING:
+    from hushgraph.privacy import choices
+    from hushgraph.reproduction.runner import Options, Reproduction
 
 EXAMPLES = """\
 hushgraph reproduce --list
@@ -20,69 +26,193 @@ hushgraph reproduce transductive --data-root data --only ogbn-arxiv
 hushgraph reproduce all --substitute ogbn-arxiv=mine.npz --dry-run"""
 
 MODES = {"both": ("as-published", "sound"), "sound": ("sound",), "as-published": ("as-published",)}
+# A narrow terminal wraps lines; cutting figures short would be worse.
+_NARROWEST = 120
 
-_what, _reading, _output = options("Experiment"), options("Data"), options("Run and output")
+_experiment, _output = section("Experiment"), section("Run and output")
 
 
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="An experiment of --list, or all.")
     ] = None,
-    show_list: Annotated[bool, _what("List the experiments and their runs.", "--list")] = False,
-    mode: Annotated[
-        str, _what("How private models train. [both]", metavar="both|sound|as-published")
-    ] = "both",
-    seeds: Annotated[int | None, _what("Runs of each cell. [tables 3, the rest 1]", min=1)] = None,
+    show_list: Annotated[bool, _experiment("List the experiments and their runs.", "--list")] = False,
+    mode: Annotated[str, _experiment("How private models train. [both]", metavar="|".join(MODES))] = "both",
+    seeds: Annotated[int | None, _experiment("Runs of each cell. [tables 3, the rest 1]", min=1)] = None,
     only: Annotated[
         list[str] | None,
-        _what("A dataset, a model or dataset/model; * is anything. [all]", metavar="PATTERN"),
+        _experiment("A dataset, a model or dataset/model; * is anything. [all]", metavar="PATTERN"),
     ] = None,
-    quick: Annotated[bool, _what("Generated data, a few steps: does it run?", "--quick")] = False,
-    dry_run: Annotated[bool, _what("Count the runs and stop.", "--dry-run")] = False,
-    data_root: DataRoot = None,
+    quick: Annotated[bool, _experiment("Generated data, a few steps: does it run?", "--quick")] = False,
+    dry_run: Annotated[bool, _experiment("Count the runs and stop.", "--dry-run")] = False,
+    data_root: options.DataRoot = None,
     substitute: Annotated[
         list[str] | None,
-        _reading("Read a dataset from a file of the data folder.", metavar="NAME=FILE"),
+        section("Data")("Read a dataset from a file of the data folder.", metavar="NAME=FILE"),
     ] = None,
-    device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
+    device: options.Device = options.DEVICE,
     out: Annotated[
         Path | None,
         _output("Folder of records, tables and figures. [reproduction; with --quick reproduction-quick]"),
     ] = None,
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
-) -> int:
+    as_json: options.Json = False,
+) -> None:
     """Run the paper's tables and figures, as published and sound.
 
-    Finished runs are kept in --out, so the same command goes on after an interruption. Started several times
-    at once, it shares the runs out.
+    Finished runs are kept in --out, so the same command continues after an interruption. Started several
+    times at once, it shares the runs out.
     """
-    from hushgraph.cli import reproducing
     from hushgraph.reproduction import spec
-    from hushgraph.reproduction.data_sources import parse_substitutes
-    from hushgraph.reproduction.runner import Options
 
     if show_list:
-        wanted = spec.names() if name in (None, "all") else (name,)
-        listed = reproducing.listed(wanted)
-        typer.echo(json.dumps({"experiments": listed}) if as_json else reproducing.list_text(listed))
-        return 0
+        listed = list_experiments(spec.names() if name in (None, "all") else (name,))
+        typer.echo(json.dumps({"experiments": listed}) if as_json else _format_list(listed))
+        return
     if name is None:
         raise InputError(f"no NAME: give one of {', '.join(spec.names())}, or all")
     out = out or Path("reproduction-quick" if quick else "reproduction")
-    chosen = Options(
-        out=out,
-        substitutes=parse_substitutes(substitute or []),
-        modes=MODES[mode],
-        seeds=seeds,
-        only=tuple(pattern for text in only or [] for pattern in text.split(",")),
-        quick=quick,
-        device=device,
-    )
-    names = spec.names() if name == "all" else (name,)
-    try:
-        found = reproducing.reproduce(names, chosen, quiet=as_json, dry_run=dry_run)
-    except KeyboardInterrupt:
-        return fail(f"stopped; finished runs are in {out}, the same command goes on from there", 130)
+    with terminal.status("Loading PyTorch", quiet=as_json) as line:
+        from hushgraph.reproduction.data_sources import parse_substitutes
+        from hushgraph.reproduction.runner import Options
+
+        chosen = Options(
+            out=out,
+            substitutes=parse_substitutes(substitute or []),
+            modes=MODES[mode],
+            seeds=seeds,
+            only=tuple(pattern for text in only or [] for pattern in text.split(",")),
+            quick=quick,
+            device=cast("choices.Device", device),
+        )
+        names = spec.names() if name == "all" else (name,)
+        try:
+            result = run_experiments(names, chosen, quiet=as_json, dry_run=dry_run, line=line)
+        except KeyboardInterrupt:
+            message = f"stopped; finished runs are in {out}, the same command continues from there"
+            raise terminal.StoppedError(message) from None
     if as_json:
-        typer.echo(json.dumps(found, allow_nan=False))
-    return 0
+        typer.echo(json.dumps(result, allow_nan=False))
+
+
+def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Experiments, with their columns and how many runs they have in both modes with their own seeds."""
+    from hushgraph.reproduction import spec
+    from hushgraph.reproduction.jobs import list_jobs
+
+    listed = []
+    for name in names:
+        experiment = spec.load(name)
+        listed.append(
+            {
+                "name": name,
+                "title": experiment.title,
+                "source": experiment.source or "not in the paper",
+                "columns": [column.name for column in experiment.columns],
+                "seeds": experiment.seeds,
+                "runs": len(list_jobs(experiment, modes=MODES["both"])),
+            }
+        )
+    return listed
+
+
+def _format_list(experiments: Sequence[dict[str, Any]]) -> str:
+    """Two lines an experiment: its runs and title, then its columns."""
+    lines = []
+    for one in experiments:
+        lines.append(f"{one['name']:20} {one['runs']:4} runs  {one['title']}")
+        lines.append(f"{'':31}{', '.join(one['columns'])}")
+    return "\n".join(lines)
+
+
+def run_experiments(
+    names: Sequence[str],
+    chosen: Options,
+    *,
+    quiet: bool = False,
+    dry_run: bool = False,
+    line: terminal.StatusLine | None = None,
+) -> dict[str, Any]:
+    """Run experiments, print and write their tables, draw their figures.
+
+    Args:
+        names: of experiments.
+        chosen: how to run them.
+        quiet: print nothing but progress.
+        dry_run: count the runs and stop.
+        line: shows progress.
+
+    Returns:
+        What `--json` prints.
+    """
+    from hushgraph.reproduction.runner import Reproduction
+
+    line = terminal.StatusLine(quiet=True) if line is None else line
+    screen = terminal.console()
+    screen.quiet, screen.width = quiet, max(screen.width, _NARROWEST)
+
+    def say(text: str) -> None:
+        line.clear()
+        terminal.print_line(screen, text)
+
+    work = Reproduction(names, chosen, say=say)
+    counts = {"planned": len(work.plan), "left": len(work.left), "to_train": work.trainings}
+    say(f"Records: {counts['planned']}; to make: {counts['left']}; runs to train: {counts['to_train']}.")
+    if chosen.quick and chosen.substitutes:
+        say("--quick generates its data: --substitute is not used.")
+    if dry_run:
+        return {"dry_run": True, **counts, "skipped": work.skipped}
+    _run_work(work, counts["left"], line)
+    tables = work.tables()
+    if not tables:
+        raise InputError(f"nothing was measured: {'; '.join(work.skipped) or 'no budget pays for a step'}")
+    for table in tables:
+        say(f"\n{table.title}")
+        for part in table.rich():
+            screen.print(part, highlight=False, markup=False)
+        for note in table.notes:
+            say(note)
+    with work.records.results():
+        for table in tables:
+            table.write(chosen.out)
+        figures = _draw_figures(work.recorded(), chosen.out, say)
+    say(f"\nRecords, tables and figures are in {chosen.out}.")
+    return {
+        **counts,
+        "out": str(chosen.out),
+        "records": str(work.records.path),
+        "tables": [table.as_json() for table in tables],
+        "figures": [str(path) for path in figures],
+        "skipped": work.skipped,
+    }
+
+
+def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None:
+    """Train what is left, with a bar that moves within runs too."""
+    done, label = 0, ""
+    with Interruption() as interruption:
+
+        def begin(number: int, name: str) -> None:
+            nonlocal done, label
+            done, label = number, name
+            line.count("run", number, total, figures=name)
+
+        def observe(step: int, steps: int) -> None:
+            line.count("run", done + step / steps, total, figures=label)
+            interruption.check()
+
+        try:
+            work.run(begin, observe)
+        finally:
+            work.records.tidy()
+    line.show("Writing tables and figures")
+
+
+def _draw_figures(records: list[dict[str, Any]], out: Path, say: Callable[[str], None]) -> list[Path]:
+    if not records:
+        return []
+    if importlib.util.find_spec("matplotlib") is None:
+        say("no figures: matplotlib is not installed; pip install 'hushgraph[plots]'")
+        return []
+    from hushgraph.reproduction.figures import draw
+
+    return draw(records, out / "figures")

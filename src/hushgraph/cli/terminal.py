@@ -1,17 +1,254 @@
-"""The terminal that results are shown on."""
+"""The terminal: results, the line that shows what a command is doing, and how it reports a failure."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from typing import TYPE_CHECKING
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hushgraph.cli.options import conversion_note, nearest_flag
+from hushgraph.errors import HushgraphError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+_LONGEST_LINE = 1_000
+# How typer's error types for values that are not numbers start.
+_EXPECTED = {"float": "a number", "int": "a whole number"}
+# Set by torchrun and other launchers; the process of rank 0 prints for all.
+_RANK = "RANK"
+
+
+# `name=` at the start of a message or of a part of it; not in a path or a value.
+_NAMED = re.compile(r"(?:(?<=^)|(?<=[ (]))([a-z][a-z_]*)=")
+# Arguments of the library whose parameter has another name.
+_ARGUMENTS = {"learning_rate": "lr", "num_layers": "layers", "num_train_nodes": "train_nodes"}
+
+
+class StoppedError(Exception):
+    """The user stopped a command; the message says what is kept and how to continue."""
+
+    exit_code = 130
 
 
 def console() -> Console:
-    """Standard output, without any control codes where NO_COLOR is set or it is no terminal."""
+    """A console on standard output; without control codes where NO_COLOR is set or it is no terminal."""
     from rich.console import Console
 
     # rich itself would drop colours alone and keep bold.
     return Console(color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
+def print_line(screen: Console, text: str) -> None:
+    """Print text as it is, wrapped by the terminal alone."""
+    screen.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_rows(screen: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and values as a table without lines."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in rows:
+        table.add_row(name, value)
+    screen.print(table, highlight=False)
+
+
+class StatusLine:
+    """One line on standard error that shows what a command is doing, replaced and finally removed.
+
+    It draws nothing where standard error is no terminal, where `quiet` is set, and in the processes of a
+    group after the first. Used as a context manager.
+
+    Args:
+        quiet: draw nothing anywhere.
+        console: where to draw, instead of standard error.
+    """
+
+    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
+        is_terminal = sys.stderr.isatty() if console is None else console.is_terminal
+        self._is_off = quiet or not is_terminal or not _is_first_process()
+        self._console = console
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._is_bar = False
+
+    def __enter__(self) -> StatusLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Show what the command is doing now."""
+        if self._is_off:
+            return
+        if self._progress is None or self._is_bar:
+            from rich.progress import SpinnerColumn, TextColumn
+
+            self._start(SpinnerColumn(), TextColumn("{task.description}", markup=False), is_bar=False)
+        self._update(text)
+
+    def count(self, what: str, done: float, total: float, *, figures: str = "") -> None:
+        """Show a bar: how many of `total` are done, some figures and the time left."""
+        if self._is_off:
+            return
+        if not self._is_bar:
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+            self._start(
+                TextColumn("{task.description}", markup=False),
+                MofNCompleteColumn(),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[figures]}", markup=False),
+                TimeRemainingColumn(),
+                TextColumn("left"),
+                is_bar=True,
+            )
+        self._update(what, completed=done, total=total, figures=figures)
+
+    def clear(self) -> None:
+        """Remove the line, so that something can be printed."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress, self._task, self._is_bar = None, None, False
+
+    def _start(self, *columns: Any, is_bar: bool) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self.clear()
+        # Results go to standard output while the line is shown, so rich must not take that over.
+        self._progress = Progress(
+            *columns,
+            console=Console(stderr=True) if self._console is None else self._console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._is_bar = is_bar
+        self._progress.start()
+
+    def _update(self, description: str, *, total: float | None = None, **fields: Any) -> None:
+        if self._progress is None:
+            return
+        if self._task is None:
+            # What an earlier process did, as of a resumed run, must not count as speed.
+            self._task = self._progress.add_task(description, total=total, **fields)
+        else:
+            self._progress.update(self._task, description=description, total=total, **fields)
+
+
+@contextlib.contextmanager
+def status(text: str, *, quiet: bool = False) -> Iterator[StatusLine]:
+    """Show a line at once, before anything slow is imported; remove it at the end."""
+    with StatusLine(quiet=quiet) as line:
+        line.show(text)
+        yield line
+
+
+def show_loading(line: StatusLine, data: str) -> None:
+    """Show that DATA is being read, unless it has to be downloaded, which shows a bar of its own."""
+    from hushgraph.datasets.catalog import registry as catalog
+
+    try:
+        is_missing = catalog.on_disk(data) in ("no", "in part")
+    except HushgraphError:
+        # Not a name of the catalog: a path, or a mistake that loading will report.
+        is_missing = False
+    if is_missing:
+        line.clear()
+    else:
+        line.show(f"Loading {data}")
+
+
+def describe_failure(error: BaseException, flags: Mapping[str, str]) -> tuple[str, int] | None:
+    """The message and exit code of a failure; None for an error that nobody expects.
+
+    Args:
+        error: what ended the command.
+        flags: of the command, by the names of its parameters; a message that starts with a name, as
+            `batch_size=0: expected ...`, gets the flag instead.
+    """
+    if isinstance(error, HushgraphError):
+        return _use_flags(str(error), flags), error.exit_code
+    if isinstance(error, StoppedError):
+        return str(error), error.exit_code
+    if isinstance(error, typer.TyperException):
+        return _describe_usage(error), 2
+    if isinstance(error, (typer.Abort, KeyboardInterrupt)):
+        return "interrupted", StoppedError.exit_code
+    # torch has no exception type of its own for memory that the system refuses.
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
+        return "not enough memory; use a smaller model, batch or graph", 1
+    if isinstance(error, FloatingPointError):
+        return f"{error}; use a lower learning rate", 1
+    if isinstance(error, OSError):
+        return f"{error}; check the disk and the permissions", 1
+    return None
+
+
+def fail(message: str, code: int, *, as_json: bool = False) -> int:
+    """Print one line on standard error and, if asked, a JSON object on standard output; return the code."""
+    line = " ".join(message.split())
+    if len(line) > _LONGEST_LINE:
+        # The end says what to do; what is left out is a long name or value.
+        line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
+    print(f"hushgraph: {line}", file=sys.stderr)
+    if as_json and _is_first_process():
+        print(json.dumps({"error": line, "exit_code": code}))
+    return code
+
+
+def _use_flags(message: str, flags: Mapping[str, str]) -> str:
+    """The message with `--flag=` for `name=` wherever an argument of the library is a flag."""
+
+    def replace(match: re.Match[str]) -> str:
+        flag = flags.get(_ARGUMENTS.get(match[1], match[1]), "")
+        return f"{flag}=" if flag.startswith("--") else match[0]
+
+    return _NAMED.sub(replace, message)
+
+
+def _is_first_process() -> bool:
+    return os.environ.get(_RANK, "0") == "0"
+
+
+def _describe_usage(error: Any) -> str:
+    """What typer could not parse, with the nearest flag that exists or where to read on."""
+    context = getattr(error, "ctx", None)
+    if hasattr(error, "possibilities") and context is not None:
+        message = error.message + _suggest_flag(error.option_name, context.command.params)
+    else:
+        message = _describe_value(error) or error.format_message().rstrip(".")
+    if message.endswith("?") or context is None:
+        return str(message)
+    return f"{message}; see {context.command_path} --help"
+
+
+def _suggest_flag(flag: str, parameters: list[Any]) -> str:
+    known = [name[2:] for each in parameters for name in each.opts if name.startswith("--")]
+    word = flag.lstrip("-").lower()
+    near = nearest_flag(word, [*known, "help"])
+    return "" if near is None else f"; did you mean --{near}{conversion_note(word)}?"
+
+
+def _describe_value(error: Any) -> str | None:
+    """What was given for a number and is none; typer's own message leaves out the value."""
+    errors = getattr(error.__cause__, "errors", None)
+    details = errors() if callable(errors) else []
+    kind = str(details[0].get("type")).partition("_")[0] if details else ""
+    if kind not in _EXPECTED or error.param is None:
+        return None
+    name, value = error.param.get_error_hint().strip("'"), str(details[0]["input"])[:60]
+    return f"{name}={value!r}: expected {_EXPECTED[kind]}"

@@ -1,31 +1,34 @@
-"""`hushgraph train`: one private model."""
+"""`hushgraph train`: one private model, and what is printed before, during and after training."""
 
 from __future__ import annotations
 
 import json
+import math
+import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph.cli import tables
+from hushgraph._text import digits_up, rounded_up
+from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.data_root import DataRoot
-from hushgraph.cli.failure import fail
-from hushgraph.cli.help_sections import data_argument, options
-from hushgraph.cli.sources import is_given, where_given
-from hushgraph.cli.terminal import console
-from hushgraph.errors import InputError
+from hushgraph.cli.options import list_choices, section
+from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
+from hushgraph.errors import InputError, ReportedError
+from hushgraph.privacy import choices
+from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from hushgraph.runs.folder import RunFolder
+    from rich.console import Console
 
-# Parameters of `train` that are not settings of the run, so that they may accompany --resume.
-_NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
-_NOT_SETTINGS |= {"config", "print_config"}
-# Settings that `hushgraph.train` has other names for.
-_RENAMED = {"layers", "lr", "non_private", "out", *tables.FLAGS}
+    from hushgraph.runs.folder import RunFolder
+    from hushgraph.training.run import Run
 
 EXAMPLES = """\
 hushgraph train demo --epsilon 4
@@ -34,13 +37,21 @@ hushgraph train people.npz --resume gin
 hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
     --classes red,blue --hash city=16 --split 0.6/0.2/0.2"""
 
-_budget, _model, _bounds = options("Budget"), options("Model"), options("What training may read")
-_learning, _reading, _output = options("Training"), options("Data"), options("Run and output")
+# Parameters that are not settings of the run, so that they may accompany --resume.
+_NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
+_NOT_SETTINGS |= {"config", "print_config", "dry_run"}
+# Settings that `hushgraph.train` has other names for.
+_RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
+
+_budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
+_learning, _output = section("Training"), section("Run and output")
 
 
 def train(
     context: typer.Context,
-    data: Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")],
+    data: Annotated[
+        str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
+    ],
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -48,7 +59,7 @@ def train(
     non_private: Annotated[
         bool, _budget("No clipping, no noise, epsilon infinite.", "--non-private")
     ] = False,
-    delta: Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]")] = None,
+    delta: options.Delta = None,
     max_readers: Annotated[
         int | None, _bounds("K, how many training nodes read one node; 0 reads no edge. [by epsilon]")
     ] = None,
@@ -56,145 +67,299 @@ def train(
         int | None,
         _bounds("D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]"),
     ] = None,
-    edge_owner: Annotated[
-        str | None,
-        _bounds("Whose row holds an edge. [sender; reader if directed]", metavar="sender|reader"),
-    ] = None,
-    sampler: Annotated[
-        str, _bounds("How lists are cut. [stable, which has a proof]", metavar="stable|paper")
-    ] = "stable",
-    accountant: Annotated[
-        str, _bounds("What prices a step. [pair, the tighter one]", metavar="pair|paper")
-    ] = "pair",
-    clipping: Annotated[
-        str,
-        _bounds("[normalised, which reads no data]", metavar="normalised|flat|groups|percentile"),
-    ] = "normalised",
-    clip: Annotated[float, _bounds("C, the norm of one root's gradient. [1: lr sets the scale]")] = 1.0,
-    noise: Annotated[
-        str, _bounds("Its spread. [common, which has a proof]", metavar="common|per-layer")
-    ] = "common",
+    edge_owner: options.EdgeOwner = None,
+    sampler: options.Sampler = PrivacyPlan.sampler,
+    accountant: options.Accountant = PrivacyPlan.accountant,
+    clipping: options.Clipping = PrivacyPlan.clipping,
+    clip: options.Clip = PrivacyPlan.clip,
+    noise: options.Noise = PrivacyPlan.noise,
     secure_noise: Annotated[
         bool,
         _bounds("Cryptographic, exact, on a grid; a little slower. [torch's generator]", "--secure-noise"),
-    ] = False,
-    model: Annotated[
-        str, _model("The architecture. [gcn, the usual start]", metavar="gcn|gin|gat|mlp")
-    ] = "gcn",
-    layers: Annotated[int, _model("r, rounds of messages. [1: noise grows with K^r]")] = 1,
-    hidden: Annotated[int | None, _model("Width. [128: noise grows with it; 256 without privacy]")] = None,
-    encoder_layers: Annotated[int, _model("Linear layers before messages. [1: shallow stands noise]")] = 1,
-    decoder_layers: Annotated[int, _model("Linear layers after messages. [1, likewise]")] = 1,
-    activation: Annotated[
-        str, _model("[tanh, which bounds what it passes on]", metavar="tanh|relu")
-    ] = "tanh",
-    batch_size: Annotated[
-        int | None, _learning("Expected roots a step. [all, up to 200,000: noise weighs less]")
+    ] = TrainingConfig.secure_noise,
+    method: options.Method = None,
+    model: options.Model = None,
+    layers: options.Layers = None,
+    hidden: Annotated[
+        int | None, _model(f"Width. [{TrainingConfig.hidden}: noise grows with it; 256 without privacy]")
     ] = None,
-    steps: Annotated[int | None, _learning("Updates. [600; 300 to 600 without privacy]")] = None,
-    optimizer: Annotated[str, _learning("[adam, which needs the least tuning]", metavar="adam|sgd")] = "adam",
-    lr: Annotated[float | None, _learning("Learning rate, falling to 0. [lower the more noise]")] = None,
-    setting: Annotated[
+    encoder_layers: Annotated[
+        int, _model(f"Linear layers before messages. [{TrainingConfig.encoder_layers}: shallow stands noise]")
+    ] = TrainingConfig.encoder_layers,
+    decoder_layers: Annotated[
+        int, _model(f"Linear layers after messages. [{TrainingConfig.decoder_layers}, likewise]")
+    ] = TrainingConfig.decoder_layers,
+    activation: Annotated[
         str,
-        _reading("inductive drops edges between splits. [transductive]", metavar="transductive|inductive"),
-    ] = "transductive",
-    symmetrize: Annotated[
-        bool, _reading("Add the reverse of every edge. [edges as given]", "--symmetrize")
-    ] = False,
-    split: Annotated[str | None, _reading("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")] = None,
-    split_seed: Annotated[int, _reading("Of that draw. [0: a split is public]")] = 0,
-    num_classes: Annotated[int | None, _reading("[largest label + 1, taken as public]")] = None,
-    edges: tables.Edges = None,
-    id_column: tables.Id = None,
-    label: tables.Label = None,
-    features: tables.Features = None,
-    categorical: tables.Categorical = None,
-    hash_column: tables.Hash = None,
-    ignore: tables.Ignore = None,
-    classes: tables.Classes = None,
-    split_column: tables.SplitColumn = None,
-    source: tables.Source = None,
-    target: tables.Target = None,
-    delimiter: tables.Delimiter = None,
-    data_root: DataRoot = None,
-    seed: Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")] = None,
-    device: Annotated[str, _output("[auto: a GPU if there is one]", metavar="auto|cpu|cuda")] = "auto",
+        _model(
+            f"[{TrainingConfig.activation}, which bounds what it passes on]",
+            metavar=list_choices(choices.Activation),
+        ),
+    ] = TrainingConfig.activation,
+    batch_size: Annotated[
+        int | None, _learning(f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]")
+    ] = None,
+    steps: Annotated[int | None, _learning(f"Updates. [{STEPS}; 300 to 600 without privacy]")] = None,
+    optimizer: Annotated[
+        str,
+        _learning(
+            f"[{TrainingConfig.optimizer}, which needs the least tuning]",
+            metavar=list_choices(choices.Optimizer),
+        ),
+    ] = TrainingConfig.optimizer,
+    lr: Annotated[float | None, _learning("Learning rate, falling to 0. [lower the more noise]")] = None,
+    setting: options.Setting = TrainingConfig.setting,
+    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
+    split: options.Split = TrainingConfig.split,
+    split_seed: options.SplitSeed = TrainingConfig.split_seed,
+    num_classes: options.NumClasses = None,
+    edges: options.Edges = None,
+    id_column: options.Id = None,
+    label: options.Label = None,
+    features: options.Features = None,
+    categorical: options.Categorical = None,
+    hash_column: options.Hash = None,
+    ignore: options.Ignore = None,
+    classes: options.Classes = None,
+    split_column: options.SplitColumn = None,
+    source: options.Source = None,
+    target: options.Target = None,
+    delimiter: options.Delimiter = None,
+    data_root: options.DataRoot = None,
+    seed: options.Seed = TrainingConfig.seed,
+    device: options.Device = options.DEVICE,
     out: Annotated[Path | None, _output("Folder of the run. [runs/DATA-MODEL-N, the first free N]")] = None,
-    resume: Annotated[Path | None, _output("Go on with the run in this folder, on its DATA.")] = None,
+    resume: Annotated[Path | None, _output("Continue the run in this folder, on its DATA.")] = None,
+    dry_run: Annotated[
+        bool, _output("Print what it would do and cost; train, write and spend nothing.", "--dry-run")
+    ] = False,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     train_accuracy: Annotated[
         bool, _output("Also for a private run: a private figure, not covered. [no]", "--train-accuracy")
-    ] = False,
-    as_json: Annotated[bool, _output("One JSON object as the last line of output.", "--json")] = False,
-    quiet: Annotated[bool, _output("Print errors and --json alone.", "--quiet")] = False,
-) -> int:
+    ] = TrainingConfig.train_accuracy,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
     """Train one model with node-level differential privacy.
 
     Only --epsilon must be given: defaults, in brackets, are chosen without looking at private data.
     """
-    from hushgraph.cli import presentation
-    from hushgraph.cli.progress import StepProgress
+    if dry_run:
+        _show_dry_run(context)
+        return
+    with terminal.status("Loading PyTorch", quiet=as_json or quiet) as line:
+        run = _train(context, line)
+    if run is None:
+        return
+    if as_json:
+        typer.echo(json.dumps(list_result(run), allow_nan=False))
+    elif not quiet:
+        show_result(run, terminal.console())
+
+
+def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
+    """Train or resume as the flags say; None in all processes of a group but the first."""
     from hushgraph.training import distributed
     from hushgraph.training import train as training
     from hushgraph.training.interruption import Interruption
 
-    begun: list[RunFolder] = []
+    flags = context.params
+    data, edges, resume = flags["data"], flags["edges"], flags["resume"]
+    is_silent = flags["as_json"] or flags["quiet"]
+    folders: list[RunFolder] = []
 
     def announce(folder: RunFolder) -> None:
-        begun.append(folder)
-        if not (as_json or quiet):
-            typer.echo(presentation.announcement(folder, data))
+        folders.append(folder)
+        line.clear()
+        if not is_silent:
+            typer.echo(describe_run(folder, data))
+        line.show("Preparing the first step")
 
     try:
         group = context.with_resource(distributed.join_group())
         with group.share_errors():
-            given = tables.with_edges(data, edges)
-            settings = {} if resume is not None else _settings(context)
-            if resume is not None:
-                _refuse_settings(context)
-        path = resume or out or Path(group.broadcast(lambda: str(presentation.free_folder(data, model))))
-        with Interruption() as interruption, StepProgress(quiet=quiet or not group.leads) as progress:
+            settings = _read_settings(context)
+        with Interruption() as interruption:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-                progress(done, total, epsilon, accuracy)
+                line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
                 interruption.check()
 
-            watching: dict[str, Any] = {"device": device, "observer": observe, "on_start": announce}
-            if resume is not None:
-                run = training.resume(resume, given, **watching)
-                if not (begun or as_json or quiet) and group.leads:
-                    typer.echo(f"{resume} was finished before; nothing was trained.")
+            terminal.show_loading(line, data)
+            graph = options.join_edges(data, edges)
+            hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
+            if resume is None:
+                out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
+                run = training.train(graph, out=out, **settings, **hooks)
             else:
-                run = training.train(given, out=path, **settings, **watching)
-    except distributed.ReportedError as error:
-        return error.exit_code
+                run = training.resume(resume, graph, **hooks)
+    except ReportedError as error:
+        raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
-        return fail(presentation.stopped(begun[0], data) + more if begun else "interrupted", 130)
-    if not group.leads:
-        return 0
-    if as_json:
-        typer.echo(json.dumps(presentation.as_json(run), allow_nan=False))
-    elif not quiet:
-        presentation.show(run, console())
-    return 0
+        message = describe_stop(folders[0], data) + more if folders else "interrupted"
+        raise terminal.StoppedError(message) from None
+    if resume is not None and not (folders or is_silent) and group.leads:
+        line.clear()
+        typer.echo(f"{resume} was finished before; nothing was trained.")
+    return run if group.leads else None
 
 
-def _settings(context: typer.Context) -> dict[str, Any]:
-    """The arguments of `hushgraph.train` that were given as flags."""
-    given = context.params
-    settings = {name: value for name, value in given.items() if name not in _NOT_SETTINGS | _RENAMED}
-    settings |= {"num_layers": given["layers"], "learning_rate": given["lr"]}
-    return settings | {"private": not given["non_private"], "columns": tables.columns_in(given)}
+def _read_settings(context: typer.Context) -> dict[str, Any]:
+    """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
+    flags = context.params
+    if flags["resume"] is not None:
+        _refuse_settings(context)
+        return {}
+    settings = {name: value for name, value in flags.items() if name not in _NOT_SETTINGS | _RENAMED}
+    settings |= {"num_layers": flags["layers"], "learning_rate": flags["lr"]}
+    return settings | {"private": not flags["non_private"], "columns": options.read_columns(flags)}
 
 
 def _refuse_settings(context: typer.Context) -> None:
-    """A resumed run keeps the settings it began with."""
+    """Raise InputError where settings are given for a run that is resumed, which keeps its own."""
     given = [
-        where_given(context, str(parameter.name)) + parameter.opts[0]
+        options.config_prefix(context, str(parameter.name)) + parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name not in _NOT_SETTINGS and is_given(context, str(parameter.name))
+        if parameter.name not in _NOT_SETTINGS and options.is_given(context, str(parameter.name))
     ]
     if given:
         raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
+
+
+def _show_dry_run(context: typer.Context) -> None:
+    """Print what this call would do and cost."""
+    flags = context.params
+    if flags["resume"] is not None:
+        raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
+    is_silent = flags["as_json"] or flags["quiet"]
+    with terminal.status("Loading PyTorch", quiet=is_silent) as line:
+        solved, prepared = ask_prepare(context, _read_settings(context), line)
+    graph, config = prepared.graph, prepared.config
+    if flags["as_json"]:
+        facts = list_facts(solved, is_seeded=config.seed is not None)
+        about = {"dry_run": True, "model": config.model, "hidden": config.hidden}
+        typer.echo(json.dumps(facts | about | {"learning_rate": config.learning_rate}, allow_nan=False))
+    elif not flags["quiet"]:
+        screen = terminal.console()
+        text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.num_classes)
+        terminal.print_line(screen, f"Dry run: nothing is trained, written or spent.\n{text}\n")
+        show_plan(solved, screen, is_seeded=config.seed is not None)
+
+
+def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
+    """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
+    from hushgraph.training.prepare import choose_method
+
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
+    method = choose_method(settings["method"], settings)
+    model = method if method == "billboard" else settings["model"] or TrainingConfig.model
+    number = 1
+    while (parent / f"{stem}-{model}-{number}").exists():
+        number += 1
+    return parent / f"{stem}-{model}-{number}"
+
+
+def progress_figures(epsilon: float, accuracy: float | None) -> str:
+    """Epsilon so far, rounded up, and the latest validation accuracy, for the bar."""
+    shown = f"epsilon {rounded_up(epsilon)}"
+    return shown if accuracy is None else f"{shown}  validation {accuracy:.1%}"
+
+
+def describe_training(
+    plan: PrivacyPlan, config: TrainingConfig, data: str, num_features: int, num_classes: int
+) -> str:
+    """One line: what is trained on what, from public figures alone."""
+    if plan.method == "billboard":
+        kind = "billboard"
+    elif config.model == "mlp":
+        kind = "MLP"
+    else:
+        kind = f"{config.model.upper()}, {plan.num_layers} round{'s' * (plan.num_layers != 1)} of messages"
+    how = "privately" if plan.is_private else "without privacy"
+    reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
+    drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
+    return (
+        f"Training {how} on {data}: {kind}, {num_features:,} features, {num_classes} "
+        f"classes, {plan.num_train_nodes:,} training nodes; {reads}{plan.steps:,} steps of about "
+        f"{plan.batch_size:,} nodes.{drawn}"
+    )
+
+
+def describe_run(folder: RunFolder, data: str) -> str:
+    """`describe_training` for a run that starts or continues; a second line where the data has a new name.
+
+    Args:
+        folder: of the run.
+        data: the name of the data in this call; a resumed run may have started under another one.
+    """
+    text = describe_training(folder.plan, folder.config, data, folder.num_features, folder.num_classes)
+    done = _count_steps(folder)
+    if done:
+        text += f" Continuing after step {done:,}."
+    # The same file may be named from the current folder or in full.
+    if os.path.abspath(data) != os.path.abspath(folder.data):
+        text += (
+            f"\nThis run started on {folder.data} and continues with {data}: it must be the same data. Only "
+            "the numbers of nodes and features and the training nodes are compared."
+        )
+    return text
+
+
+def describe_stop(folder: RunFolder, data: str) -> str:
+    """One line for a run that Ctrl-C ended: how far it came and how to continue."""
+    again = f"hushgraph train {shlex.quote(data)} --resume {shlex.quote(str(folder.path))}"
+    return f"stopped after step {_count_steps(folder)} of {folder.plan.steps}; continue with: {again}"
+
+
+def list_result(run: Run) -> dict[str, Any]:
+    """What `--json` prints: the keys that other programs rely on, then where the run is."""
+    return {**run.result, "out": str(run.folder.path)}
+
+
+def show_result(run: Run, screen: Console) -> None:
+    """Print the result as a table, and the guarantee in a sentence."""
+    result = run.result
+    rows = [
+        ("validation accuracy", _percent(result["val_accuracy"])),
+        ("test accuracy", _percent(result["test_accuracy"])),
+        ("epsilon", rounded_up(run.epsilon)),
+        ("delta", digits_up(run.delta)),
+        ("guarantee", result["guarantee"]),
+        ("steps", f"{run.plan.steps:,}"),
+        ("seconds", f"{result['seconds']:.1f}"),
+        ("folder", str(run.folder.path)),
+    ]
+    if result.get("secure_noise"):
+        rows.insert(5, ("noise", "secure: cryptographic, exact, on a grid"))
+    if "train_accuracy" in result:
+        note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
+        rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))
+    terminal.print_rows(screen, rows)
+    if result.get("steps_lost"):
+        screen.print(
+            f"\n{result['steps_lost']:,} steps were paid for and lost when the run was killed; the weights "
+            "have learnt nothing from them.",
+            highlight=False,
+        )
+    guarantee = Guarantee.of(run.plan, seed_is_fixed=run.config.seed is not None)
+    screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
+    if run.plan.is_private:
+        boards = ", the boards and the predictions for everybody else" if run.plan.covers_predictions else ""
+        covers = f"It covers the weights{boards}. " if result["guarantee"] == "holds" else ""
+        screen.print(
+            f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
+        )
+
+
+def _count_steps(folder: RunFolder) -> int:
+    from hushgraph.privacy.ledger import Ledger
+
+    return Ledger.open(folder.ledger_path, read_only=True).steps_charged
+
+
+def _percent(accuracy: float | None) -> str:
+    if accuracy is None or math.isnan(accuracy):
+        return "no labelled nodes"
+    return f"{accuracy:.2%}"

@@ -11,7 +11,7 @@ from hushgraph.errors import ModelError
 from hushgraph.gradients import norms as pairs
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.tape import Record
-from hushgraph.models.parts import Scale
+from hushgraph.models.gnn import Scale
 
 
 class Rows(NamedTuple):

@@ -13,11 +13,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from hushgraph.errors import ModelError
 from hushgraph.gradients import probe
 from hushgraph.gradients.tape import TAPED
-from hushgraph.models.gat import GATLayer
-from hushgraph.models.gcn import GCNLayer
-from hushgraph.models.gin import GINLayer
-from hushgraph.models.gnn import GNN
-from hushgraph.models.parts import ACTIVATIONS, Scale
+from hushgraph.models.gnn import ACTIVATIONS, GNN, GATLayer, GCNLayer, GINLayer, Scale
 
 _PARAMETERS: dict[type[nn.Module], set[str]] = {
     nn.Linear: {"weight", "bias"},
@@ -73,17 +69,17 @@ def check_model(model: nn.Module, *, num_features: int, num_classes: int, depth:
     Raises:
         ModelError: naming every offender and what to use instead.
     """
-    found = [*_layers(model), *_tied(model)]
-    if not found:
-        found = probe.offences(
+    offences = [*_layers(model), *_tied(model)]
+    if not offences:
+        offences = probe.find_offences(
             model,
             num_features=num_features,
             num_classes=num_classes,
             depth=depth,
             shape_only=all(type(module) in _BUILT_IN for module in model.modules()),
         )
-    if found:
-        raise ModelError(f"the model cannot be trained privately: {'; '.join(found)}")
+    if offences:
+        raise ModelError(f"the model cannot be trained privately: {'; '.join(offences)}")
 
 
 def _layers(model: nn.Module) -> Iterator[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from hushgraph.models.row_sums import FASTMATH
+from hushgraph.models.blocks import FASTMATH
 
 # Products below the smallest normal float32 may vanish, although large inputs would make them count.
 SMALLEST = float(np.finfo(np.float32).tiny)

@@ -36,7 +36,7 @@ _READS: tuple[list[int], ...] = (
 )
 
 
-def offences(
+def find_offences(
     model: nn.Module, *, num_features: int, num_classes: int, depth: int, shape_only: bool
 ) -> list[str]:
     """What a copy of `model` does wrong on made-up features and trees, in words."""
@@ -62,10 +62,10 @@ def offences(
             for parameter in tried.parameters():
                 # Weights that begin at zero would hide what lies behind them.
                 parameter.add_(0.05 * torch.randn_like(parameter))
-            found = _shape(tried, batch, num_classes)
-            if not found and not shape_only:
-                found = [*_buffers(tried, batch), *_mixing(tried, batch)]
-                found += _clipping(tried, batch, graph, lists, depth)
+            offences = _shape(tried, batch, num_classes)
+            if not offences and not shape_only:
+                offences = [*_buffers(tried, batch), *_mixing(tried, batch)]
+                offences += _clipping(tried, batch, graph, lists, depth)
         except ModelError as error:
             return [str(error)]
         except Exception as error:
@@ -74,7 +74,7 @@ def offences(
                 f"on made-up data it failed with {type(error).__name__}: {reason}: expected forward(x, "
                 f"blocks) with x [rows, {num_features}] and {depth} blocks"
             ]
-    return found
+    return offences
 
 
 def _shape(model: nn.Module, batch: TreeBatch, num_classes: int) -> list[str]:
@@ -125,9 +125,9 @@ def _clipping(model: nn.Module, batch: TreeBatch, graph: Graph, lists: BoundedLi
         with torch.enable_grad():
             fast = ghost.clipped_sum(tried, batch, clipping)
             slow = reference.clipped_sum(tried, graph, lists, _ROOTS, depth, clipping)
-        whole = torch.stack([value.norm() for value in slow.values()]).norm()
+        total = torch.stack([value.norm() for value in slow.values()]).norm()
         for name, value in slow.items():
-            close = (fast[name] - value).norm() <= 1e-3 * value.norm() + 1e-6 * whole
+            close = (fast[name] - value).norm() <= 1e-3 * value.norm() + 1e-6 * total
             if not bool(close) and name not in wrong:
                 wrong.append(name)
     if not wrong:

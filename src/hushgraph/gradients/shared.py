@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import norms as pairs
-from hushgraph.models import row_sums as rowsums
+from hushgraph.models import blocks as rowsums
 from hushgraph.models.blocks import Reads, RowGradient
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hushgraph.models.parts import Scale
+from hushgraph.models.gnn import Scale
 
 
 @dataclass(eq=False)

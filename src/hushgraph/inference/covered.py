@@ -1,4 +1,4 @@
-"""What a billboard model sees of a row: its own features and its own readings, nothing of other rows."""
+"""The input of a billboard model: a row's own features and its own reading, nothing of other rows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def read_boards(
     scale: float,
     radius: float,
 ) -> Float32Array:
-    """float32 [N, classes]: the reading of every node from all boards together, in public units.
+    """Read all boards together for every node, float32 [N, classes], in public units.
 
     Args:
-        boards: what was released.
-        graph: whose lists are read.
+        boards: the released boards.
+        graph: the graph whose lists are used.
         edge_owner: whose row holds an edge record.
-        own: what was cast onto each board, taken off its casters' readings.
+        own: the ballots cast onto each board; a row's own ballot is subtracted from its reading.
         scale, radius: as in `scale_readings`.
     """
     board, parts = combine_boards(boards)
@@ -44,28 +44,28 @@ def read_boards(
 
 
 def scale_readings(readings: Float32Array, board: Board, *, scale: float, radius: float) -> Float32Array:
-    """Readings as the model takes them, each from itself and public numbers alone.
+    """Scale readings for the model; the result of a row depends on its reading and public numbers alone.
 
     Args:
         readings: float32 [R, classes].
-        board: what was read; one without noise counts ballots.
-        scale: one standard deviation of the noise becomes this number.
-        radius: readings are shortened so that their norm stays below this.
+        board: the board that was read; without noise, one ballot is the unit.
+        scale: the value of one standard deviation of the noise.
+        radius: readings are shrunk so that their norm stays below this.
     """
     scaled = readings * np.float32(scale / (board.noise_std or 1.0))
     squares = np.square(scaled).sum(axis=1, keepdims=True)
-    shortened: Float32Array = scaled / np.sqrt(1 + squares / np.float32(radius**2))
-    return shortened
+    shrunk: Float32Array = scaled / np.sqrt(1 + squares / np.float32(radius**2))
+    return shrunk
 
 
 class RowTable(Features):
-    """Rows of (own features, own readings): every row of features scaled to one norm, readings behind it.
+    """Rows of (own features, own reading); all rows of features are scaled to one norm.
 
     Args:
-        graph: whose features are taken; dense, sparse or stored.
+        graph: the graph with the features: dense, sparse or stored.
         readings: float32 [N, k].
-        device: to compute on.
-        feature_norm: every row of features is scaled to this norm, from that row alone; 0 leaves them.
+        device: the device to compute on.
+        feature_norm: the norm of every row of features; 0 leaves the features unscaled.
     """
 
     def __init__(
@@ -90,15 +90,16 @@ class RowTable(Features):
 
 
 def scale_rows(features: Tensor, norm: float) -> Tensor:
-    """Scale every row to this norm; 0 leaves them. Rows of almost nothing stay almost nothing."""
+    """Scale every row to this norm; 0 leaves the rows unscaled."""
     if not norm:
         return features
+    # The lower limit keeps a row of zeros at zero.
     norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
     return features * (norm / norms.clamp(min=1e-12))
 
 
 def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:
-    """A node's own log-probabilities plus the mean of its neighbours', which are read in the clear."""
+    """Add the mean of the neighbours' log-probabilities, read in the clear, to a node's own."""
     logs = probabilities.cpu().clamp(min=1e-12).log()
     counts = torch.from_numpy(np.diff(graph.indptr).astype(np.int64))
     readers = torch.repeat_interleave(torch.arange(graph.num_nodes), counts)
@@ -109,13 +110,13 @@ def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:
 
 
 def score_table(model: nn.Module, graph: Graph, table: RowTable) -> Tensor:
-    """float32 [N, classes]: the scores of every row of the table."""
+    """Compute the scores of all rows of a table, float32 [N, classes]."""
     return scores(model, WholeGraph(graph, table), depth=0)
 
 
-def check_width(given: int, wanted: int) -> None:
-    """Refuse rows that have not as many features as the model was trained on."""
-    if given != wanted:
+def check_width(given: int, expected: int) -> None:
+    """Raise InputError if rows do not have as many features as the model was trained on."""
+    if given != expected:
         raise InputError(
-            f"the rows have {given} features, the model was trained on {wanted}; give the same columns"
+            f"the rows have {given} features, the model was trained on {expected}; give the same columns"
         )

@@ -1,4 +1,4 @@
-"""How good predictions are on a split: accuracy, per class, macro-F1."""
+"""Evaluation of predictions on a split: accuracy, accuracy per class, macro-F1."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ class Evaluation:
     """Results on one split.
 
     Attributes:
-        accuracy: part of the nodes whose class was predicted.
-        macro_f1: mean over classes that occur of the harmonic mean of precision and recall.
-        class_accuracy: float64 [classes], part of each class's nodes that were predicted; NaN for none.
-        class_counts: int64 [classes].
+        accuracy: fraction of the nodes whose class was predicted.
+        macro_f1: mean F1 score of the classes that occur.
+        class_accuracy: float64 [classes], fraction of the nodes of each class that were predicted correctly;
+            NaN for a class without nodes.
+        class_counts: int64 [classes], the number of nodes of each class.
     """
 
     accuracy: float
@@ -33,7 +34,7 @@ def evaluate(
     nodes: npt.NDArray[np.int64],
     num_classes: int,
 ) -> Evaluation | None:
-    """Results on `nodes`, those without a label left out; None where none has one."""
+    """Evaluate predictions on the labelled ones of `nodes`; None if none has a label."""
     nodes = nodes[labels[nodes] >= 0]
     if not len(nodes):
         return None
@@ -55,6 +56,6 @@ def evaluate(
 def measure_accuracy(
     predicted: npt.NDArray[np.int64], graph: Graph, nodes: npt.NDArray[np.int64]
 ) -> float | None:
-    """Accuracy on the labelled ones of `nodes`; None where none has a label."""
+    """Return the accuracy on the labelled ones of `nodes`; None if none has a label."""
     evaluation = evaluate(predicted, graph.y, nodes, graph.num_classes)
     return None if evaluation is None else evaluation.accuracy

@@ -1,4 +1,4 @@
-"""Files of predictions: node, class, and probabilities where wanted."""
+"""Files of predictions: node, class and, if asked for, probabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_COVERED = (
 
 
 def check_out(path: Path, *, force: bool) -> None:
-    """Refuse a file of an unknown kind, and one that exists unless `force`."""
+    """Raise InputError for a path of unknown type, and for one that exists unless `force`."""
     if path.suffix not in (".csv", ".npz"):
         raise InputError(f"out={path}: expected a name that ends in .csv or .npz")
     if path.exists() and not force:
@@ -36,52 +36,52 @@ def save(
     node_names: npt.NDArray[Any] | None = None,
     class_names: Sequence[str] | None = None,
 ) -> None:
-    """Write one row per node, in the order of the data; the file is there as a whole or not at all.
+    """Write one row per node, in the order of the data. The file is replaced atomically.
 
     Args:
         path: `.csv` with columns node, class, p_0, ..., or `.npz` with arrays node, class, probabilities.
         probabilities: float32 [num_nodes, num_classes].
-        with_probabilities: whether they are written too.
-        node_names: what the nodes are called; numbers from 0 unless given.
-        class_names: what the classes are called; numbers from 0 unless given.
+        with_probabilities: whether the probabilities are written.
+        node_names: the names of the nodes; numbers from 0 unless given.
+        class_names: the names of the classes; numbers from 0 unless given.
     """
     count, classes = probabilities.shape
     best = probabilities.argmax(1)
     nodes = np.arange(count) if node_names is None else node_names
-    # Text without objects in it, so that a file of predictions is read without unpickling.
+    # NumPy text instead of objects, so that the file can be read without unpickling.
     nodes = nodes if nodes.dtype.kind in "iu" else nodes.astype(np.str_)
-    named = np.arange(classes) if class_names is None else np.asarray(class_names, np.str_)
-    arrays: dict[str, Any] = {"node": nodes, "class": named[best]}
+    names = np.arange(classes) if class_names is None else np.asarray(class_names, np.str_)
+    arrays: dict[str, Any] = {"node": nodes, "class": names[best]}
     with whole_file(path) as file:
         if path.suffix == ".npz":
             if with_probabilities:
                 arrays["probabilities"] = probabilities
-                arrays |= {} if class_names is None else {"class_names": named}
+                arrays |= {} if class_names is None else {"class_names": names}
             np.savez(file, **arrays)
             return
-        arrays = {name: _quoted(values) for name, values in arrays.items()}
+        arrays = {name: _quote_text(values) for name, values in arrays.items()}
         forms = ["%d" if values.dtype.kind in "iu" else "%s" for values in arrays.values()]
         if with_probabilities:
-            arrays |= {f"p_{name}": column for name, column in zip(named, probabilities.T, strict=True)}
+            arrays |= {f"p_{name}": column for name, column in zip(names, probabilities.T, strict=True)}
             forms += ["%.6g"] * classes
-        header = ",".join(_quoted(np.array(list(arrays), np.str_)))
+        header = ",".join(_quote_text(np.array(list(arrays), np.str_)))
         table = np.empty(count, [(f"c{place}", each.dtype) for place, each in enumerate(arrays.values())])
         for place, values in enumerate(arrays.values()):
             table[f"c{place}"] = values
         np.savetxt(file, table, fmt=forms, delimiter=",", header=header, comments="", encoding="utf-8")
 
 
-def _quoted(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Text as CSV wants it: quoted where it holds a comma, a quote or a line break."""
+def _quote_text(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Quote text for CSV where it contains a comma, a quote or a line break."""
     if values.dtype.kind != "U":
         return values
-    odd = np.zeros(values.shape, np.bool_)
+    is_special = np.zeros(values.shape, np.bool_)
     for character in ',"\n\r':
-        odd |= np.char.find(values, character) >= 0
-    if not odd.any():
+        is_special |= np.char.find(values, character) >= 0
+    if not is_special.any():
         return values
-    doubled = np.char.replace(values[odd], '"', '""')
+    doubled = np.char.replace(values[is_special], '"', '""')
     quoted = np.char.add(np.char.add('"', doubled), '"')
-    found = values.astype(np.result_type(values.dtype, quoted.dtype))
-    found[odd] = quoted
-    return found
+    result = values.astype(np.result_type(values.dtype, quoted.dtype))
+    result[is_special] = quoted
+    return result

@@ -1,4 +1,4 @@
-"""Scores for nodes of a stored graph: layer by layer, in blocks, with what does not fit memory on disk."""
+"""Scores of nodes of a stored graph: layer by layer, in blocks, with large layers on disk."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from hushgraph.models.gnn import GNN
 
 Nodes = npt.NDArray[np.int64]
 
-# Floats that the rows of one block may hold: 128 MiB.
+# The most floats in the rows of one block: 128 MiB.
 BLOCK_FLOATS = 1 << 25
-# Latent rows of a layer above this many bytes wait on disk.
+# The latent rows of a layer are kept on disk if they take more bytes.
 LATENT_IN_MEMORY = 1 << 30
 
 
 def stored_scores(model: GNN, graph: StoredGraph, features: Features, nodes: Nodes | None) -> Tensor:
-    """float32 [len(nodes), num_classes] from full neighbourhoods; of all nodes in order if `nodes` is None.
+    """Compute scores, float32 [len(nodes), num_classes], from full neighbourhoods.
 
     Only nodes that the scores depend on are encoded, each once.
 
     Args:
         model: in evaluation mode.
-        graph: where nodes read all their neighbours.
-        features: of `graph`, on the device to work on.
-        nodes: ascending and distinct.
+        graph: the graph; nodes read all their neighbours.
+        features: the features of `graph`, on the device to compute on.
+        nodes: ascending and distinct; None is all nodes in order.
     """
     levels = [np.arange(graph.num_nodes) if nodes is None else nodes]
     for _ in model.layers:
-        levels.append(_with_reads(graph, levels[-1]))
+        levels.append(_add_reads(graph, levels[-1]))
     folder = Path(tempfile.mkdtemp(prefix="hushgraph-"))
     try:
         h = _Latent(folder / "encoded", len(levels[-1]))
-        for part in _cut(levels[-1], max(1, BLOCK_FLOATS // graph.num_features)):
+        for part in _cut_evenly(levels[-1], max(1, BLOCK_FLOATS // graph.num_features)):
             h.append(model.encoder(model.scaled(features.rows(part))))
         release(graph.x)
         position = np.zeros(graph.num_nodes, dtype=np.int32)
@@ -53,8 +53,8 @@ def stored_scores(model: GNN, graph: StoredGraph, features: Features, nodes: Nod
         for number, (layer, lower, upper) in enumerate(steps):
             position[lower] = np.arange(len(lower), dtype=np.int32)
             following = _Latent(folder / f"layer{number}", len(upper))
-            for part in _blocks(graph, upper, max(1, BLOCK_FLOATS // h.width)):
-                indptr, entries = _entries(graph, part)
+            for part in _cut_by_entries(graph, upper, max(1, BLOCK_FLOATS // h.width)):
+                indptr, entries = _collect_entries(graph, part)
                 distinct, index = features.distinct(entries)
                 reads = Reads(
                     indptr=torch.from_numpy(indptr).to(features.device),
@@ -63,18 +63,18 @@ def stored_scores(model: GNN, graph: StoredGraph, features: Features, nodes: Nod
                 )
                 following.append(layer(h.rows(position[distinct], features.device), reads))
             h = following
-        parts = _cut(np.arange(len(levels[0])), max(1, BLOCK_FLOATS // h.width))
+        parts = _cut_evenly(np.arange(len(levels[0])), max(1, BLOCK_FLOATS // h.width))
         return torch.cat([model.decoder(h.rows(part, features.device)).cpu() for part in parts])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Latent:
-    """Rows of one layer, appended and then read: in memory where all of them fit, else in a file.
+    """The rows of one layer, appended and then read: in memory if they fit, else in a file.
 
     Args:
-        path: of the file.
-        count: rows in all.
+        path: the path of the file.
+        count: the number of rows.
     """
 
     def __init__(self, path: Path, count: int) -> None:
@@ -107,28 +107,28 @@ class _Latent:
             if self._memory is None:
                 raise RuntimeError("rows are read before they are written")
             self._rows = MappedRows(self._memory)
-            # An open file outlives its name.
+            # A memory map outlives the name of its file.
             self.path.unlink(missing_ok=True)
         return torch.from_numpy(self._rows.take(places)).to(device)
 
 
-def _with_reads(graph: StoredGraph, nodes: Nodes) -> Nodes:
-    """These nodes and all that they read, ascending."""
+def _add_reads(graph: StoredGraph, nodes: Nodes) -> Nodes:
+    """Return these nodes and all nodes that they read, ascending."""
     if len(nodes) == graph.num_nodes:
         return nodes
-    there = np.zeros(graph.num_nodes, np.bool_)
-    for part in _blocks(graph, nodes, BLOCK_FLOATS):
-        there[_entries(graph, part)[1]] = True
-    return np.flatnonzero(there)
+    is_read = np.zeros(graph.num_nodes, np.bool_)
+    for part in _cut_by_entries(graph, nodes, BLOCK_FLOATS):
+        is_read[_collect_entries(graph, part)[1]] = True
+    return np.flatnonzero(is_read)
 
 
-def _cut(nodes: Nodes, size: int) -> Iterator[Nodes]:
+def _cut_evenly(nodes: Nodes, size: int) -> Iterator[Nodes]:
     for begin in range(0, len(nodes), size):
         yield nodes[begin : begin + size]
 
 
-def _blocks(graph: StoredGraph, nodes: Nodes, limit: int) -> Iterator[Nodes]:
-    """The nodes cut so that a block has at most so many entries, itself included, or one node."""
+def _cut_by_entries(graph: StoredGraph, nodes: Nodes, limit: int) -> Iterator[Nodes]:
+    """Cut the nodes into blocks of at most `limit` entries, nodes themselves included, or one node."""
     ends = np.cumsum(graph.indptr[nodes + 1] - graph.indptr[nodes] + 1)
     release(graph.indptr)
     begin = 0
@@ -141,7 +141,7 @@ def _blocks(graph: StoredGraph, nodes: Nodes, limit: int) -> Iterator[Nodes]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(indptr, indices, nodes, out_indptr, out):  # type: ignore[no-untyped-def]
+def _fill_entries(indptr, indices, nodes, out_indptr, out):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(len(nodes)):
         out[at] = nodes[i]
@@ -152,11 +152,11 @@ def _fill(indptr, indices, nodes, out_indptr, out):  # type: ignore[no-untyped-d
         out_indptr[i + 1] = at
 
 
-def _entries(graph: StoredGraph, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """Compressed rows of what each node reads, itself first."""
+def _collect_entries(graph: StoredGraph, nodes: Nodes) -> tuple[Nodes, Nodes]:
+    """Return compressed rows of the nodes that each node reads, itself first."""
     indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
     counts = indptr[nodes + 1] - indptr[nodes]
     out_indptr = np.zeros(len(nodes) + 1, dtype=np.int64)
     out = np.empty(int(counts.sum()) + len(nodes), dtype=np.int64)
-    _fill(indptr, indices, nodes, out_indptr, out)
+    _fill_entries(indptr, indices, nodes, out_indptr, out)
     return out_indptr, out

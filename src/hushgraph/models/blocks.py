@@ -1,6 +1,7 @@
 """One round of message passing: which lower rows every upper row reads, itself first.
 
-Trees in training and the whole graph in inference are the same object, so a model runs the same code on both.
+Training on trees and inference on the whole graph use the same object, so a model runs the same code on both.
+Weighted sums of rows run in numba on the CPU and in Triton or torch on a GPU.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.models import row_sums as rowsums
+from hushgraph.models import row_sums_gpu
+
+# Sums may be reordered for speed, but NaN and infinity keep their meaning: clipping relies on seeing them.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+_NO_INDEX = np.empty(0, dtype=np.int64)
 
 
 class RowGradient(NamedTuple):
-    """Gradient of entry i of a frontier: `coefficients[i] * upper[parents[i]]`; `upper[i]` without parents.
+    """Gradients of the entries of a frontier, not multiplied out.
 
-    Kept in this form because an aggregation gives every entry of a segment the same gradient up to a factor.
+    Entry i has the gradient `coefficients[i] * upper[parents[i]]`, or `upper[i]` where `parents` is None: an
+    aggregation gives all entries of an upper row the same gradient up to a factor.
     """
 
     upper: Tensor
@@ -30,21 +38,21 @@ class RowGradient(NamedTuple):
 
 @dataclass(eq=False)
 class Frontier:
-    """Where recorded gradients leave the trees for the rows they share; collects one `RowGradient` a use."""
+    """Collects a `RowGradient` for every use of rows that several trees share."""
 
     gradients: list[RowGradient] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reads:
-    """Upper row i reads the lower rows `index[indptr[i]:indptr[i + 1]]`; the first of them is itself.
+    """The reads of one round: upper row i reads lower rows `index[indptr[i]:indptr[i + 1]]`, itself first.
 
     Attributes:
         indptr: int64 [upper rows + 1].
         index: int64 [entries], the lower row of every entry; None where entry i is lower row i, as in a tree.
-        num_lower: lower rows.
-        frontier: set while per-root gradients are recorded and `index` is shared between roots: gradients are
-            then kept per entry instead of being added up per lower row.
+        num_lower: number of lower rows.
+        frontier: set while per-root gradients are recorded and roots share lower rows. Gradients are then
+            kept per entry instead of being summed per lower row.
     """
 
     indptr: Tensor
@@ -62,7 +70,7 @@ class Reads:
 
     @cached_property
     def counts(self) -> Tensor:
-        """float32 [upper rows]: entries of every upper row, itself included."""
+        """float32 [upper rows]: how many entries every upper row has, itself included."""
         return torch.diff(self.indptr).to(torch.float32)
 
     @cached_property
@@ -73,14 +81,14 @@ class Reads:
 
     @cached_property
     def is_self(self) -> Tensor:
-        """float32 [entries]: 1 where an entry is its upper row itself, else 0."""
+        """float32 [entries]: 1 where an entry is the upper row itself, else 0."""
         marks = torch.zeros(self.num_entries, device=self.indptr.device)
         marks[self.indptr[:-1]] = 1.0
         return marks
 
     @cached_property
     def mean_weights(self) -> Tensor:
-        """float32 [entries]: one over the entries of the entry's upper row."""
+        """float32 [entries]: 1 / (number of entries of the upper row)."""
         return (1.0 / self.counts)[self.parents]
 
     @cached_property
@@ -88,34 +96,35 @@ class Reads:
         """Entries sorted by lower row, as (pointers [lower rows + 1], entries): the transpose of `index`."""
         if self.index is None:
             raise RuntimeError("a tree needs no transpose: every lower row has one entry")
-        return rowsums.transpose(self.index, self.num_lower)
+        return transpose(self.index, self.num_lower)
 
     def mean(self, h: Tensor) -> Tensor:
-        """[upper rows, d]: mean over every row's entries: (d + I)^-1 (A + I) h."""
+        """[upper rows, d]: mean over the entries of every row, (d + I)^-1 (A + I) h."""
         return self._sum(h, self.mean_weights)
 
     def sum_of_reads(self, h: Tensor) -> Tensor:
-        """[upper rows, d]: sum over what every row reads, itself left out: A h."""
+        """[upper rows, d]: sum over the entries of every row without the row itself, A h."""
         return self._sum(h, 1.0 - self.is_self)
 
     def own(self, h: Tensor) -> Tensor:
-        """[upper rows, d]: the rows themselves, without what they read."""
+        """[upper rows, d]: the upper rows themselves."""
         if self.frontier is None:
             first = self.indptr[:-1]
             return h[first if self.index is None else self.index[first]]
         return self._sum(h, self.is_self)
 
     def entries(self, h: Tensor, through: Callable[[Tensor], Tensor]) -> Tensor:
-        """[entries, d]: `through(h)` of every entry; `through` must treat every row alone.
+        """[entries, d]: `through(h)` for every entry; `through` must act on each row separately.
 
-        The order is chosen here: rows are shared where nobody asks whose gradient it is, and expanded first
-        where per-root gradients of `through` are recorded.
+        Without a frontier `through` is applied once per lower row and the result is gathered. With one, rows
+        are gathered first, so that the per-root gradients of `through` can be recorded.
         """
         if self.index is None:
             return through(h)
         if self.frontier is None:
             return through(h)[self.index]
-        return through(_expand(h, self))
+        expanded: Tensor = _Expand.apply(h, self)  # type: ignore[no-untyped-call]
+        return through(expanded)
 
     def softmax(self, scores: Tensor) -> Tensor:
         """[entries, heads]: softmax of `scores` over the entries of every upper row."""
@@ -127,17 +136,12 @@ class Reads:
         return exps / self.sum_of_entries(exps)[parents]
 
     def sum_of_entries(self, values: Tensor) -> Tensor:
-        """[upper rows, d]: sums of values that are already one row an entry."""
+        """[upper rows, d]: sum over the entries of every row, where `values` has one row per entry."""
         return values.new_zeros((self.num_upper, values.shape[1])).index_add(0, self.parents, values)
 
     def _sum(self, h: Tensor, coefficients: Tensor) -> Tensor:
         result: Tensor = _WeightedSum.apply(h, coefficients, self)  # type: ignore[no-untyped-call]
         return result
-
-
-def _expand(h: Tensor, reads: Reads) -> Tensor:
-    result: Tensor = _Expand.apply(h, reads)  # type: ignore[no-untyped-call]
-    return result
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -147,7 +151,7 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, h: Tensor, coefficients: Tensor, reads: Reads) -> Tensor:
         ctx.reads = reads
         ctx.save_for_backward(coefficients)
-        return rowsums.gather_sum(h, reads.index, coefficients, reads.indptr)
+        return gather_sum(h, reads.index, coefficients, reads.indptr)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
@@ -158,11 +162,11 @@ class _WeightedSum(torch.autograd.Function):
             return None, None, None
         if reads.index is None:
             return grad[reads.parents].mul_(coefficients[:, None]), None, None
-        return rowsums.scatter_sum(grad, reads.parents, coefficients, *reads.by_lower), None, None
+        return scatter_sum(grad, reads.parents, coefficients, *reads.by_lower), None, None
 
 
 class _Expand(torch.autograd.Function):
-    """Entry e: h[index[e]]; only used at a frontier."""
+    """Entry e: h[index[e]]. Only used at a frontier."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, reads: Reads) -> Tensor:
@@ -175,17 +179,105 @@ class _Expand(torch.autograd.Function):
         return None, None
 
 
-def whole_graph(indptr: np.ndarray, indices: np.ndarray, device: torch.device | str = "cpu") -> Reads:
-    """The reads of a whole graph, every node itself first, from compressed rows by reader."""
-    num_nodes = len(indptr) - 1
-    full_indptr = indptr + np.arange(num_nodes + 1)
-    index = np.empty(len(indices) + num_nodes, dtype=np.int64)
-    is_self = np.zeros(len(index), dtype=bool)
-    is_self[full_indptr[:-1]] = True
-    index[is_self] = np.arange(num_nodes)
-    index[~is_self] = indices
-    return Reads(
-        indptr=torch.from_numpy(full_indptr.astype(np.int64)).to(device),
-        index=torch.from_numpy(index).to(device),
-        num_lower=num_nodes,
+def transpose(index: Tensor, num_lower: int) -> tuple[Tensor, Tensor]:
+    """Sort entries by lower row: (pointers int64 [num_lower + 1], entries int64 [len(index)])."""
+    if index.is_cuda:
+        entries = torch.argsort(index, stable=True)
+        pointers = torch.zeros(num_lower + 1, dtype=torch.int64, device=index.device)
+        pointers[1:] = torch.bincount(index, minlength=num_lower).cumsum(0)
+        return pointers, entries
+    pointers = torch.zeros(num_lower + 1, dtype=torch.int64)
+    entries = torch.empty(index.numel(), dtype=torch.int64)
+    _transpose(index.numpy(), pointers.numpy(), entries.numpy())
+    return pointers, entries
+
+
+def gather_sum(h: Tensor, index: Tensor | None, coefficients: Tensor, indptr: Tensor) -> Tensor:
+    """[rows, d]: for each row the sum of coefficients[e] * h[index[e]] over its entries e."""
+    rows = indptr.numel() - 1
+    if _on_triton(h):
+        return row_sums_gpu.entry_sums(h.detach(), index, coefficients, indptr, None)
+    if h.is_cuda or h.dtype != torch.float32:
+        entries = h if index is None else h[index]
+        # One entry per row: the common case, training that reads no edges.
+        if entries.shape[0] == rows:
+            return entries * coefficients[:, None].to(h.dtype)
+        return torch.segment_reduce(
+            entries * coefficients[:, None].to(h.dtype), "sum", offsets=indptr, axis=0
+        )
+    out = torch.empty((rows, h.shape[1]), dtype=h.dtype)
+    _gather_sum(
+        h.detach().contiguous().numpy(),
+        _NO_INDEX if index is None else index.numpy(),
+        coefficients.numpy(),
+        indptr.numpy(),
+        out.numpy(),
     )
+    return out
+
+
+def scatter_sum(
+    upper: Tensor, parents: Tensor, coefficients: Tensor, pointers: Tensor, entries: Tensor
+) -> Tensor:
+    """[lower rows, d]: for each row the sum of coefficients[e] * upper[parents[e]] over its entries e."""
+    if _on_triton(upper):
+        return row_sums_gpu.entry_sums(upper.detach(), parents, coefficients, pointers, entries)
+    if upper.is_cuda or upper.dtype != torch.float32:
+        values = upper[parents[entries]] * coefficients[entries, None].to(upper.dtype)
+        return torch.segment_reduce(values, "sum", offsets=pointers, axis=0, initial=0.0)
+    out = torch.empty((pointers.numel() - 1, upper.shape[1]), dtype=upper.dtype)
+    _scatter_sum(
+        upper.detach().contiguous().numpy(),
+        parents.numpy(),
+        coefficients.numpy(),
+        pointers.numpy(),
+        entries.numpy(),
+        out.numpy(),
+    )
+    return out
+
+
+def _on_triton(values: Tensor) -> bool:
+    return values.is_cuda and values.dtype == torch.float32 and row_sums_gpu.AVAILABLE
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def _gather_sum(h, index, coefficients, indptr, out):  # type: ignore[no-untyped-def]
+    width = h.shape[1]
+    shared = len(index) > 0
+    for row in numba.prange(len(indptr) - 1):
+        target = out[row]
+        target[:] = 0
+        for entry in range(indptr[row], indptr[row + 1]):
+            c = coefficients[entry]
+            if c != 0:
+                source = h[index[entry] if shared else entry]
+                for k in range(width):
+                    target[k] += c * source[k]
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def _scatter_sum(upper, parents, coefficients, pointers, entries, out):  # type: ignore[no-untyped-def]
+    width = upper.shape[1]
+    for row in numba.prange(len(pointers) - 1):
+        target = out[row]
+        target[:] = 0
+        for at in range(pointers[row], pointers[row + 1]):
+            entry = entries[at]
+            c = coefficients[entry]
+            source = upper[parents[entry]]
+            for k in range(width):
+                target[k] += c * source[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _transpose(index, pointers, entries):  # type: ignore[no-untyped-def]
+    for lower in index:
+        pointers[lower + 1] += 1
+    for row in range(len(pointers) - 1):
+        pointers[row + 1] += pointers[row]
+    at = pointers[:-1].copy()
+    for entry in range(len(index)):
+        lower = index[entry]
+        entries[at[lower]] = entry
+        at[lower] += 1

@@ -1,9 +1,8 @@
-"""The device to compute on, how much memory there is, and how freed memory is kept."""
+"""The device to compute on, and how the C library treats freed memory."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,11 +13,11 @@ from hushgraph.errors import InputError
 # Names and defaults of glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
-_KEPT = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
+_KEEP = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`, where "auto" is a GPU if there is one; InputError where it is missing."""
+    """Return the device called `name`; "auto" is a GPU if there is one. Raise InputError if it is missing."""
     if name not in ("auto", "cpu", "cuda"):
         raise InputError(f"device={name!r}: expected auto, cpu or cuda")
     if name == "cuda" and not torch.cuda.is_available():
@@ -26,20 +25,12 @@ def choose_device(name: str) -> torch.device:
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
-def physical_memory() -> int:
-    """Bytes of memory that this machine has; a large number where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 40
-
-
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Within this context large tensors reuse pages; afterwards the pages go back to the system.
+    """Reuse the pages of freed tensors inside the context; return them to the system at its end.
 
-    glibc returns every large block at once when it is freed and takes it back page by page, which costs a
-    step on the CPU a third of its time. Elsewhere than on glibc this does nothing.
+    By default glibc returns a large block as soon as it is freed and faults it in again page by page, which
+    takes a third of the time of a step on the CPU. With another C library this does nothing.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -48,7 +39,7 @@ def keep_freed_memory() -> Iterator[None]:
         yield
         return
     try:
-        for option, value in _KEPT.items():
+        for option, value in _KEEP.items():
             mallopt(option, value)
         yield
     finally:

@@ -1,9 +1,14 @@
-"""Encoder -> r rounds of message passing -> decoder: the shape of every model of the paper."""
+"""The models of the paper: encoder -> r rounds of message passing -> decoder.
+
+GCN, GIN and GAT differ in the layer of a round; the MLP passes no messages.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -11,14 +16,109 @@ from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
 from hushgraph.models.blocks import Reads
-from hushgraph.models.device import physical_memory
-from hushgraph.models.gat import GATLayer
-from hushgraph.models.gcn import GCNLayer
-from hushgraph.models.gin import GINLayer
-from hushgraph.models.parts import ACTIVATIONS, Activation, mlp
 from hushgraph.privacy.fields import MOST_LAYERS
 
+Activation = Literal["tanh", "relu"]
 ModelName = Literal["gcn", "gin", "gat", "mlp"]
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+# Bytes per weight: training holds the weights, their average, the gradient sum, the noise and two moments of
+# the optimizer.
+_BYTES_PER_WEIGHT = 6 * 4
+
+
+class GCNLayer(nn.Module):
+    """Graph convolution: activation(Linear(mean of the row and the rows it reads)).
+
+    The mean is the inverse-degree normalisation (d + I)^-1 (A + I).
+    """
+
+    def __init__(self, size: int, activation: Activation) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, h: Tensor, reads: Reads) -> Tensor:
+        out: Tensor = self.activation(self.linear(reads.mean(h)))
+        return out
+
+
+class GINLayer(nn.Module):
+    """Graph isomorphism layer: activation(MLP((1 + epsilon) * row + sum of the rows it reads)).
+
+    The MLP has two Linear layers.
+    """
+
+    def __init__(self, size: int, activation: Activation) -> None:
+        super().__init__()
+        self.scale = Scale()
+        self.mlp = mlp([size, size, size], activation, activate_last=False)
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, h: Tensor, reads: Reads) -> Tensor:
+        out: Tensor = self.activation(self.mlp(self.scale(reads.own(h)) + reads.sum_of_reads(h)))
+        return out
+
+
+class GATLayer(nn.Module):
+    """Dot-product attention: a row attends to itself and the rows it reads.
+
+    The weights are softmax(query . key / sqrt(head size)), for each head. A head has `ceil(size / heads)`
+    columns, and an output layer maps all heads back to `size` columns. With `attends=False` the layer has no
+    queries and keys and averages instead.
+    """
+
+    def __init__(self, size: int, activation: Activation, heads: int = 10, *, attends: bool = True) -> None:
+        super().__init__()
+        if heads < 1:
+            raise ModelError(f"heads={heads}: expected at least 1 attention head")
+        self.heads, self.head_size = heads, math.ceil(size / heads)
+        inner = self.heads * self.head_size
+        self.attends = attends
+        if attends:
+            self.query = nn.Linear(size, inner)
+            self.key = nn.Linear(size, inner)
+        self.value = nn.Linear(size, inner)
+        self.output = nn.Linear(inner, size)
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, h: Tensor, reads: Reads) -> Tensor:
+        # Values are linear, so the mean of the values is the value of the mean.
+        combined = self._attend(h, reads) if self.attends else self.value(reads.mean(h))
+        out: Tensor = self.activation(self.output(combined))
+        return out
+
+    def _attend(self, h: Tensor, reads: Reads) -> Tensor:
+        query = self.query(reads.own(h))
+        key = reads.entries(h, self.key)
+        value = reads.entries(h, self.value)
+        by_head = (-1, self.heads, self.head_size)
+        products = (query[reads.parents].view(by_head) * key.view(by_head)).sum(-1)
+        weights = reads.softmax(products / math.sqrt(self.head_size))
+        return reads.sum_of_entries((value.view(by_head) * weights[:, :, None]).flatten(1))
+
+
+class Scale(nn.Module):
+    """Multiply by 1 + epsilon with one learned epsilon: the scalar of GIN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epsilon = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (1.0 + self.epsilon)
+
+
+def mlp(sizes: list[int], activation: Activation, *, activate_last: bool) -> nn.Sequential:
+    """Build Linear layers of the given sizes with activations between them, and after the last if asked."""
+    modules: list[nn.Module] = []
+    for number, (size_in, size_out) in enumerate(pairwise(sizes)):
+        modules.append(nn.Linear(size_in, size_out))
+        if activate_last or number < len(sizes) - 2:
+            modules.append(ACTIVATIONS[activation]())
+    return nn.Sequential(*modules)
+
 
 LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
     "gcn": GCNLayer,
@@ -28,24 +128,8 @@ LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
 MODEL_NAMES = (*LAYERS, "mlp")
 
 
-# Training holds the weights, their average, gradient sum and noise, and two moments of the optimiser.
-_BYTES_A_WEIGHT = 6 * 4
-
-
-def _check_fits(features: int, classes: int, hidden: int, rounds: int, linears: int) -> None:
-    """Refuse a model that this machine cannot train, before the system ends the process for it."""
-    weights = hidden * (features + classes) + hidden * hidden * (rounds + linears - 2)
-    memory = physical_memory()
-    if rounds + linears > MOST_LAYERS or weights * _BYTES_A_WEIGHT > memory:
-        raise ModelError(
-            f"{features} features, {classes} classes, hidden={hidden}, {rounds} rounds and {linears} other "
-            f"layers: about {weights:.2g} weights; this machine can train {memory // _BYTES_A_WEIGHT:.2g} "
-            f"in at most {MOST_LAYERS} layers; make the model smaller"
-        )
-
-
 class GNN(nn.Module):
-    """encoder(x) -> message passing -> decoder: one row of scores per root.
+    """Encoder, message passing and decoder: scores for every root.
 
     Args:
         num_features: columns of the features.
@@ -56,10 +140,10 @@ class GNN(nn.Module):
         encoder_layers: Linear layers before message passing, each followed by the activation; at least 1.
         decoder_layers: Linear layers after it; at least 1.
         activation: "tanh" or "relu".
-        feature_norm: scale every row of features to this norm first, from that row alone; 0 leaves them as
-            they are.
-        attends: whether "gat" learns whom to attend to. Training that reads no edges cannot teach it: its
-            queries and keys would be noise alone.
+        feature_norm: scale every row of features to this norm first; 0 leaves the features unscaled. The
+            scale of a row depends on that row alone.
+        attends: whether "gat" learns attention weights. Training that reads no edges gives queries and keys
+            no gradient: they would be noise alone.
     """
 
     def __init__(
@@ -89,11 +173,11 @@ class GNN(nn.Module):
             "decoder_layers": (decoder_layers, 1),
             "num_layers": (num_layers, 0),
         }
-        wrong = [
+        too_small = [
             f"{name}={value} (at least {least})" for name, (value, least) in sizes.items() if value < least
         ]
-        if wrong:
-            raise ModelError(f"sizes out of range: {', '.join(wrong)}")
+        if too_small:
+            raise ModelError(f"sizes out of range: {', '.join(too_small)}")
         _check_fits(num_features, num_classes, hidden, max(0, num_layers), encoder_layers + decoder_layers)
         if not (math.isfinite(feature_norm) and feature_norm >= 0):
             raise ModelError(f"feature_norm={feature_norm}: expected a finite number, at least 0")
@@ -106,23 +190,26 @@ class GNN(nn.Module):
 
     @property
     def depth(self) -> int:
-        """r: how many levels of reads the model looks at."""
+        """r: how many rounds of message passing there are."""
         return len(self.layers)
 
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
-        """Scores [roots, classes] from features [rows of the deepest level, d] and blocks, roots first."""
+        """Compute scores [roots, classes] from features [rows of the deepest level, d].
+
+        `blocks` has one entry per round, that of the roots first.
+        """
         return self.propagate(self.encoder(self.scaled(x)), blocks)
 
     def scaled(self, x: Tensor) -> Tensor:
-        """Features [rows, d] as the encoder takes them."""
+        """Scale features [rows, d] as the encoder expects them."""
         if not self.feature_norm:
             return x
-        # Rows of almost nothing stay almost nothing.
+        # The lower limit keeps a row of zeros at zero.
         norms: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
         return x * (self.feature_norm / norms.clamp(min=1e-12))
 
     def propagate(self, h: Tensor, blocks: Sequence[Reads]) -> Tensor:
-        """Everything after the encoder."""
+        """Apply everything after the encoder to its output."""
         for layer, reads in zip(self.layers, reversed(blocks), strict=True):
             h = layer(h, reads)
         scores: Tensor = self.decoder(h)
@@ -130,16 +217,16 @@ class GNN(nn.Module):
 
 
 class ReadingMLP(nn.Module):
-    """A hidden layer over (features, reading), and a straight path from the reading to the scores.
+    """One hidden layer over (features, reading), and a linear skip connection from the reading to the scores.
 
     Args:
         num_features: columns of the features.
-        num_classes: columns of the reading, which stands behind the features, and of the scores.
+        num_classes: columns of the reading, which follow those of the features, and of the scores.
         hidden: size of the hidden layer.
         activation: "tanh" or "relu".
     """
 
-    # A reading is evidence for its classes as it is; training starts from this weight on it.
+    # A reading is evidence for its classes without any training, so training starts from this weight.
     _READING_WEIGHT = 2.0
 
     def __init__(
@@ -157,7 +244,27 @@ class ReadingMLP(nn.Module):
             self.skip.weight.copy_(self._READING_WEIGHT * torch.eye(num_classes))
 
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
-        """Scores [rows, classes] from rows of features and readings; there are no blocks."""
+        """Compute scores [rows, classes] from features and readings; `blocks` is not used."""
         readings = x[:, self.num_features :]
         scores: Tensor = self.decoder(self.encoder(x)) + self.skip(readings)
         return scores
+
+
+def _check_fits(features: int, classes: int, hidden: int, rounds: int, linears: int) -> None:
+    """Refuse a model that this machine cannot train, before the system kills the process."""
+    weights = hidden * (features + classes) + hidden * hidden * (rounds + linears - 2)
+    memory = _physical_memory()
+    if rounds + linears > MOST_LAYERS or weights * _BYTES_PER_WEIGHT > memory:
+        raise ModelError(
+            f"{features} features, {classes} classes, hidden={hidden}, {rounds} rounds and {linears} other "
+            f"layers: about {weights:.2g} weights; this machine can train {memory // _BYTES_PER_WEIGHT:.2g} "
+            f"in at most {MOST_LAYERS} layers; make the model smaller"
+        )
+
+
+def _physical_memory() -> int:
+    """Bytes of memory of this machine; 1 TiB where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 40

@@ -1,4 +1,4 @@
-"""Weighted sums of rows on a GPU: one Triton kernel for both directions. `AVAILABLE` where Triton is."""
+"""Weighted sums of rows on a GPU: one Triton kernel for both directions; `AVAILABLE` if Triton is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ try:
 except ImportError:
     AVAILABLE = False
 
-# Entries of a row that are loaded together: one at a time, a row with thousands would keep everybody waiting.
+# Entries of a row that are loaded together; one at a time would make a row with thousands slow.
 _ENTRIES = 8
 
 if AVAILABLE:
@@ -39,11 +39,11 @@ if AVAILABLE:
         total = tl.zeros((COLUMNS,), dtype=tl.float32)
         for first in range(tl.load(pointers + row), end, ENTRIES):
             at = first + tl.arange(0, ENTRIES)
-            there = at < end
-            entry = tl.load(entries + at, mask=there, other=0) if LISTED else at
-            source_row = tl.load(rows_of_entries + entry, mask=there, other=0) if INDEXED else entry
-            c = tl.load(coefficients + entry, mask=there, other=0.0)
-            mask = there[:, None] & inside[None, :]
+            exists = at < end
+            entry = tl.load(entries + at, mask=exists, other=0) if LISTED else at
+            source_row = tl.load(rows_of_entries + entry, mask=exists, other=0) if INDEXED else entry
+            c = tl.load(coefficients + entry, mask=exists, other=0.0)
+            mask = exists[:, None] & inside[None, :]
             values = tl.load(source + source_row[:, None] * width + columns[None, :], mask=mask, other=0.0)
             total += tl.sum(c[:, None] * values, 0)
         tl.store(out + row * width + columns, total, mask=inside)
@@ -56,9 +56,9 @@ def entry_sums(
     pointers: Tensor,
     entries: Tensor | None,
 ) -> Tensor:
-    """[rows, d]: the sum over a row's entries e of coefficients[e] * source[rows_of_entries[e]].
+    """[rows, d]: for each row the sum of coefficients[e] * source[rows_of_entries[e]] over its entries e.
 
-    The entries of row i are entries[pointers[i]:pointers[i + 1]], or these positions themselves.
+    The entries of row i are entries[pointers[i]:pointers[i + 1]], or these positions where `entries` is None.
     """
     source = source.contiguous()
     rows, width = pointers.numel() - 1, source.shape[1]

@@ -1,0 +1,1 @@
+"""Gaussian noise on clipped sums and boards: exact draws on a grid."""

@@ -1,0 +1,1 @@
+"""One plan, one guarantee and one ledger: every number of the promise, derived once."""

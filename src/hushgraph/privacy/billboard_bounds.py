@@ -26,10 +26,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hushgraph.accounting.accountant import make_accountant
+from hushgraph.accounting.accountants import gaussian_shift, make_accountant
 from hushgraph.accounting.calibrate import smallest_scale
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
-from hushgraph.accounting.gaussian import gaussian_shift
 from hushgraph.errors import PlanError
 
 

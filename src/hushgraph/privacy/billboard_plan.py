@@ -114,9 +114,9 @@ class BillboardPlan(PrivacyPlan):
 
     def charges_until(self, steps: int) -> tuple[Charge, ...]:
         """The boards that are made, and the steps that are taken, by a run that has come this far."""
-        made = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
+        places = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
         training = TrainingCharge(steps=steps, rate=self.sampling_rate, sigma_over_clip=self.sigma_over_clip)
-        return (*(self.board_charge(place) for place in made), training)
+        return (*(self.board_charge(place) for place in places), training)
 
     @property
     def charges(self) -> tuple[tuple[Event, int], ...]:

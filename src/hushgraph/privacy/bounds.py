@@ -1,4 +1,7 @@
-"""How many training trees one node's row can change. These formulas are written here and nowhere else."""
+"""Sensitivity: how many training trees one row, or one edge record, can change.
+
+These formulas are written here and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ from hushgraph.errors import PlanError
 
 
 def occurrences(max_readers: int, num_layers: int, *, at_most: int | None = None) -> int:
-    """N(K, r) = 1 + K + ... + K^r: the most training trees that one node can occur in.
+    """Return N(K, r) = 1 + K + ... + K^r, the largest number of training trees that one node occurs in.
 
     Args:
-        max_readers: K, how many training nodes read one node, at most.
+        max_readers: K, the most training nodes that read one node.
         num_layers: r, the depth of a tree.
-        at_most: stop counting here, for callers that know no more trees exist.
+        at_most: stop counting here, if no more trees exist.
 
     Guarantees:
-        With every node read by at most K training nodes, no node is in more than N(K, r) trees of depth r.
+        If at most K training nodes read each node, no node is in more than N(K, r) trees of depth r.
     """
     if max_readers == 0:
         total = 1
@@ -37,17 +40,17 @@ def changed_trees(
     *,
     num_trees: int | None = None,
 ) -> int:
-    """n: one more than the trees of others that differ when a row is emptied, under the stable sampler.
+    """Return n for the stable sampler: the trees of others that differ when a row is emptied, plus one.
 
-    The one more is the row's own tree, which a node outside the training split does not have.
+    The one is the row's own tree, which a node outside the training split does not have.
 
     Args:
-        max_readers: K, how many training nodes read one node, at most.
-        max_reads: D, how many nodes one training node reads, at most; None is unlimited.
+        max_readers: K, the most training nodes that read one node.
+        max_reads: D, the most nodes that one training node reads; None is unlimited.
         num_layers: r, the depth of a tree.
         edge_owner: "sender" or "reader", whose row holds an edge record.
-        num_trees: N, the number of training trees, where known. A node outside the training split may change
-            all of them, so n is at most N + 1 and not N.
+        num_trees: N, the number of training trees, if known. A node outside the training split may change
+            all of them, so n is at most N + 1, not N.
 
     Guarantees:
         Sender-owned, n = N(K, r). Reader-owned, n = N(K, r) + D N(K, r - 1). Where nothing is read, n = 1.
@@ -70,20 +73,36 @@ def changed_trees(
 
 
 def most_changed(num_trees: int) -> int:
-    """The largest n there can be where N training trees exist: all of them, and one for a root of its own."""
+    """Return the largest possible n for N training trees: all of them, plus one for the row's own tree."""
     return num_trees + 1
 
 
 def changed_by_two(changed: int, num_trees: int) -> int:
-    """n for two rows emptied together, where `changed` is n for one of them and N training trees exist."""
+    """Return n for two rows emptied together, where `changed` is n for one row of N training trees."""
     return min(2 * changed, most_changed(num_trees))
 
 
-def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str) -> int:
-    """The most training trees that differ when one edge record goes and nothing else, no label among it.
+def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str, *, sampler: str = "stable") -> int:
+    """Return the largest number of training trees that differ when one edge record is removed.
+
+    Nothing else is removed, in particular no label. With the paper's sampler no bound is known: one record
+    more or less changes the probability of all other records of its sender. With K = 2 and r = 1, three trees
+    can change where the stable sampler changes two.
+
+    Args:
+        max_readers: K, the most training nodes that read one node.
+        num_layers: r, the depth of a tree.
+        edge_owner: "sender" or "reader", whose row holds an edge record.
+        sampler: the sampler of the lists.
+
+    Raises:
+        PlanError: if the sampler is not "stable".
 
     Guarantees:
-        2 N(K, r - 1) if senders own the edges, 3 N(K, r - 1) if readers do (Lemma 4 of docs/privacy.md).
+        2 N(K, r - 1) if senders own the edges, 3 N(K, r - 1) if readers do (Lemma 4 of docs/privacy.md), for
+        the stable sampler.
     """
+    if sampler != "stable":
+        raise PlanError(f"sampler={sampler!r}: one edge record has no bound; expected 'stable'")
     lists = 2 if edge_owner == "sender" else 3
     return lists * occurrences(max_readers, num_layers - 1)

@@ -1,4 +1,4 @@
-"""Plans around a plan: every combination of a few values of each choice, with the noise that each needs."""
+"""Plans around a plan: all combinations of a few values of each setting, with the noise that each needs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 AXES = ("max_readers", "max_reads", "epsilon", "steps", "batch_size")
-# Beyond this many changed trees the noise drowns any gradient, and pricing takes seconds a point.
+# With more changed trees the noise dominates any gradient, and pricing takes seconds per point.
 _MOST_TREES = 1000
-# What one processor may take for all points of a page, in seconds, by a rough estimate.
+# The most seconds that one processor may take for all points of a page, by a rough estimate.
 _SECONDS = 70
-# Below this many points, starting other processes takes longer than the pricing.
-_FEW = 40
-# Two values of epsilon closer than this are not worth pricing both.
-_APART = 1.3
+# With fewer points, starting other processes takes longer than pricing.
+_FEWEST_FOR_PROCESSES = 40
+# Values of epsilon differ by at least this factor.
+_EPSILON_FACTOR = 1.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanGrid:
-    """Which values each choice takes; the other fields are those of `plan`.
+    """The values of each setting; all other fields are those of `plan`.
 
     Args:
         plan: the plan in the middle, with or without noise.
@@ -54,19 +54,19 @@ class PlanGrid:
 
     @classmethod
     def around(cls, plan: PrivacyPlan, *, target: float) -> PlanGrid:
-        """Values below and above those of a plan, few enough for two processors to price in a minute."""
+        """Choose values below and above those of a plan; two processors can price them in a minute."""
         K, D, T, m = plan.max_readers, plan.max_reads, plan.steps, plan.batch_size
         bounds_reads = plan.edge_owner == "reader" and plan.sampler == "stable"
         values: dict[str, set[Any]] = {
             "max_readers": {K},
             "max_reads": {D},
-            "epsilon": _epsilons(target),
+            "epsilon": _choose_epsilons(target),
             "steps": {max(1, T // 4), max(1, T // 2), T, 2 * T, 4 * T},
             "batch_size": {max(1, m // 4), m, min(4 * m, plan.num_train_nodes)},
         }
         if plan.num_layers > 0 and not (bounds_reads and D is None):
             readers = {K, 0, K // 2, 2 * K, 4 * K} if K else {0, 1, 2, 5, 10}
-            values["max_readers"] = {k for k in readers if k <= K or _trees(plan, k) <= _MOST_TREES}
+            values["max_readers"] = {k for k in readers if k <= K or _count_trees(plan, k) <= _MOST_TREES}
             if bounds_reads and D is not None:
                 values["max_reads"] |= {max(1, D // 2), max(1, 2 * D)}
         droppable = [
@@ -78,13 +78,13 @@ class PlanGrid:
         ]
         while True:
             grid = cls(plan=plan, target=target, **{name: tuple(sorted(v)) for name, v in values.items()})
-            if not droppable or grid._seconds() <= _SECONDS:
+            if not droppable or grid._estimate_seconds() <= _SECONDS:
                 return grid
             name, less = droppable.pop(0)
             values[name] -= set(less) - {grid._middle(name)}
 
-    def _seconds(self) -> float:
-        """About how long one processor needs for all points; full batches have a price at once."""
+    def _estimate_seconds(self) -> float:
+        """Estimate the seconds that one processor needs for all points; full batches take no time."""
         parts = [size for size in self.batch_size if size < self.plan.num_train_nodes]
         trees = {
             replace(self.plan, max_readers=k, max_reads=d).changed_trees
@@ -94,19 +94,19 @@ class PlanGrid:
         return each * sum(0.25 + 0.0014 * min(n, _MOST_TREES) for n in trees)
 
     def values(self, name: str) -> tuple[Any, ...]:
-        """The values of one of the AXES."""
+        """Return the values of one of the AXES."""
         values: tuple[Any, ...] = getattr(self, name)
         return values
 
     def chosen(self, name: str) -> int:
-        """Where the value of the plan is among them."""
+        """Return the index of the plan's value among the values of a setting."""
         return self.values(name).index(self._middle(name))
 
     def _middle(self, name: str) -> Any:
         return self.target if name == "epsilon" else getattr(self.plan, name)
 
     def combinations(self) -> Iterator[tuple[PrivacyPlan, float]]:
-        """Every plan without noise, and its target; the last of the AXES changes fastest."""
+        """Yield every plan without noise and its target; the last of the AXES changes fastest."""
         for values in product(*(self.values(name) for name in AXES)):
             fields = dict(zip(AXES, values, strict=True))
             target = fields.pop("epsilon")
@@ -115,7 +115,7 @@ class PlanGrid:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """The figures of one solved plan, or why it cannot be priced, in which case there are none."""
+    """The figures of one solved plan, or the reason why it cannot be priced."""
 
     changed_trees: int
     noise_multiplier: float | None = None
@@ -127,7 +127,7 @@ class Point:
 
     @classmethod
     def of(cls, plan: PrivacyPlan) -> Point:
-        """What a finished plan says."""
+        """Collect the figures of a plan with noise."""
         return cls(
             changed_trees=plan.changed_trees,
             noise_multiplier=plan.noise_multiplier,
@@ -139,12 +139,12 @@ class Point:
 
 
 def noise_on_mean(plan: PrivacyPlan) -> float:
-    """Standard deviation of the noise on each coordinate of the mean gradient of a step, in units of C."""
+    """Return the standard deviation of the noise on each coordinate of the mean gradient, in units of C."""
     return plan.sigma_over_clip / plan.batch_size
 
 
 def solve_point(task: tuple[PrivacyPlan, float]) -> Point:
-    """The smallest safe noise for one plan and its target."""
+    """Find the smallest safe noise for one plan and its target."""
     plan, target = task
     try:
         return Point.of(plan.calibrated(epsilon=target))
@@ -155,26 +155,26 @@ def solve_point(task: tuple[PrivacyPlan, float]) -> Point:
 def solve_grid(
     grid: PlanGrid, *, processes: int = 1, observer: Callable[[int, int], None] | None = None
 ) -> list[Point]:
-    """The point of every combination, in their order.
+    """Solve all combinations of a grid; return their points in order.
 
     Args:
         grid: what to solve.
-        processes: how many may work at once; more than one only from a program whose main module can be
-            imported without starting it again.
-        observer: called with how many points are solved, and of how many.
+        processes: how many processes to use; more than one requires a main module that can be imported
+            without side effects.
+        observer: called with the number of points solved and the number of all points.
     """
     combinations = list(grid.combinations())
-    # K and D matter only through the changed trees, so that many combinations have one answer.
+    # K and D matter only through the changed trees, so many combinations share one answer.
     keys = [(p.changed_trees, p.batch_size, p.steps, target) for p, target in combinations]
     tasks = dict(zip(keys, combinations, strict=True))
     solved: dict[tuple[int, int, int, float], Point] = {}
-    with _workers(processes if len(tasks) >= _FEW else 1) as workers:
-        found = (
+    with _start_workers(processes if len(tasks) >= _FEWEST_FOR_PROCESSES else 1) as workers:
+        points = (
             map(solve_point, tasks.values())
             if workers is None
             else workers.map(solve_point, tasks.values(), chunksize=2)
         )
-        for key, point in zip(tasks, found, strict=True):
+        for key, point in zip(tasks, points, strict=True):
             solved[key] = point
             if observer is not None:
                 observer(len(solved), len(tasks))
@@ -182,13 +182,13 @@ def solve_grid(
 
 
 def usable_processes() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     counts = getattr(os, "sched_getaffinity", None)
     return len(counts(0)) if counts is not None else os.cpu_count() or 1
 
 
 @contextmanager
-def _workers(processes: int) -> Iterator[Executor | None]:
+def _start_workers(processes: int) -> Iterator[Executor | None]:
     if processes < 2:
         yield None
         return
@@ -196,7 +196,7 @@ def _workers(processes: int) -> Iterator[Executor | None]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # Ctrl-C reaches every process of a terminal; this one answers it for all.
+    # Ctrl-C reaches all processes of a terminal; only this one handles it.
     pool = ProcessPoolExecutor(
         processes,
         mp_context=get_context("spawn"),
@@ -209,12 +209,12 @@ def _workers(processes: int) -> Iterator[Executor | None]:
         pool.shutdown(cancel_futures=True)
 
 
-def _trees(plan: PrivacyPlan, max_readers: int) -> int:
+def _count_trees(plan: PrivacyPlan, max_readers: int) -> int:
     return replace(plan, max_readers=max_readers).changed_trees
 
 
-def _epsilons(target: float) -> set[float]:
-    """The target, two powers of two below it and two above."""
-    low = math.floor(math.log2(target / _APART))
-    high = math.ceil(math.log2(target * _APART))
+def _choose_epsilons(target: float) -> set[float]:
+    """Return the target, two powers of two below it and two above."""
+    low = math.floor(math.log2(target / _EPSILON_FACTOR))
+    high = math.ceil(math.log2(target * _EPSILON_FACTOR))
     return {target, *(2.0**power for power in (low - 1, low, high, high + 1))}

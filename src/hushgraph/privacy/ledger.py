@@ -1,24 +1,25 @@
-"""Ledger: what a run has spent, on disk before the step that it pays for."""
+"""Ledger: what a run has spent, on disk before the release that it pays for."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol
 
 from hushgraph._files import write_whole
-from hushgraph.accounting.events import Event, GaussianEvent, StepEvent
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, WriteError
-from hushgraph.privacy import ledger_file
-
-if TYPE_CHECKING:
-    from hushgraph.accounting.accountant import AccountantName
+from hushgraph.privacy import ledger_lock
 
 VERSION = 1
+_DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
 
 
@@ -41,25 +42,27 @@ class Budget(Protocol):
 
 
 class Ledger:
-    """Append-only record of every step a run has paid for, one line of JSON a charge.
+    """Append-only record of everything a run has paid for, one line of JSON per charge.
 
-    Make one with `Ledger.create` or `Ledger.open`; closing it, or leaving its `with` block, releases the
+    Create one with `Ledger.create` or `Ledger.open`. Closing it, or leaving its `with` block, releases the
     lock.
 
     Attributes:
         path: the file.
-        fingerprint: of the plan that the budget belongs to.
-        budget: the most epsilon that may be spent at `delta`; infinite for training without privacy.
+        fingerprint: the fingerprint of the plan that the budget belongs to.
+        budget: the largest epsilon that may be spent at `delta`; infinite for training without privacy.
         delta: the delta of the budget.
-        accountant: the name of the accountant that prices the steps.
-        planned_steps: how many of the plan's own steps the budget was made for.
-        planned_event: what one of the plan's own steps costs.
+        accountant: the name of the accountant that prices the charges.
+        planned_steps: the number of steps in the plan.
+        planned_event: what one step of the plan costs.
+        steps_charged: the number of steps paid for, of any kind.
+        boards_charged: the number of boards paid for.
 
     Guarantees:
-        A charge is on disk (flushed and synced) before `charge` returns; where it raises, take no step.
+        A charge is on disk (flushed and synced) before `charge` returns; if it raises, release nothing.
         A ledger that was removed, replaced or moved while it is open takes no charge.
         A charge beyond the budget raises BudgetExceededError and writes nothing.
-        A line that a crash cut short counts as spent, though the step it was to pay for never began.
+        A line that a crash cut short counts as spent, although what it was to pay for was never released.
         Reopening forgets nothing; a damaged line anywhere else is an error, not a smaller sum.
         One process at a time can write.
     """
@@ -71,44 +74,50 @@ class Ledger:
         self.delta = float(header["delta"])
         self.accountant: str = header["accountant"]
         self.planned_steps = int(header["steps"])
-        self.planned_charges = [
-            (ledger_file.event_from_json(event), int(count)) for event, count in header.get("charges", [])
-        ]
-        self.planned_event = ledger_file.event_from_json(header["event"])
+        self.planned_event = event_from_json(header["event"])
+        self.steps_charged = self.boards_charged = 0
+        self._planned = Counter({self.planned_event: self.planned_steps})
+        if "charges" in header:
+            self._planned = Counter(
+                {event_from_json(event): int(count) for event, count in header["charges"]}
+            )
         self._counts: Counter[Event] = Counter()
-        self._largest = 1
-        self._last_sum = checksum
+        self._largest_count = 1
+        self._checksum = checksum
         self._lock = lock
         self._file: int | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], plan: Budget) -> Ledger:
-        """A new ledger whose budget is the plan's epsilon; RunError if the file is already there."""
+        """Create a ledger whose budget is the epsilon of the plan; raise RunError if the file exists."""
         target = Path(path)
-        header = {
+        fingerprint, step_event, charges = plan.fingerprint(), plan.step_event, plan.charges
+        header: dict[str, Any] = {
             "ledger": VERSION,
-            "plan": plan.fingerprint(),
+            "plan": fingerprint,
             "epsilon": "inf" if math.isinf(plan.epsilon) else plan.epsilon,
             "delta": plan.delta,
             "accountant": plan.accountant,
             "steps": plan.steps,
-            "event": ledger_file.event_to_json(plan.step_event),
+            "event": event_to_json(step_event),
         }
-        if len(plan.charges) > 1:
-            charges: Counter[Event] = Counter()
-            for event, count in plan.charges:
-                charges[event] += count
-            header["charges"] = [[ledger_file.event_to_json(e), count] for e, count in charges.items()]
-        line, checksum = ledger_file.written(header, after="")
-        ledger = cls(target, header, checksum, lock=ledger_file.lock(target))
+        if len(charges) > 1:
+            counts: Counter[Event] = Counter()
+            for event, count in charges:
+                counts[event] += count
+            header["charges"] = [[event_to_json(event), count] for event, count in counts.items()]
+        line, checksum = write_line(header, after="")
+        lock = ledger_lock.acquire(target)
         if target.exists():
-            ledger.close()
+            ledger_lock.release(lock)
             raise RunError(f"ledger={target}: it exists already; open it to go on, or choose another folder")
         try:
             write_whole(target, line)
+            ledger = cls(target, header, checksum, lock=lock)
             ledger._start_writing()
         except BaseException:
-            ledger.discard()
+            _remove_files(target)
+            ledger_lock.release(lock)
             raise
         return ledger
 
@@ -116,17 +125,17 @@ class Ledger:
     def open(
         cls, path: str | os.PathLike[str], *, plan: Budget | None = None, read_only: bool = False
     ) -> Ledger:
-        """The ledger at `path`, with everything that was ever charged to it.
+        """Open the ledger at `path`, with everything that was ever charged to it.
 
         Args:
             path: the file.
-            plan: when given, it must be the plan that the ledger was created for.
-            read_only: look without locking, also while another process writes; `charge` then refuses.
+            plan: if given, it must be the plan that the ledger was created for.
+            read_only: read without locking, also while another process writes; `charge` then refuses.
         """
         target = Path(path)
         if not target.is_file():
             raise RunError(f"ledger={target}: no such file; expected the ledger of a run")
-        lock = None if read_only else ledger_file.lock(target)
+        lock = None if read_only else ledger_lock.acquire(target)
         try:
             ledger = cls._read(target, lock)
             if plan is not None and plan.fingerprint() != ledger.fingerprint:
@@ -137,19 +146,19 @@ class Ledger:
                 ledger._start_writing()
         except BaseException:
             if lock is not None:
-                ledger_file.unlock(lock)
+                ledger_lock.release(lock)
             raise
         return ledger
 
     @classmethod
     def _read(cls, path: Path, lock: int | None) -> Ledger:
-        """Read and check every line; a torn last one is replaced by what it counts as."""
+        """Read and check every line; replace a torn last line by what it counts as."""
         try:
-            content = original = path.read_bytes()
+            content = path.read_bytes()
         except OSError as error:
             raise RunError(f"ledger={path}: cannot be read ({error.strerror}); allow it") from None
         lines = content.removesuffix(b"\n").split(b"\n")
-        first = ledger_file.parsed(lines[0], after="")
+        first = read_line(lines[0], after="")
         if first is None or first[0].get("ledger") != VERSION:
             raise RunError(f"ledger={path}: its first line is damaged or not a ledger's; restore the file")
         try:
@@ -157,47 +166,33 @@ class Ledger:
         except _MALFORMED:
             raise RunError(f"ledger={path}: its first line is not a ledger's; restore the file") from None
         for number, raw in enumerate(lines[1:], start=2):
-            found = ledger_file.parsed(raw, after=ledger._last_sum)
-            if found is not None:
-                entry, checksum = found
+            line = read_line(raw, after=ledger._checksum)
+            if line is not None:
+                entry, checksum = line
                 try:
-                    event, count = ledger_file.event_from_json(entry["event"]), entry["count"]
+                    event, count = event_from_json(entry["event"]), entry["count"]
                     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                         raise ValueError(count)
                 except _MALFORMED:
                     raise RunError(f"ledger={path}: line {number} is no charge; restore the file") from None
-                ledger._book(event, count, checksum)
             elif number == len(lines):
-                count = max(1, min(ledger._largest, ledger.planned_steps - ledger.steps_charged))
-                event = ledger.planned_event
-                line, checksum = ledger._charge_line(event, ledger.steps_charged, count, torn=True)
-                content = b"".join(good + b"\n" for good in lines[:-1]) + line
-                ledger._book(event, count, checksum)
+                event, count = ledger._price_torn_line()
+                lines[-1], checksum = ledger._write_charge(event, ledger.steps_charged, count, torn=True)
             else:
                 raise RunError(
                     f"ledger={path}: line {number} is damaged, so what was spent is unknown; restore the file"
                 )
-        if lock is not None:
-            content = content.removesuffix(b"\n") + b"\n"
-            if content != original:
-                write_whole(path, content)
+            ledger._book(event, count, checksum)
+        repaired = b"\n".join(lines).removesuffix(b"\n") + b"\n"
+        if lock is not None and repaired != content:
+            write_whole(path, repaired)
         return ledger
 
     @property
-    def steps_charged(self) -> int:
-        """How many steps have been paid for, of any kind."""
-        return sum(count for event, count in self._counts.items() if isinstance(event, StepEvent))
-
-    @property
-    def boards_charged(self) -> int:
-        """How many boards have been paid for."""
-        return sum(count for event, count in self._counts.items() if isinstance(event, GaussianEvent))
-
-    @property
     def remaining_steps(self) -> int:
-        """How many more of the plan's own steps the budget allows, at most as many as were planned."""
-        if self._only_planned():
-            return max(0, self.planned_steps - self.steps_charged)
+        """How many more steps of the plan the budget allows, at most as many as were planned."""
+        if math.isinf(self.budget) or not self._counts - self._planned:
+            return max(0, self.planned_steps - self._counts[self.planned_event])
         fits, too_many = 0, self.planned_steps + 1
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
@@ -208,16 +203,20 @@ class Ledger:
         return fits
 
     def spent_epsilon(self, delta: float | None = None) -> float:
-        """Epsilon of everything charged so far, at `delta` (the budget's unless given)."""
+        """Return the epsilon of all charges at `delta`, the budget's unless given."""
         return self._price(self._counts, self.delta if delta is None else delta)
 
+    def count_charged(self, event: Event) -> int:
+        """Return how often exactly this event has been paid for."""
+        return self._counts[event]
+
     def charge(self, event: Event, *, step: int | None = None, count: int = 1) -> None:
-        """Pay for `count` steps of `event` before they are taken.
+        """Pay for `count` releases of `event` before they happen.
 
         Args:
-            event: what one step costs.
+            event: what one step, or one board, costs.
             step: the number of the first step, for the record; the steps charged so far unless given.
-            count: how many steps to pay for at once. They count as spent whether or not they are taken.
+            count: how many releases to pay for at once. They count as spent whether or not they happen.
 
         Raises:
             BudgetExceededError: the budget does not allow it; nothing was written.
@@ -228,18 +227,19 @@ class Ledger:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise RunError(f"count={count!r}: expected a whole number of at least 1")
         if not self._allows(event, count):
+            releases = "steps" if isinstance(event, StepEvent) else "boards"
             raise BudgetExceededError(
-                f"epsilon={self.budget:.6g} at delta={self.delta:.6g} does not allow {count} more steps "
-                f"after {self.steps_charged}; stop here, or start a run with a larger budget"
+                f"epsilon={self.budget:.6g} at delta={self.delta:.6g} does not allow {count} more {releases} "
+                f"after {self.steps_charged} steps; stop here, or start a run with a larger budget"
             )
-        line, checksum = self._charge_line(event, self.steps_charged if step is None else step, count)
+        line, checksum = self._write_charge(event, self.steps_charged if step is None else step, count)
         self._check_place()
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("the line was cut short")
             os.fsync(self._file)
         except OSError as error:
-            # What reached the disk is unknown: only reading it again can tell.
+            # Only reading the file again can tell what reached the disk.
             self.close()
             reason = error.strerror or error
             raise WriteError(
@@ -247,11 +247,64 @@ class Ledger:
             ) from None
         self._book(event, count, checksum)
 
+    def _allows(self, event: Event, count: int) -> bool:
+        """Whether the budget covers `count` more of `event`."""
+        total = self._counts + Counter({event: count})
+        # The budget is the price of the planned charges, so there is no need to price them again.
+        if math.isinf(self.budget) or not total - self._planned:
+            return True
+        return self._price(total, self.delta) <= self.budget
+
+    def _price(self, counts: Counter[Event], delta: float) -> float:
+        if not counts:
+            return 0.0
+        # Imported here: reading or creating a ledger should not wait for the libraries of the accountants.
+        from hushgraph.accounting.accountants import largest_shift, price
+
+        if any(math.isinf(largest_shift(event)) for event in counts):
+            return math.inf
+        return price(counts.items(), delta=delta, accountant=self.accountant)
+
+    def _price_torn_line(self) -> tuple[Event, int]:
+        """The most a torn line can have been: a planned board not yet charged, else a block of steps."""
+        boards = [event for event in self._planned - self._counts if isinstance(event, GaussianEvent)]
+        if boards:
+            return max(boards, key=lambda board: board.shift_over_sigma), 1
+        return self.planned_event, max(1, min(self._largest_count, self.planned_steps - self.steps_charged))
+
+    def _write_charge(self, event: Event, step: int, count: int, *, torn: bool = False) -> tuple[bytes, str]:
+        entry = {"step": step, "count": count, "event": event_to_json(event)}
+        return write_line({**entry, "torn": True} if torn else entry, after=self._checksum)
+
+    def _check_place(self) -> None:
+        """Refuse to write into a file that has been moved or replaced, or is no longer locked."""
+        files = ((self._file, self.path), (self._lock, ledger_lock.lock_path(self.path)))
+        for descriptor, path in files:
+            if descriptor is None or not ledger_lock.is_same(descriptor, path):
+                self.close()
+                raise WriteError(
+                    f"ledger={self.path}: {path.name} was removed or replaced while the run went on, so no "
+                    "further step was taken; restore the folder and resume, or start anew"
+                )
+
+    def _book(self, event: Event, count: int, checksum: str) -> None:
+        self._counts[event] += count
+        self._checksum = checksum
+        if isinstance(event, StepEvent):
+            self.steps_charged += count
+            self._largest_count = max(self._largest_count, count)
+        else:
+            self.boards_charged += count
+
+    def _start_writing(self) -> None:
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            raise WriteError(f"ledger={self.path}: cannot be written ({error.strerror}); allow it") from None
+
     def discard(self) -> None:
-        """Remove the files of a ledger that was created in vain, and close it."""
-        for file in (self.path, ledger_file.lock_path(self.path)):
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+        """Close a ledger whose run could not be created, and remove its files."""
+        _remove_files(self.path)
         self.close()
 
     def close(self) -> None:
@@ -259,7 +312,7 @@ class Ledger:
         if self._file is not None:
             os.close(self._file)
         if self._lock is not None:
-            ledger_file.unlock(self._lock)
+            ledger_lock.release(self._lock)
         self._file = self._lock = None
 
     def __enter__(self) -> Ledger:
@@ -270,63 +323,56 @@ class Ledger:
     ) -> None:
         self.close()
 
-    def _start_writing(self) -> None:
-        try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        except OSError as error:
-            raise WriteError(f"ledger={self.path}: cannot be written ({error.strerror}); allow it") from None
 
-    def _check_place(self) -> None:
-        """Refuse to pay into a file that nobody will find again, or that is no longer locked."""
-        files = ((self._file, self.path), (self._lock, ledger_file.lock_path(self.path)))
-        for descriptor, path in files:
-            if descriptor is None or not ledger_file.is_same(descriptor, path):
-                self.close()
-                raise WriteError(
-                    f"ledger={self.path}: {path.name} was removed or replaced while the run went on, so no "
-                    "further step was taken; restore the folder and resume, or start anew"
-                )
+def _remove_files(path: Path) -> None:
+    for file in (path, ledger_lock.lock_path(path)):
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
 
-    def _charge_line(self, event: Event, step: int, count: int, *, torn: bool = False) -> tuple[bytes, str]:
-        entry = {"step": step, "count": count, "event": ledger_file.event_to_json(event)}
-        return ledger_file.written({**entry, "torn": True} if torn else entry, after=self._last_sum)
 
-    def _book(self, event: Event, count: int, checksum: str) -> None:
-        self._counts[event] += count
-        self._largest = max(self._largest, count)
-        self._last_sum = checksum
+def event_to_json(event: Event) -> dict[str, Any]:
+    """Convert an event to JSON values; `gone` is written only where it is not 1."""
+    if isinstance(event, GaussianEvent):
+        infinite = math.isinf(event.shift_over_sigma)
+        return {"shift_over_sigma": "inf" if infinite else event.shift_over_sigma}
+    kinds = {draw: kind for kind, draw in _DRAWS.items()}
+    fields = {
+        "draw": {"kind": kinds[type(event.draw)], **asdict(event.draw)},
+        "changed_trees": event.changed_trees,
+        "sigma_over_clip": event.sigma_over_clip,
+    }
+    return fields if event.gone == 1 else {**fields, "gone": event.gone}
 
-    def _only_planned(self) -> bool:
-        return not set(self._counts) - {self.planned_event}
 
-    def _allows(self, event: Event, count: int) -> bool:
-        """Whether the budget covers `count` more of `event`."""
-        if math.isinf(self.budget):
-            return True
-        if self._is_planned(event, count):
-            return True
-        # The budget is the price of exactly the planned steps, so pricing them again would say the same.
-        planned = event == self.planned_event and self._only_planned()
-        if planned and self.steps_charged + count <= self.planned_steps:
-            return True
-        return self._price(self._counts + Counter({event: count}), self.delta) <= self.budget
+def event_from_json(fields: dict[str, Any]) -> Event:
+    """Convert the output of `event_to_json` back; raise one of _MALFORMED for anything else."""
+    if "shift_over_sigma" in fields:
+        shift = fields["shift_over_sigma"]
+        return GaussianEvent(**{**fields, "shift_over_sigma": math.inf if shift == "inf" else _check(shift)})
+    draw = {name: _check(value) for name, value in fields["draw"].items() if name != "kind"}
+    numbers = {name: _check(value) for name, value in fields.items() if name != "draw"}
+    return StepEvent(draw=_DRAWS[fields["draw"]["kind"]](**draw), **numbers)
 
-    def _is_planned(self, event: Event, count: int) -> bool:
-        planned = Counter(dict(self.planned_charges))
-        return (
-            bool(planned) and self._counts[event] + count <= planned[event] and not (self._counts - planned)
-        )
 
-    def _price(self, counts: Counter[Event], delta: float) -> float:
-        """Epsilon of so many steps of each kind."""
-        if not counts:
-            return 0.0
-        if any(math.isinf(event.largest_shift) for event in counts):
-            return math.inf
-        # Imported here: reading or creating a ledger should not wait for the accountants' libraries.
-        from hushgraph.accounting import make_accountant
+def _check(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r}: expected a number of at least 0")
+    return value
 
-        books = make_accountant(cast("AccountantName", self.accountant))
-        for event, count in counts.items():
-            books.compose(event, count=count)
-        return float(books.epsilon(delta))
+
+def write_line(entry: dict[str, Any], *, after: str) -> tuple[bytes, str]:
+    """Return the line of an entry and its checksum, which also covers the checksum of the line before."""
+    body = json.dumps(entry, allow_nan=False)
+    checksum = hashlib.sha256(f"{after}\n{body}".encode()).hexdigest()[:32]
+    return f'{body[:-1]}, "sum": "{checksum}"}}\n'.encode(), checksum
+
+
+def read_line(raw: bytes, *, after: str) -> tuple[dict[str, Any], str] | None:
+    """Return the entry of a line and its checksum; None if the line is torn, damaged or out of place."""
+    try:
+        entry = json.loads(raw)
+        del entry["sum"]
+        line, checksum = write_line(entry, after=after)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return None
+    return (entry, checksum) if line == raw + b"\n" else None

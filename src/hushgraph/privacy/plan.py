@@ -16,7 +16,7 @@ from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.fields import check_fields, read_fields
 
 if TYPE_CHECKING:
-    from hushgraph.accounting.accountant import AccountantName
+    from hushgraph.accounting.accountants import AccountantName
 
 ADJACENCY = "node-level, zero-out"
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
@@ -26,7 +26,7 @@ PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 def _price(accountant: str, event: StepEvent, steps: int, delta: float) -> float:
     """Epsilon of `steps` equal events."""
     # Imported here: whoever only reads a plan should not wait for the accountants' libraries.
-    from hushgraph.accounting import make_accountant
+    from hushgraph.accounting.accountants import make_accountant
 
     books = make_accountant(cast("AccountantName", accountant))
     books.compose(event, count=steps)
@@ -39,7 +39,7 @@ def _noise(
     draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
 ) -> float:
     """The smallest sigma / C."""
-    from hushgraph.accounting import smallest_noise
+    from hushgraph.accounting.calibrate import smallest_noise
 
     return smallest_noise(
         draw=draw,
@@ -54,7 +54,7 @@ def _noise(
 @lru_cache(maxsize=256)
 def _steps(event: StepEvent, epsilon: float, delta: float, accountant: str) -> int:
     """The most steps."""
-    from hushgraph.accounting import most_steps
+    from hushgraph.accounting.calibrate import most_steps
 
     return most_steps(event=event, epsilon=epsilon, delta=delta, accountant=accountant)
 
@@ -255,14 +255,14 @@ class PrivacyPlan:
     @property
     def unproven(self) -> tuple[str, ...]:
         """What the paper claims and no proof covers; empty for a plan whose guarantee holds."""
-        found = []
+        parts = []
         if self.sampler == "paper" and self.edge_owner == "reader" and self.reads_edges:
-            found.append("paper sampler with reader-owned edges")
+            parts.append("paper sampler with reader-owned edges")
         if self.clipping == "percentile":
-            found.append("percentile thresholds")
+            parts.append("percentile thresholds")
         if self.noise == "per-layer":
-            found.append("per-layer noise")
-        return tuple(found)
+            parts.append("per-layer noise")
+        return tuple(parts)
 
     @property
     def guarantee(self) -> str:

@@ -1,23 +1,25 @@
-"""What `hushgraph plan` does: solve a plan for the figure left out, and show it beside its neighbours."""
+"""Solve a plan for the figure that is left out, and list the plans that differ in one choice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
-from hushgraph.privacy.guarantee import sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """A finished plan, which figure was solved for, what was assumed on the way, the epsilon asked for."""
+    """A solved plan.
+
+    Attributes:
+        plan: the plan, with noise.
+        solved_for: the figure that was left out: "steps", "noise-multiplier" or "epsilon".
+        notes: assumptions that were made, as sentences.
+        target: the epsilon that was asked for, if any.
+    """
 
     plan: PrivacyPlan
     solved_for: str
@@ -34,18 +36,20 @@ def solve(
     batch_size: int | None,
     **fields: Any,
 ) -> Solved:
-    """Two of steps, noise multiplier and epsilon give the third; epsilon alone has the default steps.
+    """Solve for the one of steps, noise multiplier and epsilon that is None.
+
+    With epsilon alone, the steps are those of a default run.
 
     Args:
-        steps: how many steps, or None.
+        steps: the number of steps, or None.
         noise_multiplier: the noise, or None.
         epsilon: the target, or None.
         max_reads: D; None is unlimited, or K where reader-owned edges need a bound.
-        batch_size: None takes what a default run takes.
+        batch_size: None is the batch size of a default run.
         **fields: the other fields of PrivacyPlan.
 
     Guarantees:
-        Where epsilon was given, the epsilon of the plan is at most that.
+        If epsilon is given, the epsilon of the plan is at most that.
     """
     notes = []
     if epsilon is not None and steps is None and noise_multiplier is None:
@@ -57,9 +61,9 @@ def solve(
     given = {"steps": steps, "noise-multiplier": noise_multiplier, "epsilon": epsilon}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
-        found = ", ".join(f"--{name}" for name, value in given.items() if value is not None) or "none"
+        names = ", ".join(f"--{name}" for name, value in given.items() if value is not None) or "none"
         raise PlanError(
-            f"found {found}: expected two of --steps, --noise-multiplier, --epsilon; the third is solved for"
+            f"found {names}: expected two of --steps, --noise-multiplier, --epsilon; the third is solved for"
         )
     needs_bound = (
         fields["sampler"] == "stable" and fields["edge_owner"] == "reader" and fields["num_layers"] > 0
@@ -80,7 +84,7 @@ def solve(
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
-    """Plans that differ in one choice and add the same noise (sigma / C), each with what differs."""
+    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label."""
     K, D, batch, steps = plan.max_readers, plan.max_reads, plan.batch_size, plan.steps
     changes: list[tuple[str, dict[str, Any]]] = []
     if plan.num_layers > 0:
@@ -93,81 +97,9 @@ def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
         changes.append((f"batch = {size}", {"batch_size": size}))
     for count in sorted({max(1, steps // 2), max(1, 2 * steps)} - {steps}):
         changes.append((f"steps = {count}", {"steps": count}))
-    found = []
-    for words, change in changes:
+    plans = []
+    for label, change in changes:
         other = replace(plan, **change)
-        found.append(
-            (words, replace(other, noise_multiplier=plan.sigma_over_clip / (2 * other.changed_trees)))
-        )
-    return found
-
-
-def as_json(solved: Solved) -> dict[str, Any]:
-    """The keys every command shares, then what only this one knows."""
-    plan = solved.plan
-    return {
-        **plan.summary(),
-        "train_nodes": plan.num_train_nodes,
-        "layers": plan.num_layers,
-        "batch_size": plan.batch_size,
-        "clip": plan.clip,
-        "solved_for": solved.solved_for,
-        "notes": list(solved.notes),
-        "statement": statement(plan),
-    }
-
-
-def show(solved: Solved, console: Console, *, explain: bool = False) -> None:
-    """Print the plan as a table, the sentence (or the whole statement), and the neighbouring plans."""
-    from rich.table import Table
-
-    plan = solved.plan
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _rows(plan):
-        mark = "  <- solved for" if name == solved.solved_for.replace("-", " ") else ""
-        table.add_row(name, value + mark)
-    console.print(table)
-    for note in solved.notes:
-        console.print(f"\n{note}", highlight=False)
-    console.print(f"\n{statement(plan) if explain else sentence(plan)}", highlight=False)
-    others = neighbours(plan) if plan.is_private and plan.steps > 0 else []
-    if not others:
-        return
-    console.print("\nWhat would change, with the same noise (sigma / C):")
-    table = Table(box=None, pad_edge=False)
-    for heading in ("if", "changed trees", "epsilon", "guarantee"):
-        table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
-    for words, other in [("as planned", plan), *others]:
-        try:
-            row = (rounded_up(other.epsilon), other.guarantee)
-        except PlanError:
-            row = ("not priced", "none")
-        table.add_row(words, str(other.changed_trees), *row)
-    console.print(table)
-    if plan.reads_edges and plan.edge_owner == "sender" and plan.sampler == "stable":
-        console.print("D may be anything: with sender-owned edges it costs no privacy.")
-
-
-def _rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
-    """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
-    noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
-    reads = "unlimited" if plan.max_reads is None else str(plan.max_reads)
-    return [
-        ("epsilon", rounded_up(plan.epsilon)),
-        ("delta", digits_up(plan.delta)),
-        ("guarantee", plan.guarantee),
-        ("epsilon, group of two", rounded_up(plan.epsilon_group_of_two)),
-        ("noise multiplier", noise),
-        ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
-        ("steps", str(plan.steps)),
-        (
-            "batch",
-            f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
-        ),
-        ("changed trees (n)", str(plan.changed_trees)),
-        ("layers (r)", str(plan.num_layers)),
-        ("max readers (K)", str(plan.max_readers)),
-        ("max reads (D)", reads),
-        ("edge owner", plan.edge_owner),
-        ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
-    ]
+        multiplier = plan.sigma_over_clip / (2 * other.changed_trees)
+        plans.append((label, replace(other, noise_multiplier=multiplier)))
+    return plans

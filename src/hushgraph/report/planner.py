@@ -85,7 +85,7 @@ def collect_planner_facts(
     observer: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Collect everything the page says, as JSON values; arguments as in `write_planner_page`."""
-    import hushgraph
+    from hushgraph import __version__
 
     plan = solved.plan
     if grid is None:
@@ -98,7 +98,7 @@ def collect_planner_facts(
     return {
         "planner": FORMAT,
         "written": format_now(),
-        "version": hushgraph.__version__,
+        "version": __version__,
         "solved_for": solved.solved_for,
         "notes": list(solved.notes),
         "standing": standing,

@@ -98,13 +98,13 @@ def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     parameters = dict(model.named_parameters())
     wrong = [f"{name} is not in both" for name in sorted(set(parameters) ^ set(tensors))]
     for name in sorted(set(parameters) & set(tensors)):
-        found, expected = tensors[name], parameters[name]
-        if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+        stored, expected = tensors[name], parameters[name]
+        if (stored.dtype, stored.shape) != (expected.dtype, expected.shape):
             wrong.append(
-                f"{name} is {list(found.shape)} of {found.dtype}, expected {list(expected.shape)} of "
+                f"{name} is {list(stored.shape)} of {stored.dtype}, expected {list(expected.shape)} of "
                 f"{expected.dtype}"
             )
-        elif not found.isfinite().all():
+        elif not stored.isfinite().all():
             wrong.append(f"{name} holds numbers that are not finite")
     if wrong:
         raise RunError(

@@ -1,28 +1,34 @@
-"""Bounded lists: what every training node reads after sampling."""
+"""Bounded lists: what every training node reads after sampling, and operations on compressed rows."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from hushgraph.graph.chunks import Int32Array, Int64Array
+from hushgraph.sampling.keys import pair_key
 
-# Lists above this many bytes are kept in a temporary file.
+# Records in compressed rows, as (indptr, columns).
+Rows = tuple[Int64Array, Int32Array]
+
+# Lists of more bytes are kept in a temporary file.
 LARGEST_IN_MEMORY = 2 << 30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundedLists:
-    """The nodes that each node reads, as compressed rows over all nodes.
+    """The nodes that each node reads, in compressed rows over all nodes.
 
-    Every list is sorted by identifier and holds an identifier once, so two equal samplings have equal arrays.
-    A node outside the training split has an empty list: in a tree it is a leaf.
+    Every list is sorted by identifier without duplicates, so equal samples have equal arrays. A node outside
+    the training split has an empty list: in a tree it is a leaf.
 
     Attributes:
         indptr: int64 [num_nodes + 1], where each reader's list begins and ends in `indices`.
@@ -42,20 +48,20 @@ class BoundedLists:
         return len(self.indices)
 
     def on_disk_if_large(self) -> BoundedLists:
-        """These lists, as memory maps of temporary files where they take much memory.
+        """Return these lists, as memory maps of temporary files if they are large.
 
-        A batch reads a few lists, so the system keeps in memory what there is room for.
+        A batch reads few lists, so the system can keep in memory what fits.
         """
         if self.indptr.nbytes + self.indices.nbytes <= LARGEST_IN_MEMORY or not self.num_kept:
             return self
         folder = Path(tempfile.mkdtemp(prefix="hushgraph-"))
         try:
             return BoundedLists(
-                indptr=_mapped(self.indptr, folder / "indptr"),
-                indices=_mapped(self.indices, folder / "indices"),
+                indptr=_map_to_file(self.indptr, folder / "indptr"),
+                indices=_map_to_file(self.indices, folder / "indices"),
             )
         finally:
-            # A memory map outlives the name of its file, so nothing can be left behind.
+            # A memory map outlives the name of its file, so nothing is left behind.
             shutil.rmtree(folder, ignore_errors=True)
 
     def reads_of(self, reader: int) -> Int32Array:
@@ -78,6 +84,155 @@ class BoundedLists:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _mapped(array: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+def _map_to_file(array: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
     array.tofile(path)
     return np.memmap(path, array.dtype, "r", shape=array.shape)
+
+
+def transpose_rows(rows: Rows) -> Rows:
+    """Turn columns into rows; every new row is sorted."""
+    indptr, cols = rows
+    starts = _find_starts(cols, len(indptr) - 1)
+    out = np.empty_like(cols)
+    _place_transposed(indptr, cols, starts[:-1].copy(), out)
+    return starts, out
+
+
+def _find_starts(row_ids: Int32Array, num_rows: int) -> Int64Array:
+    """int64 [num_rows + 1]: where each row begins and ends."""
+    indptr = np.zeros(num_rows + 1, dtype=np.int64)
+    _count(row_ids, indptr[1:])
+    return np.cumsum(indptr, out=indptr)
+
+
+def cap_rows(rows: Rows, cap: int, *, rows_read: bool, word: np.uint64) -> Rows:
+    """Keep the `cap` records with the smallest keys of every row, in their order.
+
+    Args:
+        rows: the records.
+        cap: how many records a row keeps, at most.
+        rows_read: whether rows are readers and columns what they read, or the other way round.
+        word: the seed of the keys, from `seed_word`.
+    """
+    indptr, cols = rows
+    if len(cols) == 0 or cap >= int(np.diff(indptr).max()):
+        return rows
+    out_indptr = np.zeros_like(indptr)
+    out = np.empty(int(np.minimum(np.diff(indptr), cap).sum()), dtype=np.int32)
+    _cap(indptr, cols, cap, rows_read, word, out_indptr, out)
+    return out_indptr, out
+
+
+def group_records(row_ids: Int32Array, cols: Int32Array, num_rows: int) -> Rows:
+    """Arrange records in rows, sorted and without duplicates."""
+    indptr = _find_starts(row_ids, num_rows)
+    out = np.empty_like(cols)
+    _place_records(indptr[:-1].copy(), row_ids, cols, out)
+    distinct = np.zeros_like(indptr)
+    return distinct, out[: _drop_duplicates(indptr, out, distinct)].copy()
+
+
+def iterate_records(rows: Rows, size: int) -> Iterator[tuple[Int32Array, Int32Array]]:
+    """Yield the records as (row identifiers, columns), at most `size` at a time."""
+    indptr, cols = rows
+    for start in range(0, len(cols), size):
+        stop = min(start + size, len(cols))
+        first = int(np.searchsorted(indptr, start, side="right")) - 1
+        last = int(np.searchsorted(indptr, stop, side="left"))
+        ends: Int64Array = np.clip(indptr[first : last + 1], start, stop)
+        yield np.repeat(np.arange(first, last, dtype=np.int32), np.diff(ends)), cols[start:stop]
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(rows, counts):  # type: ignore[no-untyped-def]
+    for i in range(len(rows)):
+        counts[rows[i]] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _place_records(indptr, rows, cols, out):  # type: ignore[no-untyped-def]
+    """Put every record in its row, in the order given; `indptr` is shifted by one row."""
+    for i in range(len(rows)):
+        row = rows[i]
+        out[indptr[row]] = cols[i]
+        indptr[row] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _place_transposed(indptr, cols, starts, out):  # type: ignore[no-untyped-def]
+    """As `_place_records`, for the transpose; going through the rows in order sorts the new ones."""
+    for row in range(len(indptr) - 1):
+        for j in range(indptr[row], indptr[row + 1]):
+            col = cols[j]
+            out[starts[col]] = row
+            starts[col] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _drop_duplicates(indptr, cols, out_indptr):  # type: ignore[no-untyped-def]
+    """Sort every row and drop duplicates, in place; return how many records are left."""
+    at = 0
+    for row in range(len(indptr) - 1):
+        segment = cols[indptr[row] : indptr[row + 1]]
+        segment.sort()
+        last = -1
+        for col in segment:
+            if col != last:
+                cols[at] = col
+                at += 1
+                last = col
+        out_indptr[row + 1] = at
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _cap(indptr, cols, cap, rows_read, word, out_indptr, out):  # type: ignore[no-untyped-def]
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    keys = np.empty(longest, dtype=np.uint64)
+    shuffled = np.empty(longest, dtype=np.uint64)
+    at = 0
+    for row in range(len(indptr) - 1):
+        start = indptr[row]
+        length = indptr[row + 1] - start
+        if length <= cap:
+            for j in range(start, start + length):
+                out[at] = cols[j]
+                at += 1
+        elif cap > 0:
+            for j in range(length):
+                col = cols[start + j]
+                keys[j] = pair_key(col, row, word) if rows_read else pair_key(row, col, word)
+                shuffled[j] = keys[j]
+            largest = _select_key(shuffled, length, cap - 1)
+            for j in range(length):
+                if keys[j] <= largest:
+                    out[at] = cols[start + j]
+                    at += 1
+        out_indptr[row + 1] = at
+
+
+@numba.njit(cache=True, nogil=True)
+def _select_key(keys, length, rank):  # type: ignore[no-untyped-def]
+    """Quickselect: the key of this rank among the first `length`, which are reordered."""
+    low, high = 0, length - 1
+    while low < high:
+        pivot = keys[(low + high) >> 1]
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                i += 1
+                j -= 1
+        if rank <= j:
+            high = j
+        elif rank >= i:
+            low = i
+        else:
+            break
+    return keys[rank]

@@ -1,4 +1,4 @@
-"""The paper's sampler: every record kept by a coin, nodes still read too often dropped."""
+"""The sampler of the paper: keep every record at random, then drop nodes that are still read too often."""
 
 from __future__ import annotations
 
@@ -8,41 +8,22 @@ import numpy.typing as npt
 
 from hushgraph.graph.chunks import Edges, iter_pieces
 from hushgraph.sampling.keys import pair_key
-from hushgraph.sampling.lists import BoundedLists
-from hushgraph.sampling.rows import transposed
-from hushgraph.sampling.slots import SmallestKeys
-from hushgraph.sampling.stable import check_cap, checked_mask
+from hushgraph.sampling.lists import BoundedLists, transpose_rows
+from hushgraph.sampling.stable import SmallestKeys, check_cap, check_mask
 
 _UNIT_BITS = np.uint64(11)
 _UNIT = 2.0**-53
 
 
-@numba.njit(cache=True, nogil=True)
-def _keep(indptr, cols, max_readers, word, out_indptr):  # type: ignore[no-untyped-def]
-    """Flip the coins of every sender's row and drop the senders left with too many, in place."""
-    at = 0
-    for row in range(len(indptr) - 1):
-        start = at
-        degree = indptr[row + 1] - indptr[row]
-        for j in range(indptr[row], indptr[row + 1]):
-            coin = (pair_key(row, cols[j], word) >> _UNIT_BITS) * _UNIT
-            if coin * (2 * degree) < max_readers:
-                cols[at] = cols[j]
-                at += 1
-        if at - start > max_readers:
-            at = start
-        out_indptr[row + 1] = at
-    return at
-
-
 def paper_lists(
     edges: Edges, *, num_nodes: int, train_mask: npt.NDArray[np.bool_], max_readers: int, seed: int
 ) -> BoundedLists:
-    """What every training node reads by the paper's SAMPLE-EDGELISTS.
+    """Sample what every training node reads, by the paper's SAMPLE-EDGELISTS.
 
-    Of the distinct training readers RE_u of a node u, each is kept with probability K / (2 |RE_u|), or 1 if
-    that is less. A node that more than K have kept is dropped from all lists: nobody reads it. How many nodes
-    one reader reads is not bounded. A record's coin is its key, so the order of the edges plays no part.
+    Each of the distinct training readers RE_u of a node u is kept with probability min(1, K / (2 |RE_u|)). A
+    node with more than K readers left is dropped from all lists: nobody reads it. The number of nodes that
+    one reader reads is not bounded. The random number of a record is its key, so the order of the edges does
+    not matter.
 
     Args:
         edges: (source, target), two integer arrays of equal length where each target reads its source; or an
@@ -50,19 +31,37 @@ def paper_lists(
         num_nodes: identifiers run from 0 to num_nodes - 1.
         train_mask: bool [num_nodes], the training split.
         max_readers: K, at least 0.
-        seed: of the coins; the same seed gives the same lists.
+        seed: the seed of the keys; the same seed gives the same lists.
 
     Guarantees:
         No node occurs in more than N(K, r) = 1 + K + ... + K^r trees of depth r.
         If senders own the edges, emptying one node's row changes at most N(K, r) trees. If readers own them,
-        as the paper has it, no such bound holds: RE_u counts the emptied node's own record.
+        as in the paper, no such bound holds: RE_u counts the emptied node's own record.
     """
     check_cap("max_readers", max_readers)
-    readers = checked_mask(train_mask, num_nodes)
-    everything = SmallestKeys(num_nodes=num_nodes, slots=None, rows_read=False, readers=readers, seed=seed)
-    everything.add_all(iter_pieces(edges, num_nodes))
-    indptr, cols = everything.rows()
+    readers = check_mask(train_mask, num_nodes)
+    records = SmallestKeys(num_nodes=num_nodes, slots=None, rows_read=False, readers=readers, seed=seed)
+    records.add_all(iter_pieces(edges, num_nodes))
+    indptr, cols = records.rows()
     kept_indptr = np.zeros_like(indptr)
-    num_kept = _keep(indptr, cols, max_readers, everything.word, kept_indptr)
-    by_reader, indices = transposed((kept_indptr, cols[:num_kept]))
+    num_kept = _sample_rows(indptr, cols, max_readers, records.word, kept_indptr)
+    by_reader, indices = transpose_rows((kept_indptr, cols[:num_kept]))
     return BoundedLists(indptr=by_reader, indices=indices)
+
+
+@numba.njit(cache=True, nogil=True)
+def _sample_rows(indptr, cols, max_readers, word, out_indptr):  # type: ignore[no-untyped-def]
+    """Sample every sender's row and drop the senders left with too many readers, in place."""
+    at = 0
+    for row in range(len(indptr) - 1):
+        start = at
+        degree = indptr[row + 1] - indptr[row]
+        for j in range(indptr[row], indptr[row + 1]):
+            uniform = (pair_key(row, cols[j], word) >> _UNIT_BITS) * _UNIT
+            if uniform * (2 * degree) < max_readers:
+                cols[at] = cols[j]
+                at += 1
+        if at - start > max_readers:
+            at = start
+        out_indptr[row + 1] = at
+    return at

@@ -1,4 +1,4 @@
-"""Randomness for batches and keys: what they need of a generator, and a cryptographic one."""
+"""Randomness for batches and keys: the generator interface, and a cryptographic generator."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KEY_BITS = 256
 
 
 class RandomSource(Protocol):
-    """What batches and keys use of a generator; `numpy.random.Generator` has it all."""
+    """The methods of a generator that batches and keys use; `numpy.random.Generator` has them."""
 
     def random(self, size: Any = None, /) -> Any:
         """float64 [size], uniform on [0, 1)."""
 
     def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64) -> Any:
-        """Integers from `low`, or 0, up to `high` or `low`, which is not included."""
+        """Integers from `low` (included) to `high` (excluded), or from 0 to `low`."""
 
     def choice(self, a: Any, size: Any = None, replace: Any = True, *, shuffle: Any = True) -> Any:
         """int64 [size]: numbers below `a`."""
@@ -26,14 +26,14 @@ class RandomSource(Protocol):
 class KeyedGenerator:
     """Draws batches and keys from SHAKE-128 of a key and a counter.
 
-    Without the key, its output cannot be told from true randomness. Processes that train together draw the
-    same batches from the same key.
+    Without the key, its output cannot be distinguished from true randomness. Processes that train together
+    draw the same batches from the same key.
 
     Args:
         key: `KEY_BITS` random bits.
 
     Guarantees:
-        What it draws depends on nothing but the key and the draws before. It has no other methods, so
+        A draw depends only on the key and the number of draws before it. There are no other methods, so
         nothing can be drawn by accident from a generator that is not cryptographic.
     """
 
@@ -43,11 +43,11 @@ class KeyedGenerator:
     def random(self, size: Any = None, /) -> Any:
         """float64 [size], uniform on the multiples of 2^-53 in [0, 1)."""
         if not isinstance(size, int):
-            raise TypeError("a keyed generator draws vectors only; expected one whole number")
+            raise TypeError("a keyed generator draws vectors only; expected one integer size")
         return (self._words(size) >> np.uint64(11)) * 2.0**-53
 
     def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64) -> Any:
-        """From 0 up to a power of two, not included: one integer, or uint64 [size] below 2^64."""
+        """One integer from 0 to a power of two (excluded), or uint64 [size] below 2^64."""
         end = low if high is None else high
         if (high is not None and low != 0) or end & (end - 1) or not 0 < end <= 2**64:
             raise TypeError("a keyed generator draws from 0 to a power of two only")

@@ -1,4 +1,4 @@
-"""Trees of a batch: what the loss of each root can see, level by level."""
+"""Trees of a batch: the nodes that the loss of each root depends on, level by level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.chunks import Int32Array, Int64Array
 from hushgraph.sampling.lists import BoundedLists
 
-# Rows of one tree, which must be in memory at once; a larger one would only end in the system's killing us.
+# The most rows of one tree, all of which are in memory at once; the system would kill a larger process.
 LARGEST_TREE = 1 << 24
 
 
@@ -42,16 +42,16 @@ class Block:
 class Trees:
     """The depth-r trees of a set of roots, as r blocks.
 
-    Level 0 is the roots in the given order. Level l + 1 has, for every row of level l in order, one
-    contiguous segment: a copy of the row itself, then what it reads in list order. The copy reads its list
-    again at the next level, as r rounds of message passing need it. Every row below the roots has one parent,
-    and the rows of one root are contiguous at each level.
+    Level 0 holds the roots in the given order. Level l + 1 has one contiguous segment for every row of level
+    l: a copy of the row itself, then the nodes it reads in list order. The copy reads its list again at the
+    next level, as r rounds of message passing require. Every row below the roots has one parent, and the
+    rows of one root are contiguous at each level.
 
     Attributes:
         roots: int64 [num_roots], node identifiers.
         blocks: r blocks, from level 0 -> 1 to level r - 1 -> r.
         nodes: int64 [rows of level r], node identifiers of the deepest level.
-        owners: r + 1 arrays, int32 [rows of level l]: the position in `roots` of the root a row belongs to.
+        owners: r + 1 arrays, int32 [rows of level l]: the position in `roots` of the root of a row.
     """
 
     roots: Int64Array
@@ -64,39 +64,31 @@ class Trees:
         return len(self.blocks)
 
     def nodes_at(self, level: int) -> Int64Array:
-        """int64 [rows of the level]: node identifiers, read off the copies in the levels below."""
+        """int64 [rows of the level]: node identifiers, from the copies in the levels below."""
         nodes = self.nodes
         for block in reversed(self.blocks[level:]):
             nodes = nodes[block.indptr[:-1]]
         return nodes
 
 
-@numba.njit(cache=True, nogil=True)
-def _lower_indptr(list_indptr, rows, indptr):  # type: ignore[no-untyped-def]
-    total = 0
-    indptr[0] = 0
-    for i in range(len(rows)):
-        total += 1 + list_indptr[rows[i] + 1] - list_indptr[rows[i]]
-        indptr[i + 1] = total
+def tree_sizes(lists: BoundedLists, depth: int, roots: Int64Array) -> Int64Array:
+    """Count the rows in the deepest level of each root's tree, int64 [num_roots].
 
-
-@numba.njit(cache=True, nogil=True)
-def _lower_rows(list_indptr, list_indices, rows, owners, lower, lower_owners):  # type: ignore[no-untyped-def]
-    at = 0
-    for i in range(len(rows)):
-        node = rows[i]
-        owner = owners[i]
-        lower[at] = node
-        lower_owners[at] = owner
-        at += 1
-        for j in range(list_indptr[node], list_indptr[node + 1]):
-            lower[at] = list_indices[j]
-            lower_owners[at] = owner
-            at += 1
+    Time and memory depend on these trees, not on the size of the graph.
+    """
+    sizes = np.ones(len(roots), dtype=np.int64)
+    if depth > 0:
+        _count_rows(lists.indptr, lists.indices, roots, depth, LARGEST_TREE, sizes)
+    if sizes.size and sizes.max() > LARGEST_TREE:
+        raise InputError(
+            f"depth={depth}: the tree of a training node has more than {LARGEST_TREE:,} rows, too many to "
+            "train on; take fewer layers, max_readers or max_reads"
+        )
+    return sizes
 
 
 def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
-    """The trees of `roots`, `depth` reads deep.
+    """Build the trees of `roots`, `depth` reads deep.
 
     Args:
         lists: what every training node reads.
@@ -111,18 +103,19 @@ def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
             f"roots has shape={given.shape}, dtype={given.dtype}: expected a row of integer identifiers"
         )
     rows = given.astype(np.int64)
-    if rows.size and not (rows.min() >= 0 and rows.max() < lists.num_nodes):
-        bad = rows[(rows < 0) | (rows >= lists.num_nodes)][0]
-        raise InputError(f"root={bad}: expected an identifier from 0 to {lists.num_nodes - 1}")
+    num_nodes = len(lists.indptr) - 1
+    if rows.size and not (rows.min() >= 0 and rows.max() < num_nodes):
+        invalid = rows[(rows < 0) | (rows >= num_nodes)][0]
+        raise InputError(f"root={invalid}: expected an identifier from 0 to {num_nodes - 1}")
     levels = [np.arange(len(rows), dtype=np.int32)]
     blocks = []
     nodes = rows
     for _ in range(depth):
         indptr = np.empty(len(nodes) + 1, dtype=np.int64)
-        _lower_indptr(lists.indptr, nodes, indptr)
+        _fill_indptr(lists.indptr, nodes, indptr)
         lower = np.empty(indptr[-1], dtype=np.int64)
         owners = np.empty(indptr[-1], dtype=np.int32)
-        _lower_rows(lists.indptr, lists.indices, nodes, levels[-1], lower, owners)
+        _fill_rows(lists.indptr, lists.indices, nodes, levels[-1], lower, owners)
         blocks.append(Block(indptr=indptr))
         levels.append(owners)
         nodes = lower
@@ -130,8 +123,32 @@ def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
 
 
 @numba.njit(cache=True, nogil=True)
-def _sizes(list_indptr, list_indices, roots, depth, most, sizes):  # type: ignore[no-untyped-def]
-    """Walk every tree down to the level above the deepest, whose rows know how many they have below."""
+def _fill_indptr(list_indptr, rows, indptr):  # type: ignore[no-untyped-def]
+    total = 0
+    indptr[0] = 0
+    for i in range(len(rows)):
+        total += 1 + list_indptr[rows[i] + 1] - list_indptr[rows[i]]
+        indptr[i + 1] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_rows(list_indptr, list_indices, rows, owners, lower, lower_owners):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(len(rows)):
+        node = rows[i]
+        owner = owners[i]
+        lower[at] = node
+        lower_owners[at] = owner
+        at += 1
+        for j in range(list_indptr[node], list_indptr[node + 1]):
+            lower[at] = list_indices[j]
+            lower_owners[at] = owner
+            at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_rows(list_indptr, list_indices, roots, depth, most, sizes):  # type: ignore[no-untyped-def]
+    """Count the rows of every tree, depth first, down to the level above the deepest."""
     nodes = np.empty(64, dtype=np.int64)
     heights = np.empty(64, dtype=np.int64)
     for i in range(len(roots)):
@@ -164,19 +181,3 @@ def _sizes(list_indptr, list_indices, roots, depth, most, sizes):  # type: ignor
         sizes[i] = total
         if total > most:
             return
-
-
-def tree_sizes(lists: BoundedLists, depth: int, roots: Int64Array) -> Int64Array:
-    """int64 [num_roots]: how many rows the deepest level of each root's tree has.
-
-    It takes time and memory by the trees asked for, however large the graph is.
-    """
-    sizes = np.ones(len(roots), dtype=np.int64)
-    if depth > 0:
-        _sizes(lists.indptr, lists.indices, roots, depth, LARGEST_TREE, sizes)
-    if sizes.size and sizes.max() > LARGEST_TREE:
-        raise InputError(
-            f"depth={depth}: the tree of a training node has more than {LARGEST_TREE:,} rows, too many to "
-            "train on; take fewer layers, max_readers or max_reads"
-        )
-    return sizes

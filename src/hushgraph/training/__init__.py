@@ -1,0 +1,1 @@
+"""From data and an epsilon to a run: prepare, train, session, trainer, process groups."""

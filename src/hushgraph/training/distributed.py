@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.errors import GroupError, HushgraphError, InputError, ReportedError
 from hushgraph.training.interruption import handle_as_ctrl_c
 
 TIMEOUT = "HUSHGRAPH_TIMEOUT"
@@ -29,18 +29,6 @@ _DEFAULT_TIMEOUT = 600.0
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 _Value = TypeVar("_Value")
-
-
-class GroupError(HushgraphError):
-    """Training together has ended: another process failed, or is gone."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-class ReportedError(GroupError):
-    """Another process ended the run and reports why, so that this one need not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,7 @@ def prepare(
     convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
     if model is not None:
         check_model(model)
-    method = _choose_method(method, arguments)
+    method = choose_method(method, arguments)
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
     graph, split = load_for_training(
         data,
@@ -186,7 +186,7 @@ def prepare(
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
 
 
-def _choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
+def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
     """The billboard, unless an argument is given that only trees have."""
     if method is not None and method not in get_args(choices.Method):
         raise InputError(

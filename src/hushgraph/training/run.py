@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -36,7 +36,11 @@ from hushgraph.training.prepare import check_model
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hushgraph.comparison import Comparison
+
+class HasJson(Protocol):
+    """What `compare` gives back, as far as a report needs it."""
+
+    def to_json(self) -> str: ...
 
 
 @dataclass(eq=False)
@@ -210,7 +214,7 @@ class Run:
         return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
 
     def report(
-        self, path: str | os.PathLike[str], *, data: Any = None, comparison: Comparison | None = None
+        self, path: str | os.PathLike[str], *, data: Any = None, comparison: HasJson | None = None
     ) -> None:
         """Write the report of this run as one HTML file, with a JSON twin beside it.
 

@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from hushgraph.errors import HushgraphError
+from hushgraph.errors import DownloadError
 
 Progress = Callable[[int, int | None], None]
 
 _CHUNK = 1 << 20
 _TIMEOUT = 30.0
-
-
-class DownloadError(HushgraphError):
-    """A file could not be downloaded. The part received so far is kept, and the next attempt resumes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.datasets.catalog.data_root import data_root
-from hushgraph.datasets.catalog.download import DownloadError, Remote, download_bar, fetch, unpack
+from hushgraph.datasets.catalog.download import Remote, download_bar, fetch, unpack
 from hushgraph.datasets.catalog.formats import (
     REDDIT_FILES,
     REDDIT_FULL_FILES,
@@ -27,7 +27,7 @@ from hushgraph.datasets.catalog.official import SOURCES, STATISTICS, Source, Sta
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split, read_split
 from hushgraph.datasets.synthetic import synthetic
-from hushgraph.errors import GraphError
+from hushgraph.errors import DownloadError, GraphError
 from hushgraph.graph.graph import Graph
 
 _GENERATED = re.compile(r"generated-([1-9][0-9]{0,9})")

@@ -7,11 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hushgraph.errors import InputError
-from hushgraph.sampling import slots as slots_module
+from hushgraph.sampling import stable as stable_module
 from hushgraph.sampling.keys import pair_key, seed_word
-from hushgraph.sampling.rows import transposed
-from hushgraph.sampling.slots import WIDEST_TABLE, SmallestKeys
+from hushgraph.sampling.lists import transpose_rows
+from hushgraph.sampling.stable import WIDEST_TABLE, SmallestKeys
 
 NUM_NODES = 30
 READERS = np.arange(NUM_NODES) % 3 > 0
@@ -52,8 +51,8 @@ SLOTS = [0, 1, 2, 7, 28, 10**6, None]
 def test_equals_a_plain_sort_whatever_the_order_and_chunks(
     slots: int | None, rows_read: bool, widest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots_module, "WIDEST_TABLE", widest)
-    monkeypatch.setattr(slots_module, "_LOOSE", 50)
+    monkeypatch.setattr(stable_module, "WIDEST_TABLE", widest)
+    monkeypatch.setattr(stable_module, "_LOOSE", 50)
     source, target = random_records(700)
     whole = expected(source, target, slots, rows_read)
     rng = np.random.default_rng(0)
@@ -74,15 +73,9 @@ def test_merging_partial_results(slots: int | None, rows_read: bool) -> None:
     for number, part in enumerate(parts):
         # The parts overlap: a record seen by two machines counts once.
         part.add(source[number * 250 : number * 250 + 400], target[number * 250 : number * 250 + 400])
-    parts[2].merge(parts[0])
-    parts[2].merge(parts[1])
+    parts[2].add_all(parts[0].records())
+    parts[2].add_all(parts[1].records())
     assert kept(parts[2]) == expected(source, target, slots, rows_read)
-
-
-def test_merging_other_rows_is_refused() -> None:
-    for other in (accumulator(3, True), accumulator(2, False), accumulator(3, False, seed=6)):
-        with pytest.raises(InputError, match="same kind"):
-            accumulator(3, False).merge(other)
 
 
 @pytest.mark.parametrize("rows_read", [False, True])
@@ -94,15 +87,15 @@ def test_many_blocks_and_threads(rows_read: bool, monkeypatch: pytest.MonkeyPatc
     def rows() -> tuple[np.ndarray, np.ndarray]:
         accumulated = SmallestKeys(num_nodes=num_nodes, slots=4, rows_read=rows_read, readers=readers, seed=1)
         accumulated.add(source, target)
-        return transposed(accumulated.rows())
+        return transpose_rows(accumulated.rows())
 
-    monkeypatch.setattr(slots_module, "_PARALLEL", 10**9)
+    monkeypatch.setattr(stable_module, "_PARALLEL", 10**9)
     alone = rows()
-    monkeypatch.setattr(slots_module, "_PARALLEL", 1)
-    monkeypatch.setattr(slots_module, "_cores", lambda: 3)
-    monkeypatch.setattr(slots_module, "_BLOCK_BYTES", 1 << 11)
+    monkeypatch.setattr(stable_module, "_PARALLEL", 1)
+    monkeypatch.setattr(stable_module, "_cores", lambda: 3)
+    monkeypatch.setattr(stable_module, "_BLOCK_BYTES", 1 << 11)
     together = rows()
-    monkeypatch.setattr(slots_module, "WIDEST_TABLE", 0)
+    monkeypatch.setattr(stable_module, "WIDEST_TABLE", 0)
     loose = rows()
     for other in (together, loose):
         np.testing.assert_array_equal(alone[0], other[0])

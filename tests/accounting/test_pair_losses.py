@@ -11,8 +11,8 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_m
 from scipy import stats
 
 from hushgraph.accounting import PoissonDraw, StepEvent
-from hushgraph.accounting.pair_accountant import PairAccountant
-from hushgraph.accounting.pairs import BinomialMixture, PairLoss
+from hushgraph.accounting.accountants import PairAccountant
+from hushgraph.accounting.pair_losses import BinomialMixture, PairLoss
 
 
 def exact_delta(loss: PairLoss, upper: int, lower: int, rate: float, sigma: float, epsilon: float) -> float:

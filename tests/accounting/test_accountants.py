@@ -11,8 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from hushgraph.accounting import FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent, make_accountant
-from hushgraph.accounting.accountant import Accountant
-from hushgraph.accounting.pair_accountant import PairAccountant
+from hushgraph.accounting.accountants import Accountant, PairAccountant
 from hushgraph.accounting.renyi import RenyiAccountant
 from hushgraph.errors import PlanError
 

@@ -1,0 +1,303 @@
+"""Accountants: what a sequence of steps and releases costs.
+
+`Accountant` is the interface. `PairAccountant` prices Poisson batches and Gaussian releases; the published
+Renyi bound for fixed-size batches is in `renyi.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, cast
+
+from scipy import optimize, special
+
+from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.errors import PlanError
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+AccountantName = Literal["pair", "paper"]
+
+# Fourier transforms round to about 1e-16 of the total, and a power multiplies that by the number of steps.
+# This much is added to every delta; a delta of less than ten times as much cannot be priced.
+_ROUNDING_PER_STEP = 1e-15
+_LEAST_DELTA = 1e-11
+
+
+def price(charges: Iterable[tuple[Event, int]], *, delta: float, accountant: str) -> float:
+    """Return the epsilon, at `delta`, of all charges together.
+
+    Args:
+        charges: events with their counts.
+        delta: between 0 and 1.
+        accountant: "pair" or "paper".
+    """
+    total = make_accountant(cast(AccountantName, accountant))
+    for event, count in charges:
+        total.compose(event, count)
+    return float(total.epsilon(delta))
+
+
+def make_accountant(name: AccountantName) -> Accountant:
+    """Create an accountant without any steps.
+
+    Args:
+        name: "pair" for the dominating pair (Poisson batches), "paper" for the published Renyi bound
+            (fixed-size batches without replacement).
+    """
+    if name == "pair":
+        return PairAccountant()
+    if name == "paper":
+        from hushgraph.accounting.renyi import RenyiAccountant
+
+        return RenyiAccountant()
+    raise PlanError(f"accountant={name!r}: expected 'pair' or 'paper'.")
+
+
+class Accountant(ABC):
+    """Adds up the cost of steps and other releases.
+
+    Guarantees:
+        Never flattering: results are rounded up, and a release without noise costs `math.inf`.
+        Refuses what it cannot price, with a `PlanError`, before anything is added.
+    """
+
+    name: AccountantName
+
+    def __init__(self) -> None:
+        self._counts: dict[Event, int] = {}
+
+    @property
+    def steps(self) -> int:
+        """How many steps and other releases have been composed."""
+        return sum(self._counts.values())
+
+    def compose(self, event: Event, count: int = 1) -> None:
+        """Add `count` releases that cost `event` each.
+
+        Args:
+            event: one step, or one Gaussian release.
+            count: how many of them, 0 or more.
+
+        Raises:
+            PlanError: if this accountant cannot price the event.
+        """
+        if count < 0:
+            raise PlanError(f"count={count}: expected 0 or more steps; steps cannot be taken back.")
+        check_event(event)
+        if not self.supports(event):
+            raise PlanError(self._refusal(event))
+        if count:
+            self._counts[event] = self._counts.get(event, 0) + count
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon such that everything composed is (epsilon, delta)-differentially private."""
+        if not 0.0 <= delta <= 1.0:
+            raise PlanError(f"delta={delta}: expected a probability; use 1 / (10 N) for N training nodes.")
+        if not self._counts or delta == 1.0:
+            return 0.0
+        if delta == 0.0 or not self._has_noise():
+            return math.inf
+        return self._epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta such that everything composed is (epsilon, delta)-differentially private."""
+        if not epsilon >= 0.0:
+            raise PlanError(f"epsilon={epsilon}: expected 0 or more.")
+        if not self._counts:
+            return 0.0
+        if not self._has_noise():
+            return 1.0
+        return 0.0 if math.isinf(epsilon) else self._delta(epsilon)
+
+    def _has_noise(self) -> bool:
+        return not any(math.isinf(largest_shift(event)) for event in self._counts)
+
+    @abstractmethod
+    def supports(self, event: Event) -> bool:
+        """Whether this accountant can price the event."""
+
+    @abstractmethod
+    def _refusal(self, event: Event) -> str:
+        """Why the event is not supported, and what would be."""
+
+    @abstractmethod
+    def _epsilon(self, delta: float) -> float:
+        """Epsilon for a delta in (0, 1), at least one step, noise above 0."""
+
+    @abstractmethod
+    def _delta(self, epsilon: float) -> float:
+        """Delta for a finite epsilon, at least one step, noise above 0."""
+
+
+class PairAccountant(Accountant):
+    """Prices Poisson batches by the dominating pair of the privacy contract, and Gaussian releases.
+
+    The pair of every event becomes a pessimistic `dp_accounting` privacy loss distribution in both
+    directions, and each direction is composed by itself. Gaussian releases and steps that draw every root
+    are together one Gaussian, which is priced exactly.
+
+    Args:
+        precision: divides the grid interval of the privacy losses.
+
+    Guarantees:
+        The answer is an upper bound: losses are rounded to a grid pessimistically, tails count as infinite.
+    """
+
+    name: AccountantName = "pair"
+
+    def __init__(self, *, precision: float = 1.0) -> None:
+        super().__init__()
+        self._precision = precision
+        self._composed: tuple[dict[Event, int], PrivacyLossDistribution] | None = None
+
+    def supports(self, event: Event) -> bool:
+        return isinstance(event, GaussianEvent) or isinstance(event.draw, PoissonDraw)
+
+    def _refusal(self, event: Event) -> str:
+        return (
+            f"{name_event(event)}: the 'pair' accountant prices Poisson batches only; "
+            "draw Poisson batches, or use accountant='paper' for fixed-size ones."
+        )
+
+    def _epsilon(self, delta: float) -> float:
+        ceiling = gaussian_epsilon(self._shift(), delta)
+        if self._is_gaussian() or ceiling == 0.0:
+            return ceiling
+        least = max(_LEAST_DELTA, 10 * _ROUNDING_PER_STEP * self.steps)
+        if delta < least:
+            raise PlanError(
+                f"delta={delta:g}: {self.steps} steps with part of the roots are priced down to "
+                f"delta={least:g}; use a larger delta, or all roots in every batch"
+            )
+        if self._delta_on_grid(0.0) <= delta:
+            return 0.0
+        if self._delta_on_grid(ceiling) > delta:
+            return ceiling
+        epsilon = optimize.brentq(
+            lambda e: math.log(max(self._delta_on_grid(e), 1e-300)) - math.log(delta), 0.0, ceiling, rtol=1e-9
+        )
+        while self._delta_on_grid(epsilon) > delta:
+            epsilon = epsilon * (1 + 1e-8) + 1e-12
+        return min(ceiling, float(epsilon))
+
+    def _delta(self, epsilon: float) -> float:
+        ceiling = gaussian_delta(self._shift(), epsilon)
+        return ceiling if self._is_gaussian() else min(ceiling, self._delta_on_grid(epsilon))
+
+    def _shift(self) -> float:
+        """Shift, in standard deviations, of the Gaussian that dominates everything composed: rates of 1."""
+        # Multiplied, because a power that overflows raises and a product is infinite.
+        return math.sqrt(sum(n * largest_shift(e) * largest_shift(e) for e, n in self._counts.items()))
+
+    def _is_gaussian(self) -> bool:
+        return all(
+            isinstance(event, GaussianEvent)
+            or (isinstance(event.draw, PoissonDraw) and event.draw.rate == 1.0)
+            for event in self._counts
+        )
+
+    def _delta_on_grid(self, epsilon: float) -> float:
+        delta = self.distribution().get_delta_for_epsilon(epsilon) + _ROUNDING_PER_STEP * self.steps
+        return min(max(float(delta), 0.0), 1.0)
+
+    def distribution(self) -> PrivacyLossDistribution:
+        """Return the pessimistic privacy loss distribution of everything composed."""
+        if self._composed is None or self._composed[0] != self._counts:
+            # Imported here: full batches are priced without dp_accounting, which takes a second to import.
+            from hushgraph.accounting.pair_losses import compose_losses
+
+            # An event that shifts nothing costs nothing, and has no loss to put on a grid.
+            counts = {event: count for event, count in self._counts.items() if largest_shift(event)}
+            composed = compose_losses(counts, steps=self.steps, precision=self._precision)
+            self._composed = dict(self._counts), composed
+        return self._composed[1]
+
+
+def check_event(event: Event) -> None:
+    """Raise PlanError if the numbers of an event are out of range."""
+    if isinstance(event, GaussianEvent):
+        if not event.shift_over_sigma >= 0.0:
+            raise PlanError(
+                f"shift_over_sigma={event.shift_over_sigma}: expected 0 or more; inf is no noise."
+            )
+        return
+    if event.changed_trees < 1:
+        raise PlanError(
+            f"changed_trees={event.changed_trees}: expected 1 or more; a node changes its own tree."
+        )
+    if not 0.0 <= event.sigma_over_clip < math.inf:
+        raise PlanError(f"sigma_over_clip={event.sigma_over_clip}: expected a finite number, 0 or more.")
+    if not 0 <= event.gone <= event.changed_trees:
+        raise PlanError(f"gone={event.gone}: expected 0 to changed_trees={event.changed_trees} roots.")
+    draw = event.draw
+    if isinstance(draw, PoissonDraw) and not 0.0 < draw.rate <= 1.0:
+        raise PlanError(f"rate={draw.rate}: expected a sampling rate above 0 and at most 1.")
+    if isinstance(draw, FixedSizeDraw) and not 1 <= draw.size <= draw.population:
+        raise PlanError(f"size={draw.size}: expected 1 to population={draw.population} roots in a batch.")
+
+
+def name_event(event: Event) -> str:
+    """Name the part of an event that an accountant may refuse, as name=value."""
+    if isinstance(event, StepEvent):
+        return f"draw={type(event.draw).__name__}"
+    return f"event={type(event).__name__}"
+
+
+def largest_shift(event: Event) -> float:
+    """Shift, in standard deviations, of the Gaussian that dominates an event: every root is drawn."""
+    if isinstance(event, GaussianEvent):
+        return event.shift_over_sigma
+    moved = 2 * event.changed_trees - event.gone
+    return moved / event.sigma_over_clip if event.sigma_over_clip else math.inf
+
+
+def gaussian_delta(shift: float, epsilon: float) -> float:
+    """Return the delta of N(shift, 1) against N(0, 1) at `epsilon` >= 0, exactly.
+
+    Phi(a) - e^epsilon Phi(b) with a = shift/2 - epsilon/shift and b = a - shift, written with the scaled
+    complementary error function so that e^epsilon never appears.
+    """
+    if shift == 0.0:
+        return 0.0
+    a = 0.5 * shift - epsilon / shift
+    b = -0.5 * shift - epsilon / shift
+    second = math.sqrt(0.5 * math.pi) * float(special.erfcx(-b / math.sqrt(2)))
+    density = math.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
+    if a > 0.0:
+        return min(1.0, max(0.0, float(special.ndtr(a)) - density * second))
+    first = math.sqrt(0.5 * math.pi) * float(special.erfcx(-a / math.sqrt(2)))
+    return density * max(0.0, first - second)
+
+
+def gaussian_epsilon(shift: float, delta: float) -> float:
+    """Return the smallest epsilon, from above, at which `gaussian_delta` is at most `delta` > 0."""
+    if gaussian_delta(shift, 0.0) <= delta:
+        return 0.0
+    high = 0.5 * shift * shift + shift * math.sqrt(-2 * math.log(delta))
+
+    def excess(epsilon: float) -> float:
+        value = gaussian_delta(shift, epsilon)
+        return (math.log(value) if value > 0.0 else -1e9) - math.log(delta)
+
+    # The shift is so large that rounding hides the root: return the upper bound, which is safe.
+    if math.isinf(high) or excess(high) >= 0.0:
+        return high * (1 + 1e-11)
+    epsilon = float(optimize.brentq(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
+    while gaussian_delta(shift, epsilon) > delta:
+        epsilon *= 1 + 1e-11
+    return epsilon
+
+
+def gaussian_shift(epsilon: float, delta: float) -> float:
+    """Return the largest shift, from below, at which `gaussian_delta` is at most `delta` < 1."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, epsilon) <= delta:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
+    return low

@@ -1,0 +1,345 @@
+"""Privacy losses of the dominating pair: one event on a grid, and many of them composed by `dp_accounting`.
+
+With n changed trees, rate q and noise s (everything in units of the clipping norm)
+
+    P* = sum_i Bin(n, q)(i)   N(+i, s^2)
+    Q* = sum_j Bin(n-1, q)(j) N(-j, s^2)
+
+and the step is dominated by (P*, Q*) when the row is emptied, by (Q*, P*) when it is filled. If g of the n
+roots contribute nothing in the second dataset, n - g replaces n - 1: the argument is the same.
+
+The real line is cut into small cells. A cell whose losses lie in [a, b] is replaced by two atoms, at a and at
+b, that have its probability under both distributions. This can only raise the hockey-stick divergence, and
+raises it least among all distributions on the grid ("connect the dots"). Cells are used instead of
+differences of divergences because all their terms are positive: rounding adds up over many steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
+from scipy import special, stats
+
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
+
+FloatArray = npt.NDArray[np.float64]
+
+# Grid intervals in the standard deviation of the loss of one step. A grid adds part of a squared interval
+# to the variance of a step, and epsilon follows the standard deviation.
+_INTERVALS_PER_SPREAD = 25
+_MOST_POINTS = 1 << 20
+# Probability that all steps together may leave out; it counts as an infinite loss.
+_LEFT_OUT = 1e-15
+# Cells are at most this wide, in standard deviations of the noise and in grid intervals.
+_CELL_SIGMAS = 1 / 32
+_CELL_INTERVALS = 0.5
+# Part of every cell that is moved to its upper end in any case; covers the rounding of the quotient.
+_ROUNDING = 1e-7
+# More components than this are grouped, each group moved to its largest shift.
+_MAX_COMPONENTS = 512
+# The most numbers in a block of the component-by-point table.
+_BLOCK = 1 << 17
+
+
+def compose_losses(
+    counts: Mapping[Event, int], *, steps: int, precision: float
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """Compose the losses of all events on one grid, pessimistically and each direction by itself.
+
+    Args:
+        counts: how often each event happened; every event must shift something.
+        steps: the number of all events, over which the left-out probability is spread.
+        precision: divides the grid interval.
+    """
+    losses = {event: build_losses(event, _LEFT_OUT / steps) for event in counts}
+    spreads = {event: max(map(estimate_spread, both)) for event, both in losses.items()}
+    # Fine enough for the finest step that matters, and no finer than memory allows.
+    total = math.sqrt(sum(count * spreads[event] ** 2 for event, count in counts.items()))
+    finest = min(
+        spreads[event] for event, count in counts.items() if spreads[event] * math.sqrt(count) > 0.01 * total
+    )
+    widest = max(loss.width for both in losses.values() for loss in both)
+    interval = max(finest / (_INTERVALS_PER_SPREAD * precision), widest / (_MOST_POINTS * precision))
+    composed = None
+    for event, count in counts.items():
+        repeated = discretise(losses[event], interval).self_compose(count, tail_mass_truncation=_LEFT_OUT)
+        composed = (
+            repeated if composed is None else composed.compose(repeated, tail_mass_truncation=_LEFT_OUT)
+        )
+    return composed
+
+
+def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
+    """Build the losses of an event in both directions, each without at most `tail` of its probability."""
+    if isinstance(event, GaussianEvent):
+        upper, lower, rate, sigma = 1, 0, 1.0, 1 / event.shift_over_sigma
+    else:
+        upper, lower, sigma = event.changed_trees, event.changed_trees - event.gone, event.sigma_over_clip
+        rate = event.draw.rate if isinstance(event.draw, PoissonDraw) else math.nan
+    return (
+        PairLoss(upper_trees=upper, lower_trees=lower, rate=rate, sigma=sigma, tail=tail),
+        PairLoss(upper_trees=lower, lower_trees=upper, rate=rate, sigma=sigma, tail=tail),
+    )
+
+
+def estimate_spread(loss: PairLoss) -> float:
+    """Estimate the standard deviation of a privacy loss."""
+    points = _cut_line(loss)
+    masses = np.exp(_log_masses(loss.upper_log_cdf(points), loss.upper_log_sf(points)))
+    losses = loss.losses(0.5 * (points[1:] + points[:-1]))
+    mean = float(masses @ losses / masses.sum())
+    return math.sqrt(float(masses @ np.square(losses - mean) / masses.sum()))
+
+
+def discretise(
+    losses: tuple[PairLoss, PairLoss], interval: float
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """Round the losses of both directions to multiples of `interval`, pessimistically."""
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        *(_round_losses(loss, interval) for loss in losses)
+    )
+
+
+def _cut_line(loss: PairLoss) -> FloatArray:
+    """Points, ascending, that cut the line into narrow cells."""
+    width = loss.lowest_loss_x - loss.highest_loss_x
+    cells = math.ceil(width / (loss.sigma * _CELL_SIGMAS))
+    # Components far apart leave gaps without probability, where wider cells are enough.
+    return np.linspace(loss.highest_loss_x, loss.lowest_loss_x, min(cells, 1 << 16) + 1)
+
+
+def _round_losses(loss: PairLoss, interval: float) -> pld_pmf.DensePLDPmf:
+    coarse = _cut_line(loss)
+    at_coarse = np.minimum.accumulate(loss.losses(coarse))
+    targets = np.arange(at_coarse[-1], at_coarse[0], interval * _CELL_INTERVALS)
+    points = np.union1d(coarse, np.interp(targets, at_coarse[::-1], coarse[::-1]))
+    at = np.minimum.accumulate(loss.losses(points))
+    log_upper = _log_masses(loss.upper_log_cdf(points), loss.upper_log_sf(points))
+    log_lower = _log_masses(loss.lower_log_cdf(points), loss.lower_log_sf(points))
+    top, bottom = np.ceil(at[:-1] / interval).astype(np.int64), np.floor(at[1:] / interval).astype(np.int64)
+    # Of probability p under the upper and q under the lower distribution, x goes to the top and p - x to the
+    # bottom: x e^-top + (p - x) e^-bottom = q.
+    gap = (top - bottom) * interval
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        quotient = np.exp(np.minimum(log_lower - log_upper + bottom * interval, 0.0))
+        share = (1 - quotient) / -np.expm1(-gap)
+    share = np.where(np.isfinite(share), share, 1.0)
+    share = np.clip(share + _ROUNDING, 0.0, 1.0)
+    masses = np.exp(log_upper)
+    low = int(bottom.min())
+    probs = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
+    probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
+    # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
+    probs[0] += math.exp(float(loss.upper_log_sf(points[-1:])[0]))
+    return pld_pmf.DensePLDPmf(
+        discretization=interval,
+        lower_loss=low,
+        probs=probs,
+        infinity_mass=min(1.0 - 1e-16, loss.tail),
+        pessimistic_estimate=True,
+    )
+
+
+def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
+    """Log probabilities between neighbouring points, from whichever tail has more digits."""
+    left = log_cdf[1:] < log_sf[:-1]
+    high = np.where(left, log_cdf[1:], log_sf[:-1])
+    low = np.where(left, log_cdf[:-1], log_sf[1:])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out: FloatArray = high + np.log(-np.expm1(np.minimum(low - high, 0.0)))
+    return np.where(np.isneginf(high), -np.inf, out)
+
+
+class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]
+    """Privacy loss of a mixture of shifts to the left against a mixture of shifts to the right.
+
+    The upper distribution is sum_i Bin(upper_trees, rate)(i) N(-i, sigma^2), the lower one
+    sum_j Bin(lower_trees, rate)(j) N(+j, sigma^2), so that the loss decreases in x, as dp_accounting expects.
+    Trees (n, n-1) give (P*, Q*), and (n-1, n) give (Q*, P*).
+
+    Args:
+        upper_trees: how many trees shift the upper distribution.
+        lower_trees: how many trees shift the lower distribution.
+        rate: q, the probability of a root to be drawn.
+        sigma: standard deviation of the noise, in units of the clipping norm.
+        tail: probability that may be left out of either distribution. In the upper one it counts as an
+            infinite loss, in the lower one it is missing; both can only raise the divergence.
+    """
+
+    def __init__(
+        self, *, upper_trees: int, lower_trees: int, rate: float, sigma: float, tail: float = 1e-30
+    ) -> None:
+        super().__init__(is_discrete=False)
+        self.sigma = sigma
+        self.tail = tail
+        self.upper = BinomialMixture.of(upper_trees, rate, sigma, 0.5 * tail)
+        self.lower = BinomialMixture.of(lower_trees, rate, sigma, 0.5 * tail)
+        low, high = self.upper.ranges(0.5 * tail)
+        # Mirrored: the upper distribution's shifts are to the left.
+        self.highest_loss_x, self.lowest_loss_x = -float(high.max()), -float(low.min())
+
+    def losses(self, x: npt.ArrayLike) -> FloatArray:
+        """Return the privacy loss at every `x`."""
+        points = np.asarray(x, dtype=np.float64)
+        return self.upper.log_density(-points) - self.lower.log_density(points)
+
+    @property
+    def width(self) -> float:
+        """Difference between the largest and the smallest loss."""
+        return self.privacy_loss(self.highest_loss_x) - self.privacy_loss(self.lowest_loss_x)
+
+    def privacy_loss(self, x: float) -> float:
+        return float(self.losses([x])[0])
+
+    def inverse_losses(self, values: npt.ArrayLike) -> FloatArray:
+        """Return for every loss the x that has it, by bisection to the last bit; an end if none has."""
+        targets = np.asarray(values, dtype=np.float64)
+        left = np.full(targets.shape, self.highest_loss_x)
+        right = np.full(targets.shape, self.lowest_loss_x)
+        for _ in range(64):
+            middle = 0.5 * (left + right)
+            high = self.losses(middle) >= targets
+            left, right = np.where(high, middle, left), np.where(high, right, middle)
+        return left
+
+    def inverse_privacy_loss(self, privacy_loss: float) -> float:
+        return float(self.inverse_losses([privacy_loss])[0])
+
+    def upper_log_cdf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the upper distribution's probability of at most `x`."""
+        return self.upper.log_sf(-x)
+
+    def upper_log_sf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the upper distribution's probability of more than `x`."""
+        return self.upper.log_cdf(-x)
+
+    def lower_log_cdf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the lower distribution's probability of at most `x`."""
+        return self.lower.log_cdf(x)
+
+    def lower_log_sf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the lower distribution's probability of more than `x`."""
+        return self.lower.log_sf(x)
+
+    def mu_upper_cdf(self, x: float | Sequence[float]) -> FloatArray:
+        points = np.atleast_1d(np.asarray(x, dtype=np.float64))
+        return np.minimum(1.0, np.exp(self.upper.log_sf(-points)) + self.upper.dropped)
+
+    def mu_lower_log_cdf(self, x: float | Sequence[float]) -> FloatArray:
+        return self.lower_log_cdf(np.atleast_1d(np.asarray(x, dtype=np.float64)))
+
+    def get_delta_for_epsilon(self, epsilon: float | Sequence[float]) -> float | FloatArray:
+        """Return the hockey-stick divergence of one step, exact up to rounding.
+
+        Any threshold x gives a lower bound with an error of second order in x, so bisection to the last bit
+        loses nothing measurable.
+        """
+        epsilons = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
+        thresholds = self.inverse_losses(epsilons)
+        log_upper = self.upper.log_sf(-thresholds)
+        log_lower = np.minimum(self.lower.log_cdf(thresholds) + epsilons, log_upper)
+        deltas = -np.expm1(log_lower - log_upper) * np.exp(log_upper) + self.upper.dropped
+        deltas = np.clip(deltas, 0.0, 1.0)
+        return float(deltas[0]) if np.ndim(epsilon) == 0 else deltas
+
+    def privacy_loss_tail(self) -> privacy_loss_mechanism.TailPrivacyLossDistribution:
+        return privacy_loss_mechanism.TailPrivacyLossDistribution(
+            lower_x_truncation=self.highest_loss_x,
+            upper_x_truncation=self.lowest_loss_x,
+            tail_probability_mass_function={
+                math.inf: self.tail,
+                self.privacy_loss(self.lowest_loss_x): self.tail,
+            },
+        )
+
+    def connect_dots_bounds(self) -> privacy_loss_mechanism.ConnectDotsBounds:
+        return privacy_loss_mechanism.ConnectDotsBounds(
+            epsilon_upper=self.privacy_loss(self.highest_loss_x),
+            epsilon_lower=self.privacy_loss(self.lowest_loss_x),
+        )
+
+
+@dataclass(frozen=True)
+class BinomialMixture:
+    """sum_i Bin(trees, rate)(i) N(i, sigma^2), without components of a total weight below `tail`.
+
+    Attributes:
+        shifts: the means of the components, ascending.
+        log_weights: their log probabilities.
+        sigma: the common standard deviation.
+        dropped: the probability of the components left out.
+    """
+
+    shifts: FloatArray
+    log_weights: FloatArray
+    sigma: float
+    dropped: float
+
+    @classmethod
+    def of(cls, trees: int, rate: float, sigma: float, tail: float) -> BinomialMixture:
+        """Build the mixture; grouped components move outwards, which can only raise the divergence."""
+        low, high = _binomial_range(trees, rate, tail / 2)
+        shifts = np.arange(low, high + 1, dtype=np.float64)
+        log_weights = _log_binomial(shifts, trees, rate)
+        kept = log_weights > math.log(tail / (2 * (trees + 1)))
+        dropped = 0.0 if kept.all() and shifts.size == trees + 1 else tail
+        shifts, log_weights = shifts[kept], log_weights[kept]
+        group = -(-shifts.size // _MAX_COMPONENTS)
+        if group > 1:
+            outwards = np.ceil(shifts / group) * group
+            starts = np.flatnonzero(np.diff(outwards, prepend=-1.0))
+            log_weights = np.logaddexp.reduceat(log_weights, starts)
+            shifts = np.minimum(outwards[starts], float(trees))
+        return cls(shifts=shifts, log_weights=log_weights, sigma=sigma, dropped=dropped)
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the density at `x`, up to the factor 1 / (sigma sqrt(2 pi))."""
+        return self._log_sum(x, lambda z: -0.5 * np.square(z))
+
+    def log_cdf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the probability of at most `x`."""
+        return self._log_sum(x, special.log_ndtr)
+
+    def log_sf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the probability of more than `x`."""
+        return self._log_sum(x, lambda z: special.log_ndtr(-z))
+
+    def ranges(self, tail: float) -> tuple[FloatArray, FloatArray]:
+        """Return an interval for every component; their union misses a probability of at most `tail`."""
+        share = np.log(tail / (2 * self.shifts.size)) - self.log_weights
+        reach = self.sigma * np.where(
+            share < math.log(0.5), -special.ndtri_exp(np.minimum(share, math.log(0.5))), 0.0
+        )
+        return self.shifts - reach, self.shifts + reach
+
+    def _log_sum(self, x: FloatArray, log_kernel: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Logarithm of the weighted sum of a kernel over all components, in blocks that fit the cache."""
+        out = np.empty_like(x)
+        size = max(1, _BLOCK // self.shifts.size)
+        for begin in range(0, x.size, size):
+            part = x[begin : begin + size]
+            terms = log_kernel((part - self.shifts[:, None]) / self.sigma)
+            terms += self.log_weights[:, None]
+            top = terms.max(axis=0)
+            terms -= top
+            np.exp(terms, out=terms)
+            out[begin : begin + size] = top + np.log(terms.sum(axis=0))
+        return out
+
+
+def _binomial_range(trees: int, rate: float, tail: float) -> tuple[int, int]:
+    """Return bounds that Bin(trees, rate) leaves with probability below `tail`, by Bernstein's inequality."""
+    log_tail = -math.log(tail / 2)
+    spread = log_tail / 3 + math.sqrt((log_tail / 3) ** 2 + 2 * log_tail * trees * rate * (1 - rate))
+    return max(0, math.floor(trees * rate - spread)), min(trees, math.ceil(trees * rate + spread))
+
+
+def _log_binomial(counts: FloatArray, trees: int, rate: float) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        out: FloatArray = np.log(stats.binom.pmf(counts, trees, rate))
+    return out

@@ -1,0 +1,333 @@
+"""Flags: how they are declared, which values they accept, and the declarations that commands share."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from hushgraph.errors import InputError
+from hushgraph.privacy import choices
+from hushgraph.privacy.plan import PrivacyPlan
+
+CONFIG_PATH = "hushgraph.config"
+"""Key of `context.meta` under which `--config` keeps the path of its file."""
+DEVICE: str = get_args(choices.Device)[0]
+"""The default of `--device`."""
+LAYERS = 1
+"""The default of `--layers`."""
+
+_CHOICE_LIST = re.compile(r"[a-z0-9-]+(\|[a-z0-9-]+)+")
+_DATA_FILES = (".npz", ".pt", ".csv", ".parquet")
+_NON_PRIVATE = "non-private"
+# Similarity of two flags from which one is suggested for the other. Suggesting --non-private switches
+# privacy off for whoever follows the hint, so it needs a clearer case.
+_SIMILAR, _ALMOST_EQUAL = 0.75, 0.9
+# What other libraries and papers call a flag, where the meaning is the same.
+_SYNONYMS = {
+    "arch": "model",
+    "batch": "batch-size",
+    "bs": "batch-size",
+    "clip-norm": "clip",
+    "d": "max-reads",
+    "depth": "layers",
+    "eps": "epsilon",
+    "expected-batch-size": "batch-size",
+    "gpu": "device",
+    "hidden-channels": "hidden",
+    "hidden-dim": "hidden",
+    "hidden-size": "hidden",
+    "hops": "layers",
+    "iterations": "steps",
+    "k": "max-readers",
+    "learning-rate": "lr",
+    "max-degree": "max-readers",
+    "max-grad-norm": "clip",
+    "max-steps": "steps",
+    "num-hops": "layers",
+    "num-layers": "layers",
+    "num-steps": "steps",
+    "num-train-nodes": "train-nodes",
+    "output": "out",
+    "output-dir": "out",
+    "random-seed": "seed",
+    "random-state": "seed",
+    "target-delta": "delta",
+    "target-epsilon": "epsilon",
+    "undirected": "symmetrize",
+}
+# The same where the value has to be converted, which the hint says.
+_CONVERSIONS = {
+    "epochs": ("steps", "one step is one update"),
+    "max-epochs": ("steps", "one step is one update"),
+    "num-epochs": ("steps", "one step is one update"),
+    "sigma": ("noise-multiplier", "sigma / (2 C n)"),
+}
+
+
+def list_choices(literal: Any, *, without: Iterable[str] = ()) -> str:
+    """The values of a `Literal` as a metavar such as `gcn|gin|gat`."""
+    return "|".join(value for value in get_args(literal) if value not in without)
+
+
+def section(heading: str) -> Callable[..., Any]:
+    """Return a function that declares an option under `heading`.
+
+    The help text states the default itself, in brackets, with the reason for it. An option whose metavar is
+    a list such as `adam|sgd` accepts these values alone, and the shell completes them.
+    """
+
+    def declare(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+        allowed = parse_choices(metavar)
+        if allowed:
+            more["autocompletion"] = lambda: list(allowed)
+        more |= {"metavar": metavar, "rich_help_panel": heading, "show_default": False}
+        return typer.Option(*names, help=help, **more)
+
+    return declare
+
+
+def data_argument(help: str) -> Any:
+    """Declare the argument DATA; the shell completes the names of datasets."""
+    return typer.Argument(metavar="DATA", help=help, autocompletion=_complete_data)
+
+
+def parse_choices(metavar: str | None) -> tuple[str, ...]:
+    """The values that a metavar such as `gcn|gin|gat` lists; empty for a metavar of another kind."""
+    return tuple(metavar.split("|")) if metavar and _CHOICE_LIST.fullmatch(metavar) else ()
+
+
+def check_choices(context: Any) -> None:
+    """Raise InputError listing every value that the metavar of its option does not list."""
+    wrong = []
+    for parameter in context.command.params:
+        allowed = parse_choices(parameter.metavar)
+        value = context.params.get(parameter.name)
+        values = value if isinstance(value, (list, tuple)) else [value]
+        for each in values if allowed else []:
+            if each is not None and each not in allowed:
+                what = f"{config_prefix(context, parameter.name)}{parameter.name}={each!r}"
+                *first, last = map(repr, allowed)
+                wrong.append(f"{what}: expected {', '.join(first)} or {last}{suggest_value(each, allowed)}")
+    if wrong:
+        raise InputError("; ".join(wrong))
+
+
+def suggest_value(word: str, known: Iterable[str]) -> str:
+    """` (did you mean ...?)` with the known word nearest to `word`; empty where none is near."""
+    near = difflib.get_close_matches(word, list(known))
+    # Letters in another order are the likelier mistake: gnc is gcn, not gin.
+    near.sort(key=lambda other: sorted(other) != sorted(word))
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def nearest_flag(word: str, known: Iterable[str]) -> str | None:
+    """The known flag that `word` stands for, both without leading dashes; None where that is a guess."""
+    flags = list(known)
+    meant = _CONVERSIONS[word][0] if word in _CONVERSIONS else _SYNONYMS.get(word)
+    if meant in flags:
+        return meant
+    for near in difflib.get_close_matches(word, flags, cutoff=_SIMILAR):
+        similarity = difflib.SequenceMatcher(None, word, near).ratio()
+        if near != _NON_PRIVATE or similarity >= _ALMOST_EQUAL:
+            return near
+    return None
+
+
+def conversion_note(word: str) -> str:
+    """How the value of the suggested flag follows from that of `word`; empty where it is the same."""
+    return f" ({_CONVERSIONS[word][1]})" if word in _CONVERSIONS else ""
+
+
+def is_given(context: Any, name: str) -> bool:
+    """Whether the command line or the file of `--config` sets this parameter."""
+    return _source(context, name) in ("COMMANDLINE", "DEFAULT_MAP")
+
+
+def config_prefix(context: Any, name: str) -> str:
+    """`FILE: ` where the file of `--config` sets this parameter; otherwise empty."""
+    return f"{context.meta[CONFIG_PATH]}: " if _source(context, name) == "DEFAULT_MAP" else ""
+
+
+def _source(context: Any, name: str) -> str:
+    source = context.get_parameter_source(name)
+    return "" if source is None else str(source.name)
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    """Dataset names that start so and data files beside them; an empty list leaves it to the shell."""
+    from hushgraph.datasets.catalog import registry as catalog
+
+    names = [name for name in catalog.names() if name.startswith(incomplete)]
+    if not names:
+        return []
+    files = [path.name for path in sorted(Path().iterdir()) if path.suffix in _DATA_FILES]
+    return names + [name for name in files if name.startswith(incomplete)]
+
+
+def _choose_data_root(context: typer.Context, value: Path | None) -> None:
+    if value is not None and not context.resilient_parsing:
+        from hushgraph.datasets.catalog.data_root import override_data_root
+
+        context.call_on_close(override_data_root(value))
+
+
+_privacy, _budget = section("What training may read"), section("Budget")
+_model, _training = section("Model"), section("Training")
+_data, _tables, _output = section("Data"), section("Tables (CSV or Parquet)"), section("Run and output")
+
+Delta = Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]")]
+EdgeOwner = Annotated[
+    str | None,
+    _privacy(
+        "Whose row holds an edge. [sender; reader if directed]", metavar=list_choices(choices.EdgeOwner)
+    ),
+]
+Sampler = Annotated[
+    str,
+    _privacy(
+        f"How lists are cut. [{PrivacyPlan.sampler}, which has a proof]",
+        metavar=list_choices(choices.Sampler),
+    ),
+]
+Accountant = Annotated[
+    str,
+    _privacy(
+        f"What prices a step. [{PrivacyPlan.accountant}, the tighter one]",
+        metavar=list_choices(choices.Accountant),
+    ),
+]
+Clipping = Annotated[
+    str,
+    _privacy(f"[{PrivacyPlan.clipping}, which reads no data]", metavar=list_choices(choices.Clipping)),
+]
+Clip = Annotated[
+    float, _privacy(f"C, the largest gradient norm of a root. [{PrivacyPlan.clip:g}: lr sets the scale]")
+]
+Noise = Annotated[
+    str,
+    _privacy(f"Its spread. [{PrivacyPlan.noise}, which has a proof]", metavar=list_choices(choices.Noise)),
+]
+Method = Annotated[
+    str | None,
+    _model(
+        "What pays for the graph. [billboard; trees with a flag that only they have]",
+        metavar=list_choices(choices.Method),
+    ),
+]
+Model = Annotated[
+    str | None,
+    _model("The architecture of trees. [gcn, the usual start]", metavar=list_choices(choices.Model)),
+]
+Layers = Annotated[int | None, _model(f"r, rounds of messages. [{LAYERS}: noise grows with K^r]")]
+
+Setting = Annotated[
+    str,
+    _data("inductive drops edges between splits. [transductive]", metavar=list_choices(choices.Setting)),
+]
+Symmetrize = Annotated[bool, _data("Add the reverse of every edge. [edges as given]", "--symmetrize")]
+Split = Annotated[str | None, _data("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")]
+SplitSeed = Annotated[int, _data("Of that draw. [0: a split is public]")]
+NumClasses = Annotated[int | None, _data("[largest label + 1, taken as public]")]
+PlainEdges = Annotated[Path | None, _data("The edges, where DATA is the table of nodes.")]
+DataRoot = Annotated[
+    Path | None,
+    _data(
+        "Files of named datasets. [HUSHGRAPH_DATA, or the user's cache]",
+        "--data-root",
+        metavar="DIR",
+        callback=_choose_data_root,
+        expose_value=False,
+    ),
+]
+
+Seed = Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")]
+Device = Annotated[str, _output(f"[{DEVICE}: a GPU if there is one]", metavar=list_choices(choices.Device))]
+Json = Annotated[bool, _output("One JSON object as the last line of output.", "--json")]
+Quiet = Annotated[bool, _output("Print errors and --json alone.", "--quiet")]
+
+Edges = Annotated[Path | None, _tables("The edges, where DATA is the nodes. [edges.* in the folder DATA]")]
+Id = Annotated[str | None, _tables("Column of node ids, text or numbers. [id]", "--id")]
+Label = Annotated[str | None, _tables("Column of classes. [label]")]
+Features = Annotated[str | None, _tables("Columns of numbers. [all left over]", metavar="A,B,...")]
+Ignore = Annotated[str | None, _tables("Columns not to read. [none]", metavar="A,B,...")]
+Categorical = Annotated[
+    list[str] | None,
+    _tables("A column and its values, one-hot; repeat it. [none: values are public]", metavar="COL=A|B"),
+]
+Hash = Annotated[
+    list[str] | None,
+    _tables("A column and its number of buckets, one-hot; repeat it. [none]", "--hash", metavar="COL=N"),
+]
+Classes = Annotated[
+    str | None, _tables("Names of the classes in order. [labels are numbers]", metavar="A,B,...")
+]
+SplitColumn = Annotated[str | None, _tables("Column with train, val, test. [split]")]
+Source = Annotated[str | None, _tables("Column of an edge: who is read. [source]")]
+Target = Annotated[str | None, _tables("Column of an edge: who reads. [target]")]
+Delimiter = Annotated[str | None, _tables("Of CSV; or tab. [a comma]", metavar="CHAR")]
+
+TABLE_FLAGS = {
+    "id_column": "id",
+    "label": "label",
+    "features": "features",
+    "ignore": "ignore",
+    "categorical": "categorical",
+    "hash_column": "hashed",
+    "classes": "classes",
+    "split_column": "split",
+    "source": "source",
+    "target": "target",
+    "delimiter": "delimiter",
+}
+"""Parameters of a command, and the names that `Columns` has for them."""
+
+
+def read_columns(parameters: dict[str, Any]) -> dict[str, Any] | None:
+    """The table flags by the names of `Columns`; None where none is given."""
+    columns: dict[str, Any] = {}
+    for name, key in TABLE_FLAGS.items():
+        value = parameters.get(name)
+        if value is None or value == [] or value == ():
+            continue
+        if key in ("features", "ignore", "classes"):
+            columns[key] = value.split(",")
+        elif key == "categorical":
+            columns[key] = {
+                column: values.split("|") for column, values in _split_pairs("categorical", value)
+            }
+        elif key == "hashed":
+            columns[key] = {
+                column: _read_buckets(column, text) for column, text in _split_pairs("hash", value)
+            }
+        else:
+            columns[key] = value
+    return columns or None
+
+
+def join_edges(data: str, edges: Path | None) -> Any:
+    """DATA, with its table of edges where one is given, as `load_graph` accepts it."""
+    return data if edges is None else (data, edges)
+
+
+def _split_pairs(flag: str, values: list[str]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for value in values:
+        column, equals, rest = value.partition("=")
+        if not (column and equals and rest):
+            form = "COL=A|B" if flag == "categorical" else "COL=16"
+            raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {form}")
+        if column in dict(pairs):
+            raise InputError(f"{flag}={value!r}: column {column!r} was given before; give it once")
+        pairs.append((column, rest))
+    return pairs
+
+
+def _read_buckets(column: str, number: str) -> int:
+    if not number.isdecimal():
+        raise InputError(f"hash={column}={number}: expected a number of buckets, as {column}=16")
+    return int(number)
