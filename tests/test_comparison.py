@@ -50,7 +50,7 @@ def row(name: str = "DP-GNN (trees)", **others: Any) -> Row:
 
 
 def literal(**others: Any) -> Comparison:
-    usual = {"data": "x", "seeded": False, "rows": tuple(row(name) for name in NAMES)}
+    usual: dict[str, Any] = {"data": "x", "seeded": False, "rows": tuple(row(name) for name in NAMES)}
     return Comparison(**usual | others)
 
 

@@ -60,7 +60,7 @@ def test_compare_prints_a_table_and_the_cost(run: Run, file: Path, monkeypatch: 
     words = " ".join(out.split())
     assert "publishing all 3 together costs up to (18.00," in words
     assert "must not be released" in words
-    assert "DP-Billboard: Training is (6.00," in words
+    assert "predictions for everybody else are together (6.00," in words
     assert "Training GNN without privacy: " in words
 
 
@@ -192,11 +192,11 @@ def test_demo_prints_and_writes_and_starts_anew(run: Run, tmp_path: Path) -> Non
     first = run("demo")
     assert (first[0], first[2]) == (0, "")
     words = " ".join(first[1].split())
-    assert "DP-Billboard: Training is (4.00," in words
+    assert "predictions for everybody else are together (4.00," in words
     assert "publishing all 3 together costs up to (12.00," in words
     assert "demo/report.html" in words
     assert names(tmp_path / "demo") == FILES
-    assert "Privacy report: DP-GCN on demo" in (tmp_path / "demo" / "report.html").read_text()
+    assert "Privacy report: DP-Billboard on demo" in (tmp_path / "demo" / "report.html").read_text()
     second = run("demo", "--json")
     assert second[0] == 0
     assert json.loads(second[1])["out"] == "demo"
