@@ -51,7 +51,6 @@ class NodeClassifier:
         hidden, encoder_layers, decoder_layers, activation: of the built-in models.
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
         setting, symmetrize, split, split_seed, num_classes, columns: how to read the data.
-        secure_noise: noise from a cryptographic generator, in exact steps of a grid.
         seed: makes `fit` reproducible and therefore not private.
         device: "auto", "cpu" or "cuda".
         out: folder of the run; a temporary one unless given.
@@ -119,7 +118,6 @@ class NodeClassifier:
         split_seed: int = 0,
         num_classes: int | None = None,
         columns: Columns | Mapping[str, Any] | None = None,
-        secure_noise: bool = False,
         seed: int | None = None,
         device: choices.Device = "auto",
         out: str | os.PathLike[str] | None = None,
@@ -153,7 +151,6 @@ class NodeClassifier:
         self.split_seed = split_seed
         self.num_classes = num_classes
         self.columns = columns
-        self.secure_noise = secure_noise
         self.seed = seed
         self.device = device
         self.out = out

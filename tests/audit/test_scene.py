@@ -28,8 +28,7 @@ def terms(world: World) -> dict[int, torch.Tensor]:
     return {int(root): flat(world.sums(np.array([root]))[0]) for root in world.graph.train_idx}
 
 
-@pytest.mark.parametrize("model", ["gcn", "gin", "gat"])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("model", "layers"), [("gcn", 1), ("gcn", 2), ("gin", 2), ("gat", 2)])
 @pytest.mark.parametrize(("owner", "reads"), [("sender", None), ("reader", 2)])
 def test_the_strongest_canary_changes_n_trees(model: str, layers: int, owner: str, reads: int | None) -> None:
     given = plan(num_layers=layers, edge_owner=owner, max_reads=reads)
@@ -37,9 +36,9 @@ def test_the_strongest_canary_changes_n_trees(model: str, layers: int, owner: st
     there, empty = terms(stage.there), terms(stage.empty)
     differences = [there[root] - empty[root] for root in there]
     assert sum(float(d.norm()) > 1e-3 for d in differences) == given.changed_trees
-    # All of them push the same way: nearly all of what the pair allows.
+    # All of them push the same way: all of what the pair allows.
     most = 2 * given.changed_trees - 1
-    assert 0.85 * most < float(sum(differences).norm()) <= most
+    assert 0.995 * most < float(sum(differences).norm()) <= most * (1 + 1e-6)
     assert stage.lines[0].shift == pytest.approx(float(sum(differences).norm()) / stage.plan.sigma, rel=1e-4)
 
 
@@ -57,7 +56,7 @@ def test_a_canary_outside_the_split_is_reached_through_edges_only(layers: int) -
 def test_a_hub_displaces_reads(owner: str, reads: int, changed: int) -> None:
     given = plan(edge_owner=owner, max_reads=reads)
     stage = Stage.of(given, model="gcn", canary="hub")
-    lists = [w._plain()[1].new_lists(w.key_seed) for w in (stage.there, stage.empty)]
+    lists = [w.collaborators(0).make_lists(0) for w in (stage.there, stage.empty)]
     others = [v for v in stage.there.graph.train_idx if v != 0]
     moved = [v for v in others if not np.array_equal(lists[0].reads_of(v), lists[1].reads_of(v))]
     if owner == "sender":
@@ -78,7 +77,7 @@ def test_the_two_settings_of_weights_turn_the_gradient_around() -> None:
         first, second = (
             flat(a) - flat(b) for a, b in zip(stage.there.sums(), stage.empty.sums(), strict=True)
         )
-        assert float(torch.cosine_similarity(first, second, dim=0)) < -0.5
+        assert float(torch.cosine_similarity(first, second, dim=0)) < -0.99
 
 
 def test_rates_are_kept_by_adding_bystanders() -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import exact_normal
 from hushgraph._files import write_tensors
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import Board, load_board, noise_divisor, release, save_board
 from hushgraph.errors import GraphError, PlanError, RunError
-from hushgraph.noise import exact_normal
 
 
 def seeded(seed: int = 0) -> Any:

@@ -11,11 +11,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hushgraph.gradients import ghost, reference
+from hushgraph.gradients import clip, ghost, reference
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
+
+
+@pytest.fixture(autouse=True)
+def no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The margin for rounding is larger where rows cancel, which one root at a time does not see."""
+    monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)
 
 
 def model_of(name: str = "gcn", depth: int = 2, **options: Any) -> GNN:
@@ -26,7 +32,9 @@ def model_of(name: str = "gcn", depth: int = 2, **options: Any) -> GNN:
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-6) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=tolerance, atol=tolerance, msg=name)
+        torch.testing.assert_close(
+            found[name], value, rtol=tolerance, atol=tolerance, check_dtype=False, msg=name
+        )
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -68,7 +76,7 @@ def test_group_norms_are_those_of_single_gradients(made_up: Any) -> None:
             for p in parts
         ]
     ).sqrt()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, check_dtype=False)
 
 
 def planted(batch: TreeBatch, row: int, value: float) -> TreeBatch:
@@ -108,13 +116,6 @@ def test_bad_rows_everywhere_leave_zero(made_up: Any) -> None:
     batch = made_up.batch(2)
     bad = dataclasses.replace(batch, x=torch.full_like(batch.x, math.nan))
     assert not any(value.any() for value in ghost.clipped_sum(model_of(), bad, Clipping()).values())
-
-
-def test_sums_that_overflow_on_their_own_are_an_error(made_up: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    infinite = {"decoder.0.bias": torch.full((3,), math.inf)}
-    monkeypatch.setattr(ghost._Pass, "weighted_sums", lambda self, factors: infinite)
-    with pytest.raises(FloatingPointError, match="overflowed although every gradient is finite"):
-        ghost.clipped_sum(model_of(), made_up.batch(2), Clipping())
 
 
 class Halved(GNN):

@@ -170,7 +170,7 @@ def test_products_too_small_for_float32_are_not_lost(counts: list[int], path: st
     d = torch.full((sum(counts), 64), 1e-23)
     norms, _ = norms_by(path, a, d, pointers, bias=True)
     assert float(d[0] @ d[0]) == 0
-    assert bool((norms.double() >= formed(a, d, pointers, True)).all())
+    assert bool((norms >= formed(a, d, pointers, True) * (1 - 1e-12)).all())
 
 
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
@@ -192,5 +192,6 @@ def test_what_is_not_finite_shows_in_its_own_root_alone(value: float, where: str
     norms, sizes = norms_by(path, a, d, pointers, bias=True)
     others = [root for root in range(len(COUNTS)) if root not in hit]
     assert relative(norms[others], clean[others].double()) < 1e-5
-    if path != "float64" or not math.isfinite(value):
+    # In float64 nothing is too large.
+    if path not in ("float64", "padded") or not math.isfinite(value):
         assert not (norms[hit].isfinite() & sizes[hit].isfinite()).any()

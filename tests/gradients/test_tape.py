@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
-from hushgraph.gradients import ghost, reference
+from hushgraph.gradients import clip, ghost, reference
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.tape import TAPED, Tape, taped
 from hushgraph.models.blocks import Reads
@@ -103,8 +103,10 @@ MIDDLES = {
 @pytest.mark.parametrize("name", MIDDLES)
 @pytest.mark.parametrize("depth", [0, 2])
 def test_every_layer_has_the_clipped_sum_of_the_reference(
-    made_up: Any, name: str, kind: str, depth: int
+    made_up: Any, name: str, kind: str, depth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The margin for rounding is larger where rows cancel, which one root at a time does not see.
+    monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)
     torch.manual_seed(3)
     model = Model(MIDDLES[name]())
     with torch.no_grad():

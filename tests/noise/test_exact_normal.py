@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushgraph.noise import exact_normal
+import exact_normal
 
 COUNT = 1_000_000
 STEPS = 2**exact_normal.GRID_BITS

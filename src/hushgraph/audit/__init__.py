@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from hushgraph.audit.attack import Audit, audit_plan
+from hushgraph.audit.curve import CurveBound, curve_lower_bound
+from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.statistics import LowerBound, epsilon_lower_bound
 
-__all__ = ["Audit", "LowerBound", "audit_plan", "epsilon_lower_bound"]
+__all__ = [
+    "Audit",
+    "CurveBound",
+    "LowerBound",
+    "NumbersAudit",
+    "attack_numbers",
+    "audit_plan",
+    "curve_lower_bound",
+    "epsilon_lower_bound",
+]

@@ -9,20 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from hushgraph.audit.faults import fault_called
+from hushgraph.audit.collaborators import plant_nothing
+from hushgraph.audit.curve import CurveBound, curve_lower_bound
+from hushgraph.audit.faults import get_fault
 from hushgraph.audit.likelihood import Line, log_ratio
-from hushgraph.audit.scene import Scene, scene_for
+from hushgraph.audit.numbers import NumbersAudit, attack_numbers
+from hushgraph.audit.scene import move_plan, scene_for
 from hushgraph.audit.statistics import Floats, LowerBound, check_confidence, epsilon_lower_bound
-from hushgraph.audit.trials import Attacked, Observer, World
-from hushgraph.audit.weights import new_model, pointed, spread
+from hushgraph.audit.trials import Observer, World
+from hushgraph.audit.weights import new_model, pointed, pointed_temperatures, spread
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.plan import PrivacyPlan
 
-# Group thresholds below every group's gradient, so that each group is clipped. Epsilon does not depend on C.
-_SMALL_CLIP = 1e-3
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
-_STEPS_IN_ALL, _FEWEST, _MOST = 4_000_000, 1_000, 20_000
+# Exact draws of the default number of trials, and steps where trials cannot be stacked, in both worlds: ten
+# to twenty seconds. Fewer trials than the fewest would show nothing.
+_DRAWS, _STEPS = 24_000_000, 20_000
+_FEWEST, _MOST = 100, 200_000
+# Of the attacks on digits.
+_GUESSES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +38,10 @@ class Audit:
     Attributes:
         plan: the plan that was attacked: the one given, on the graph of the attack.
         claimed: its epsilon.
-        found: the lower bound.
+        by_curve: the lower bound if the mechanism has a trade-off curve of the priced family; None for
+            batches of fixed size.
+        by_event: the lower bound that assumes nothing.
+        numbers: what attacks on floating-point numbers found; None where they were not tried.
         model, canary, fault, secure_noise: what was attacked; `fault` is None for the code as it is.
         path: "loop" where the training loop was run over and over, "train" where `hushgraph.train` was.
         trials: per world, those that chose the threshold included.
@@ -45,7 +54,9 @@ class Audit:
 
     plan: PrivacyPlan
     claimed: float
-    found: LowerBound
+    by_curve: CurveBound | None
+    by_event: LowerBound
+    numbers: NumbersAudit | None
     model: str
     canary: str
     fault: str | None
@@ -60,9 +71,19 @@ class Audit:
     without_row: Floats
 
     @property
+    def lower_bound(self) -> float:
+        """The bound by the trade-off curve, or the one that assumes nothing where there is no curve."""
+        return self.by_event.epsilon if self.by_curve is None else self.by_curve.epsilon
+
+    @property
+    def bound_exceeds(self) -> bool:
+        """Whether a lower bound is above the claim, which is then false at the bound's confidence."""
+        return max(self.lower_bound, self.by_event.epsilon) > self.claimed
+
+    @property
     def exceeds(self) -> bool:
-        """Whether more was shown than is claimed: the claim is then false, at the confidence of `found`."""
-        return self.found.epsilon > self.claimed
+        """Whether more was shown than is claimed, by a bound or by an attack on numbers."""
+        return self.bound_exceeds or (self.numbers is not None and self.numbers.exceeds)
 
     @property
     def guarantee(self) -> str:
@@ -73,8 +94,12 @@ class Audit:
     def record(self) -> dict[str, Any]:
         """Everything but the trials, for JSON."""
         plan = self.plan
+        curve = {} if self.by_curve is None else asdict(self.by_curve)
+        if curve and math.isinf(curve["noise_at_most"]):
+            curve["noise_at_most"] = "inf"
         return {
-            "lower_bound": self.found.epsilon,
+            "lower_bound": self.lower_bound,
+            "lower_bound_by_event": self.by_event.epsilon,
             "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else "inf",
             "exceeds": self.exceeds,
             "fault": self.fault,
@@ -91,7 +116,9 @@ class Audit:
             "trials": self.trials,
             "shift": self.shift,
             "shift_at_most": self.shift_at_most,
-            **{f"bound_{name}": value for name, value in asdict(self.found).items() if name != "epsilon"},
+            **{f"bound_{name}": value for name, value in asdict(self.by_event).items() if name != "epsilon"},
+            **{f"curve_{name}": value for name, value in curve.items() if name != "epsilon"},
+            "numbers": None if self.numbers is None else self.numbers.record(),
             "seed": self.seed,
             "seconds": round(self.seconds, 2),
         }
@@ -106,7 +133,8 @@ def audit_plan(
     confidence: float = 0.95,
     fault: str | None = None,
     remember: bool = True,
-    secure_noise: bool = False,
+    secure_noise: bool = True,
+    numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
 ) -> Audit:
@@ -114,47 +142,60 @@ def audit_plan(
 
     Small graphs are made in which one row, the canary's, changes as many trees as the plan allows. The loop
     is run many times with that row and many times without, every noisy sum is seen by an optimiser of the
-    attacker's, and how well the two can be told apart bounds epsilon. No data is read.
+    attacker's, and how well the two can be told apart bounds epsilon. No data is read. Then the released
+    numbers are attacked, see `numbers.attack_numbers`.
 
     Args:
         plan: with noise. Its depth, K, D, edge owner, sampler, accountant, clipping, noise, steps, sampling
             rate and delta are attacked; its number of training nodes becomes that of the made graph.
         model: "gcn", "gin", "gat" or "mlp", of a few hidden units and chosen weights.
         canary: "strongest", "read" or "hub", see `scene.scene_for`.
-        trials: per world; half of them choose the threshold. By default 20,000, fewer of more than 200 steps.
-        confidence: of the bound.
+        trials: per world; a fifth of them chooses the threshold. By default as many as fit into ten to
+            twenty seconds, 100 to 200,000.
+        confidence: of each bound. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
         remember: False computes every clipped sum anew in every trial, which is slow.
-        secure_noise: attack training with `secure_noise`, which cannot be seeded.
-        seed: makes the audit reproducible.
+        secure_noise: attack training with exact noise, which cannot be seeded; False attacks torch's noise.
+        numbers: also attack the digits of released numbers, in at most 400 trials.
+        seed: of batches, and of torch's noise. It makes an audit of torch's noise reproducible.
         observer: called with the number of trials done since it was last called.
 
     Guarantees:
-        With probability at least `confidence` the bound is at most the epsilon at the plan's delta of the
-        training that was attacked. A bound above the claim refutes the claim; one below proves nothing.
+        With probability at least `confidence`, `by_event` is at most the epsilon at the plan's delta of the
+        training that was attacked; so is `by_curve` if that training has a trade-off curve of the family
+        that was priced. Each bound above the claim refutes the claim; one below proves nothing.
 
     Examples:
         >>> from hushgraph import PrivacyPlan
         >>> from hushgraph.audit import audit_plan
         >>> plan = PrivacyPlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
         >>> audit = audit_plan(plan.calibrated(epsilon=4.0), trials=500)
-        >>> audit.found.epsilon <= audit.claimed
+        >>> audit.lower_bound <= audit.claimed
         True
     """
     begin = time.monotonic()
     check_confidence(confidence)
-    if trials is None:
-        trials = max(_FEWEST, min(_MOST, _STEPS_IN_ALL // max(1, plan.steps)))
-    if trials < 10:
+    if trials is not None and trials < 10:
         raise InputError(f"trials={trials}: expected at least 10")
     stage = Stage.of(plan, model=model, canary=canary, fault=fault, remember=remember, secure=secure_noise)
+    trials = stage.affordable_trials() if trials is None else trials
     directions = [line.direction for line in stage.lines]
     seen = [
         world.released(directions, trials=trials, seed=own, observer=observer)
         for world, own in zip((stage.there, stage.empty), _seeds(seed), strict=True)
     ]
     with_row, without_row = (log_ratio(each, stage.lines, stage.plan) for each in seen)
-    return stage.audit(with_row, without_row, confidence=confidence, seed=seed, begin=begin)
+    guesses = None
+    if numbers:
+        guesses = attack_numbers(
+            plan,
+            model=model,
+            trials=min(_GUESSES, trials),
+            plant=stage.there.plant,
+            secure_noise=secure_noise,
+            seed=seed,
+        )
+    return stage.audit(with_row, without_row, numbers=guesses, confidence=confidence, seed=seed, begin=begin)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -178,7 +219,7 @@ class Stage:
         canary: str,
         fault: str | None = None,
         remember: bool = True,
-        secure: bool = False,
+        secure: bool = True,
     ) -> Stage:
         """Check what is asked for and set it up."""
         if model not in _MODELS:
@@ -194,10 +235,11 @@ class Stage:
         if canary == "hub" and plan.edge_owner == "sender" and plan.reads_edges:
             # Only a full list has something to displace; D has no price where senders own the edges.
             plan = replace(plan, max_reads=1)
-        scene = scene_for(plan, canary=canary)
-        plan = _on(plan, scene)
-        module = new_model(model, plan)
         by_groups = plan.clipping == "groups"
+        temperatures = None if by_groups else pointed_temperatures(plan.num_layers)
+        scene = scene_for(plan, canary=canary, temperatures=temperatures)
+        plan = move_plan(plan, scene)
+        module = new_model(model, plan)
         phases = spread(module, seed=_WEIGHTS_SEED) if by_groups else pointed(module)
         there, empty = (
             World(
@@ -206,7 +248,7 @@ class Stage:
                 model=model,
                 key_seed=scene.key_seed,
                 phases=phases,
-                trainer=Attacked if fault is None else fault_called(fault).trainer,
+                plant=plant_nothing if fault is None else get_fault(fault).plant,
                 remember=remember,
                 secure=secure,
             )
@@ -216,11 +258,19 @@ class Stage:
         lines = [Line.between(*each, there.sigmas(), (there.roots, empty.roots)) for each in sums]
         return cls(plan=plan, model=model, canary=canary, fault=fault, there=there, empty=empty, lines=lines)
 
+    def affordable_trials(self) -> int:
+        """As many trials a world as fit into ten to twenty seconds."""
+        world, steps = self.there, self.plan.steps
+        cost = sum(parameter.numel() for parameter in world.new_model().parameters())
+        most = _DRAWS // (2 * cost * steps) if world.stacks else _STEPS // (2 * steps)
+        return max(_FEWEST, min(_MOST, most))
+
     def audit(
         self,
         with_row: Floats,
         without_row: Floats,
         *,
+        numbers: NumbersAudit | None = None,
         confidence: float,
         seed: int | None,
         begin: float,
@@ -232,7 +282,9 @@ class Stage:
         return Audit(
             plan=plan,
             claimed=plan.epsilon,
-            found=epsilon_lower_bound(with_row, without_row, delta=plan.delta, confidence=confidence),
+            by_curve=curve_lower_bound(with_row, without_row, plan=plan, confidence=confidence),
+            by_event=epsilon_lower_bound(with_row, without_row, delta=plan.delta, confidence=confidence),
+            numbers=numbers,
             model=self.model,
             canary=self.canary,
             fault=self.fault,
@@ -248,17 +300,6 @@ class Stage:
         )
 
 
-def _on(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
-    """The plan with the training nodes of the made graph, the same noise and nearly the same batches."""
-    nodes = len(scene.graph.train_idx)
-    rate = plan.sampling_rate
-    changes: dict[str, Any] = {"num_train_nodes": nodes, "batch_size": max(1, round(rate * nodes))}
-    if plan.clipping == "groups":
-        changes["clip"] = _SMALL_CLIP
-    made = replace(plan, **changes)
-    return replace(made, noise_multiplier=plan.sigma_over_clip / (2 * made.changed_trees))
-
-
 def _seeds(seed: int | None) -> tuple[int | None, int | None]:
     """One for each world; none where none was given."""
     if seed is None:
@@ -269,6 +310,6 @@ def _seeds(seed: int | None) -> tuple[int | None, int | None]:
 
 def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
-    wanted = fault_called(fault)
+    wanted = get_fault(fault)
     values = {field.name: getattr(plan, field.name) for field in fields(PrivacyPlan)}
     return wanted.plan(**{**values, **wanted.changes, "noise_multiplier": None})

@@ -50,7 +50,7 @@ def audit_training(
 def _final_weights(world: World, direction: Weights, trials: int, observer: Observer | None) -> Floats:
     """[trials]: how far training moved the weights against the direction, times the batch size."""
     plan, start = world.plan, world.phases[0]
-    found = np.empty(trials)
+    moves = np.empty(trials)
     for trial in range(trials):
         module = new_model(world.model, plan)
         use(module, start)
@@ -80,7 +80,7 @@ def _final_weights(world: World, direction: Weights, trials: int, observer: Obse
             float(((start[name] - parameter.detach()) * direction[name]).sum())
             for name, parameter in module.named_parameters()
         )
-        found[trial] = moved * plan.batch_size
+        moves[trial] = moved * plan.batch_size
         if observer is not None:
             observer(1)
-    return found
+    return moves

@@ -1,57 +1,64 @@
 """Training broken on purpose, to see whether the audit notices. Nothing here is reached by `train`.
 
-Two are loops with a mistake, one is a plan with a mistake, and two are what the paper describes, which
-`PrivacyPlan` itself calls "claimed by the paper".
+A fault is a function from the trainer's collaborators to faulty ones, or a plan with a mistake in it. Two are
+what the paper describes, which `PrivacyPlan` itself calls "claimed by the paper".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from torch import Tensor
 
-from hushgraph.audit.trials import Attacked
-from hushgraph.audit.witness import replaced
+from hushgraph.audit.collaborators import Collaborators, FloatNoise, Plant, plant_nothing
 from hushgraph.errors import InputError
-from hushgraph.gradients.batch import TreeBatch
-from hushgraph.gradients.clip import Clipping
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import bounds
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.training import trainer as loop
-
-# The name by which the loop calls `gradients.noise.noisy`.
-_NOISY = "noisy"
 
 
-@dataclass(eq=False)
-class HalfTheNoise(Attacked):
+class _HalfNoise:
     """Adds half of the noise that was paid for."""
 
-    def use(self, clipping: Clipping) -> None:
-        super().use(clipping)
-        self.sigmas = {name: sigma / 2 for name, sigma in self.sigmas.items()}
+    guarantee: Literal["none"] = "none"
+
+    def __init__(self, real: NoiseSource) -> None:
+        self._real = real
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        return self._real.add_noise(sums, {name: sigma / 2 for name, sigma in sigmas.items()})
 
 
-@dataclass(eq=False)
-class TheSameNoiseTwice(Attacked):
+class _ReusedNoise:
     """Every second step repeats the noise of the step before it."""
 
-    kept: dict[str, Tensor] = field(default_factory=dict)
+    guarantee: Literal["none"] = "none"
 
-    def step(self, pieces: Iterable[TreeBatch]) -> None:
-        drawn = getattr(loop, _NOISY)
+    def __init__(self, real: NoiseSource) -> None:
+        self._real = real
+        self._kept: dict[str, Tensor] | None = None
 
-        def again(sums: Mapping[str, Tensor], *rest: Any, **more: Any) -> dict[str, Tensor]:
-            if self.state.step % 2 == 0:
-                released: dict[str, Tensor] = drawn(sums, *rest, **more)
-                self.kept = {name: released[name] - value for name, value in sums.items()}
-                return released
-            return {name: value + self.kept[name] for name, value in sums.items()}
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            return {name: value + kept[name] for name, value in sums.items()}
+        released = self._real.add_noise(sums, sigmas)
+        self._kept = {name: released[name] - value for name, value in sums.items()}
+        return released
 
-        with replaced(loop, _NOISY, again):
-            super().step(pieces)
+
+def _halve_noise(real: Collaborators) -> Collaborators:
+    return replace(real, noise=_HalfNoise(real.noise))
+
+
+def _reuse_noise(real: Collaborators) -> Collaborators:
+    return replace(real, noise=_ReusedNoise(real.noise))
+
+
+def _add_float_noise(real: Collaborators) -> Collaborators:
+    return replace(real, noise=FloatNoise())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,20 +76,20 @@ class Fault:
 
     Attributes:
         words: what is wrong.
-        trainer: the loop to attack.
+        plant: makes the trainer's collaborators faulty.
         plan: the class of the plan.
         changes: fields of the plan that this fault needs.
     """
 
     words: str
-    trainer: type[Attacked] = Attacked
+    plant: Plant = plant_nothing
     plan: type[PrivacyPlan] = PrivacyPlan
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 FAULTS = {
-    "half-noise": Fault(words="half of the planned noise is added", trainer=HalfTheNoise),
-    "reused-noise": Fault(words="every second step reuses the noise of the last", trainer=TheSameNoiseTwice),
+    "half-noise": Fault(words="half of the planned noise is added", plant=_halve_noise),
+    "reused-noise": Fault(words="every second step reuses the noise of the last", plant=_reuse_noise),
     "too-few-trees": Fault(words="n is counted for one layer less", plan=TooFewTrees),
     "per-layer-noise": Fault(
         words="noise per layer, scaled to each layer's threshold, as the paper has it",
@@ -92,11 +99,12 @@ FAULTS = {
         words="the paper's sampler where readers own the edges, as the paper has it",
         changes={"sampler": "paper", "edge_owner": "reader", "max_reads": None},
     ),
+    "float-noise": Fault(words="float32 noise of torch's generator", plant=_add_float_noise),
 }
 
 
-def fault_called(name: str) -> Fault:
-    """The fault, or what is wrong with its name."""
+def get_fault(name: str) -> Fault:
+    """Return the fault of this name; raise InputError listing the names if there is none."""
     if name not in FAULTS:
         raise InputError(f"fault={name!r}: expected one of {', '.join(FAULTS)}")
     return FAULTS[name]

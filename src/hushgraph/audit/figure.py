@@ -32,8 +32,8 @@ def check_figure(path: Path) -> None:
 def draw_audit(audit: Audit, path: Path) -> None:
     """The statistic of all trials, as SVG or PNG by the suffix of `path`."""
     check_figure(path)
-    found = audit.found
-    title = f"Lower bound {rounded_down(found.epsilon)}, claimed {rounded_up(audit.claimed)}"
+    counted = audit.by_event if audit.by_curve is None else audit.by_curve
+    title = f"Lower bound {rounded_down(audit.lower_bound)}, claimed {rounded_up(audit.claimed)}"
     with canvas.drawing():
         figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(6.4, 3.2))
         edges = np.histogram_bin_edges(np.concatenate([audit.with_row, audit.without_row]), bins=_BINS)
@@ -44,13 +44,13 @@ def draw_audit(audit: Audit, path: Path) -> None:
         ):
             counts, _ = np.histogram(values, edges)
             legend[label] = axes.stairs(counts, edges, color=tint, linewidth=1.6)
-        legend["threshold"] = axes.axvline(found.threshold, color=canvas.INK, linestyle=":", linewidth=1.2)
+        legend["threshold"] = axes.axvline(counted.threshold, color=canvas.INK, linestyle=":", linewidth=1.2)
         axes.set_xlabel("log-likelihood ratio of what training released")
         axes.set_ylabel("trials")
         notes = [
-            f"{audit.trials} trials each; the first half chose the threshold. On the second half the event "
-            f"was seen {found.hits} times of {found.trials}, with {found.false_alarms} false alarms.",
-            f"δ = {digits_up(audit.plan.delta)}, confidence {100 * found.confidence:g}%, "
+            f"{audit.trials} trials each; the first fifth chose the threshold. On the others the event was "
+            f"seen {counted.hits} times of {counted.trials}, with {counted.false_alarms} false alarms.",
+            f"δ = {digits_up(audit.plan.delta)}, confidence {100 * counted.confidence:g}%, "
             f"model {audit.model}, canary {audit.canary}"
             + ("." if audit.fault is None else f". Broken on purpose: {audit.fault}."),
         ]

@@ -46,8 +46,7 @@ class Line:
         def place(sums: Weights) -> float:
             return float(sum((sums[name].double() * along[name]).sum() for name in sums))
 
-        direction = {name: value.float() for name, value in along.items()}
-        return cls(direction=direction, there=place(there), empty=place(empty), roots=roots)
+        return cls(direction=along, there=place(there), empty=place(empty), roots=roots)
 
 
 def log_ratio(released: Floats, lines: list[Line], plan: PrivacyPlan) -> Floats:

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hushgraph.audit.collaborators import plant_nothing
+from hushgraph.audit.faults import get_fault
 from hushgraph.audit.one_run_bound import best_number_of_guesses, one_run_lower_bound
-from hushgraph.audit.trials import Attacked, World
+from hushgraph.audit.trials import World
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -89,8 +91,8 @@ def audit_one_run(
     *,
     rows: int = 2000,
     confidence: float = 0.95,
-    trainer: type[Attacked] = Attacked,
     fault: str | None = None,
+    secure_noise: bool = True,
     seed: int | None = None,
 ) -> OneRun:
     """Train once on `rows` canaries, about half of them emptied, and guess which.
@@ -99,8 +101,9 @@ def audit_one_run(
         plan: without layers and with noise; its number of training nodes becomes `rows`.
         rows: canaries, each with a feature of its own.
         confidence: of the bound.
-        trainer: the loop; `fault` names what is wrong with it.
-        seed: makes the audit reproducible.
+        fault: the name of a mistake to plant in the loop, see `faults.FAULTS`.
+        secure_noise: audit exact noise, which cannot be seeded; False audits torch's noise.
+        seed: of the coins, and of torch's noise.
 
     Guarantees:
         With probability at least `confidence` the bound is at most the epsilon of the attacked training.
@@ -131,8 +134,10 @@ def audit_one_run(
         decoder = module.get_parameter("decoder.0.weight")
         decoder[0], decoder[1] = 1.0, -1.0
     released = _Columns(module, module.get_parameter("encoder.0.weight"))
-    world = World(graph=graph, plan=plan, model="mlp", key_seed=0, phases=[])
-    world.new_trainer(trainer, module, released, seed).run(lambda _: None)
+    world = World(graph=graph, plan=plan, model="mlp", key_seed=0, phases=[], secure=secure_noise)
+    plant = plant_nothing if fault is None else get_fault(fault).plant
+    given = plant(world.collaborators(seed))
+    world.new_trainer(module, released, given, world.new_rng(seed)).run(lambda _: None)
     # The loss falls with every hidden unit, so the gradient of a row that is there points down in its column.
     scores = -released.total.sum(0).double().numpy() * plan.batch_size
     # One row moves its score by at most C sqrt(hidden) a step, against noise of sigma sqrt(hidden).

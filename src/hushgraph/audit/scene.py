@@ -1,12 +1,13 @@
 """Graphs made to let one row change as many training trees as it can, and each of them as much as it can.
 
-Nothing of the user's data is in them. One feature tells hot nodes, the canary among them, from cold ones; a
-node that reads something hot becomes hot in the next layer (`weights`). An emptied row is cold.
+Nothing of the user's data is in them. One feature tells hot nodes, the canary among them, from cold ones. A
+tree with a hot node in it and a tree without one have opposite gradients (`weights`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,13 @@ from hushgraph.sampling.keys import pair_key, seed_word
 
 CANARIES = ("strongest", "read", "hub")
 # Roots in every batch that no canary reaches: they add the same to both worlds.
-_BYSTANDERS = 6
+# Seven and a canary that nobody reads make eight: dividing by that batch size loses no digits.
+_BYSTANDERS = 7
 _RATE_TOLERANCE = 0.005
 # The published sampler bounds nothing here, so the hub may read as many as one likes.
 _READS_PER_CHANGED_TREE = 8
+# Group thresholds below every group's gradient, so that each group is clipped. Epsilon does not depend on C.
+_SMALL_CLIP = 1e-3
 # The keys are no secret, so the attacker may choose them; all that matters is that they stay the same.
 _FIRST_SEED = 7
 
@@ -42,6 +46,14 @@ class Scene:
     key_seed: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Temperatures:
+    """The one feature of a hot node and of a cold one."""
+
+    hot: float = 1.0
+    cold: float = 0.0
+
+
 @dataclass(eq=False)
 class _Drawing:
     """A graph while it grows."""
@@ -61,14 +73,16 @@ class _Drawing:
         """`count` training nodes that read `node`, as many again that read each of them, and so on."""
         if depth == 0:
             return []
-        found = [self.node(label=label) for _ in range(count)]
-        for reader in found:
+        nodes = [self.node(label=label) for _ in range(count)]
+        for reader in nodes:
             self.reads.append((node, reader))
             self.readers(reader, count=count, depth=depth - 1, label=label)
-        return found
+        return nodes
 
 
-def scene_for(plan: PrivacyPlan, *, canary: str = "strongest") -> Scene:
+def scene_for(
+    plan: PrivacyPlan, *, canary: str = "strongest", temperatures: Temperatures | None = None
+) -> Scene:
     """The graphs on which the trees that `plan` says may change do change.
 
     Args:
@@ -77,7 +91,9 @@ def scene_for(plan: PrivacyPlan, *, canary: str = "strongest") -> Scene:
             edges it also holds places that others take when it goes. "read" is outside the training split:
             training reaches it through edges only. "hub" matters only by whom it displaces: where readers
             own the edges, the others who get its places; where senders do, what its readers read instead.
+        temperatures: the features of hot and cold nodes. [1 and 0]
     """
+    values = temperatures or Temperatures()
     if canary not in CANARIES:
         raise InputError(f"canary={canary!r}: expected one of {', '.join(CANARIES)}")
     if canary != "strongest" and not plan.reads_edges:
@@ -104,7 +120,7 @@ def scene_for(plan: PrivacyPlan, *, canary: str = "strongest") -> Scene:
         drawing.node(hot=number % 2 == 0, label=number % 2 if plan.sampling_rate == 1 else -1)
     graph = Graph.from_arrays(
         edge_index=np.array(drawing.reads, dtype=np.int64).reshape(-1, 2).T,
-        x=np.array(drawing.hot, dtype=np.float32)[:, None],
+        x=np.where(drawing.hot, np.float32(values.hot), np.float32(values.cold))[:, None],
         y=np.array(drawing.labels),
         train_idx=np.flatnonzero(drawing.in_training),
         num_classes=2,
@@ -112,6 +128,17 @@ def scene_for(plan: PrivacyPlan, *, canary: str = "strongest") -> Scene:
     )
     emptied = graph.with_row_emptied(v, "reader" if by_reader else "sender")
     return Scene(graph=graph, emptied=emptied, canary=v, key_seed=seed)
+
+
+def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
+    """The plan for the training nodes of the scene, with the same noise and nearly the same batches."""
+    nodes = len(scene.graph.train_idx)
+    rate = plan.sampling_rate
+    changes: dict[str, Any] = {"num_train_nodes": nodes, "batch_size": max(1, round(rate * nodes))}
+    if plan.clipping == "groups":
+        changes["clip"] = _SMALL_CLIP
+    moved = replace(plan, **changes)
+    return replace(moved, noise_multiplier=plan.sigma_over_clip / (2 * moved.changed_trees))
 
 
 def _bystanders(others: int, rate: float) -> int:

@@ -7,24 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
+from hushgraph.training.prepare import prepare
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan, its model and its noise."""
+    """What an audit takes from a run: its plan and its model."""
 
     plan: PrivacyPlan
     model: str
-    secure_noise: bool
-
-
-class _SetUpError(Exception):
-    """Training is set up; it carries the run's folder and stops there."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        super().__init__("set up")
-        self.folder = folder
 
 
 def is_run(path: Any) -> bool:
@@ -34,7 +27,8 @@ def is_run(path: Any) -> bool:
 
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
-    return _settings(RunFolder.open(path))
+    folder = RunFolder.open(path)
+    return _settings(folder.plan, folder.config)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -45,23 +39,15 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
             classes there are and, unless given, whether edges have their reverse, which are public.
         arguments: of `train`.
     """
-    from hushgraph.training.train import train
-
-    def stop(folder: RunFolder) -> None:
-        raise _SetUpError(folder)
-
-    try:
-        train(data, on_start=stop, device="cpu", **arguments)
-    except _SetUpError as found:
-        return _settings(found.folder)
-    raise RuntimeError("training did not stop where it was told to")
+    prepared = prepare(data, **{"method": "trees", **arguments})
+    return _settings(prepared.plan, prepared.config)
 
 
-def _settings(folder: RunFolder) -> Settings:
-    model = folder.config.model
-    if folder.plan.num_layers == 0:
+def _settings(plan: PrivacyPlan, config: TrainingConfig) -> Settings:
+    model: str = config.model
+    if plan.num_layers == 0:
         model = "mlp"
     elif model == "own":
         # The guarantee is one for any model, so a built-in one stands for the user's.
         model = "gcn"
-    return Settings(plan=folder.plan, model=model, secure_noise=folder.config.secure_noise)
+    return Settings(plan=plan, model=model)

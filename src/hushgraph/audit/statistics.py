@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from counted successes of an attack."""
+"""Lower bounds on epsilon from counted successes of an attack, without any assumption on the mechanism."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from hushgraph.errors import InputError
 Floats = npt.NDArray[np.float64]
 
 _CANDIDATES = 400
+# The part of the trials that chooses the threshold; the rest is counted.
+_CHOOSING = 0.2
+# Stricter than the bound itself: among so many thresholds a rare event wins by luck otherwise.
+_CHOOSING_ERROR = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +67,9 @@ def epsilon_lower_bound(
     """A lower bound on epsilon from the statistic of independent trials in the two worlds.
 
     Nothing is assumed but that the trials of each world are independent and alike: (epsilon, delta) allows no
-    event E with P(E) > e^epsilon Q(E) + delta, in either direction. The first half of the trials chooses the
-    event, a threshold and a direction. On the second half the two rates are bounded by Clopper and Pearson,
-    each at half of 1 - confidence.
+    event E with P(E) > e^epsilon Q(E) + delta, in either direction. The first fifth of the trials chooses the
+    event, a threshold and a direction. On the others the two rates are bounded by Clopper and Pearson, each
+    at half of 1 - confidence.
 
     Args:
         with_row: [trials], the statistic where the row is there; large where it looks as if it were.
@@ -77,21 +81,13 @@ def epsilon_lower_bound(
         With probability at least `confidence` the result is at most the epsilon that the mechanism has at
         `delta`. It is 0 where nothing was shown.
     """
-    pair = [np.asarray(values, dtype=np.float64) for values in (with_row, without_row)]
-    if pair[0].shape != pair[1].shape or pair[0].ndim != 1 or len(pair[0]) < 4:
-        raise InputError(
-            f"trials have shapes {pair[0].shape} and {pair[1].shape}: expected as many in both worlds, "
-            "at least 4"
-        )
-    if not all(np.isfinite(values).all() for values in pair):
-        raise InputError("a statistic is not finite; expected a finite number from every trial")
     check_confidence(confidence)
-    half = len(pair[0]) // 2
+    choosing, counting = split_trials(with_row, without_row)
     error = (1 - confidence) / 2
-    for_row = _chosen(pair[0][:half], pair[1][:half], delta, error)
-    for_none = _chosen(-pair[1][:half], -pair[0][:half], delta, error)
-    there, empty = pair[0][half:], pair[1][half:]
-    trials = len(there)
+    trials = len(counting[0])
+    for_row = _choose(choosing[0], choosing[1], delta)
+    for_none = _choose(-choosing[1], -choosing[0], delta)
+    there, empty = counting
     if for_row[0] >= for_none[0]:
         threshold, speaks_for = for_row[1], "row"
         hits, alarms = int((there >= threshold).sum()), int((empty >= threshold).sum())
@@ -109,6 +105,35 @@ def epsilon_lower_bound(
         speaks_for=speaks_for,
         most=most_shown(trials, delta=delta, confidence=confidence),
     )
+
+
+Pair = tuple[Floats, Floats]
+
+
+def split_trials(with_row: npt.ArrayLike, without_row: npt.ArrayLike) -> tuple[Pair, Pair]:
+    """Check the trials of both worlds and split them: those that choose an event, those that are counted."""
+    there, empty = (np.asarray(values, dtype=np.float64) for values in (with_row, without_row))
+    if there.shape != empty.shape or there.ndim != 1 or len(there) < 4:
+        raise InputError(
+            f"trials have shapes {there.shape} and {empty.shape}: expected as many in both worlds, at least 4"
+        )
+    if not (np.isfinite(there).all() and np.isfinite(empty).all()):
+        raise InputError("a statistic is not finite; expected a finite number from every trial")
+    first = max(2, int(_CHOOSING * len(there)))
+    return (there[:first], empty[:first]), (there[first:], empty[first:])
+
+
+def candidate_thresholds(there: Floats, empty: Floats) -> Floats:
+    """Thresholds to choose from: evenly spaced quantiles of both worlds, and more of the rare events."""
+    trials = len(there)
+    ranks = np.geomspace(1, trials, _CANDIDATES).astype(np.int64)
+    ranks = np.unique(np.concatenate([ranks, np.linspace(1, trials, _CANDIDATES).astype(np.int64)]))
+    return np.unique(np.concatenate([np.sort(values)[trials - ranks] for values in (there, empty)]))
+
+
+def count_at_least(values: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:
+    """For every threshold, how many values are at least as large."""
+    return len(values) - np.searchsorted(np.sort(values), thresholds, side="left")
 
 
 def most_shown(trials: int, *, delta: float, confidence: float = 0.95) -> float:
@@ -132,17 +157,10 @@ def _epsilon(hits: Any, alarms: Any, trials: int, delta: float, error: float) ->
     )
 
 
-def _chosen(speaking: Floats, other: Floats, delta: float, error: float) -> tuple[float, float]:
-    """The bound that a threshold promises, and the threshold."""
-    ranked = [np.sort(values) for values in (speaking, other)]
-    trials = len(speaking)
-    # Thresholds matter where events are rare: as many ranks per power of two in the tail as in the middle.
-    ranks = np.unique(np.geomspace(1, trials, _CANDIDATES).astype(np.int64))
-    thresholds = np.unique(np.concatenate([values[trials - ranks] for values in ranked]))
-    hits, alarms = (trials - np.searchsorted(values, thresholds, side="left") for values in ranked)
-    # A standard deviation worse than what was counted: luck with the rarest events does not repeat.
-    hits = hits - np.sqrt(hits)
-    alarms = np.minimum(alarms + np.sqrt(alarms) + 1, trials)
-    promised = _epsilon(hits, alarms, trials, delta, error)
-    best = int(np.argmax(promised))
-    return float(promised[best]), float(thresholds[best])
+def _choose(speaking: Floats, other: Floats, delta: float) -> tuple[float, float]:
+    """The bound that the best threshold surely shows on these trials, and that threshold."""
+    thresholds = candidate_thresholds(speaking, other)
+    hits, alarms = (count_at_least(values, thresholds) for values in (speaking, other))
+    surely = _epsilon(hits, alarms, len(speaking), delta, _CHOOSING_ERROR)
+    best = int(np.argmax(surely))
+    return float(surely[best]), float(thresholds[best])

@@ -1,47 +1,58 @@
 """Trials of one world: the training loop itself, over and over, with an attacker's optimiser.
 
-The loop, its batches, its noise and its division are run for every trial. Clipped sums are computed by
-`gradients.ghost` once for every set of weights and roots and then remembered: the schedule of weights is
-fixed, so they would come out the same each time, and they are most of the cost.
+This is the one place of the audit that constructs a `Trainer`. The loop, its batches, its noise and its
+division are run for every trial. Clipped sums are computed by the real code once for every set of weights and
+piece of a batch and then remembered: the schedule of weights is fixed, so they would come out the same each
+time, and they are most of the cost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+import numba
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from hushgraph.audit.collaborators import (
+    Collaborators,
+    FloatNoise,
+    Plant,
+    make_exact_noise,
+    plant_nothing,
+)
 from hushgraph.audit.statistics import Floats
-from hushgraph.audit.weights import Weights, new_model, use
-from hushgraph.audit.witness import Witness, replaced, stacked
+from hushgraph.audit.weights import HIDDEN, Weights, new_model
+from hushgraph.audit.witness import Witness, stack_parameters
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import freed_memory_kept
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
-from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists
-from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
-from hushgraph.training.trainer import State, Trainer, new_noise
+from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
+from hushgraph.training.distributed import Group
+from hushgraph.training.trainer import ClippedSum, State, Trainer
+from hushgraph.training.tree_batches import TreeBatches
 
 # Trials that share a step where every batch is whole.
-_STACK = 250
+_STACK = 1000
 _REMEMBERED = 4096
 _NEVER = 1 << 60
 
 Observer = Callable[[int], None]
 
 
-class _Unpaid:
+class _FreeLedger:
     """A ledger for graphs that nobody has to protect."""
 
     steps_charged = 0
@@ -50,24 +61,19 @@ class _Unpaid:
         """Nothing is spent."""
 
 
-@dataclass(eq=False)
-class Attacked(Trainer):
-    """The trainer, with keys of the attacker's choice and a memory for trees."""
+class _RecordSums:
+    """Noise that adds nothing and keeps what it was given."""
 
-    key_seed: int = 0
-    trees: dict[bytes, list[TreeBatch]] = field(default_factory=dict)
+    guarantee: Literal["none"] = "none"
 
-    def _new_seed(self) -> int:
-        return self.key_seed
+    def __init__(self) -> None:
+        self.sums: list[Weights] = []
+        self.sigmas: dict[str, float] = {}
 
-    def _pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
-        # Roots without a label add nothing, so batches that differ in them alone are one batch.
-        key = roots[self.graph.y[roots] >= 0].tobytes()
-        if key not in self.trees:
-            if len(self.trees) >= _REMEMBERED:
-                self.trees.clear()
-            self.trees[key] = list(super()._pieces(lists, roots))
-        yield from self.trees[key]
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        self.sums.append({name: value.clone() for name, value in sums.items()})
+        self.sigmas = dict(sigmas)
+        return dict(sums)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,11 +84,12 @@ class World:
         graph: what is trained on.
         plan: with as many training nodes as `graph`.
         model: "gcn", "gin", "gat" or "mlp".
-        key_seed: of the sampler.
-        phases: the schedule of weights.
-        trainer: the class of the loop; a fault is planted by giving another.
-        remember: whether clipped sums are computed once. Otherwise every trial computes its own.
-        secure: whether noise and batches come from the cryptographic generators.
+        key_seed: of the sampler's keys, which the attacker chooses.
+        phases: settings of the weights; step t uses phase t modulo their number.
+        plant: the fault, if any.
+        remember: whether clipped sums that were computed are used again.
+        secure: whether noise is exact, and batches come from the cryptographic generator.
+        hidden: units of the model.
     """
 
     graph: Graph
@@ -90,14 +97,15 @@ class World:
     model: str
     key_seed: int
     phases: list[Weights]
-    trainer: type[Attacked] = Attacked
+    plant: Plant = plant_nothing
     remember: bool = True
-    secure: bool = False
+    secure: bool = True
+    hidden: int = HIDDEN
 
     @property
     def clipping(self) -> Clipping:
         return Clipping(
-            kind=self.plan.clipping,  # type: ignore[arg-type]
+            kind="groups" if self.plan.clipping == "percentile" else self.plan.clipping,
             clip=self.plan.clip,
             stability=TrainingConfig().stability,
         )
@@ -109,35 +117,24 @@ class World:
 
     @property
     def stacks(self) -> bool:
-        """Whether several trials share a step: where all have the same batch, and sums are remembered.
-
-        Secure noise is wider on more numbers, so that a stack would get more of it.
-        """
-        return self.remember and self.plan.sampling_rate == 1 and not self.secure
+        """Whether several trials share a step: where all have the same batch, and sums are remembered."""
+        return self.remember and self.plan.sampling_rate == 1
 
     def sums(self, roots: np.ndarray | None = None) -> list[Weights]:
         """Per phase, the clipped sum over `roots`, all training nodes unless given, without noise."""
-        module, trainer = self._plain()
-        lists = trainer.new_lists(self.key_seed)
-        pieces = list(trainer._pieces(lists, self.graph.train_idx if roots is None else roots))
-        found = []
-        for weights in self.phases:
-            use(module, weights)
-            parts = [ghost.clipped_sum(module, piece, self.clipping) for piece in pieces]
-            found.append({name: torch.stack([p[name] for p in parts]).sum(0) for name in weights})
-        return found
+        return self._record(roots).sums
 
     def sigmas(self) -> dict[str, float]:
-        """The standard deviations that the plan promises, by parameter."""
-        return self._plain()[1].sigmas
+        """The standard deviations that the trainer asks for, by parameter."""
+        return self._record(None).sigmas
 
     def released(
         self, directions: list[Weights], *, trials: int, seed: int | None, observer: Observer | None = None
     ) -> Floats:
         """float64 [trials, steps]: how far every released sum points along the direction of its phase."""
         size = min(_STACK, trials) if self.stacks else 1
-        single = self._model()
-        module = stacked(single, size) if self.stacks else single
+        single = self.new_model()
+        module = stack_parameters(single, size) if self.stacks else single
         witness = Witness(
             module,
             phases=self.phases,
@@ -145,77 +142,148 @@ class World:
             batch_size=self.plan.batch_size,
             follower=single,
         )
-        trainer = self.new_trainer(self.trainer, module, witness, seed)
-        clipped_sum = _Remembering(single, witness, size if self.stacks else None)
+        clipped_sum: ClippedSum = ghost.clipped_sum
+        if self.remember:
+            clipped_sum = RememberedSums(
+                single, phase=lambda: witness.phase, trials=size if self.stacks else None
+            )
+        real = self.collaborators(seed, clipped_sum)
+        rng = self.new_rng(seed)
         rows: list[np.ndarray] = []
-        chosen = clipped_sum if self.remember else ghost.clipped_sum
-        with freed_memory_kept(), _one_thread(), replaced(ghost, "clipped_sum", chosen):
+        with quiet_process():
             while len(rows) * size < trials:
                 witness.restart()
-                trainer.run(lambda _: None)
+                # Planted anew for every run, so that a fault's memory never spans two trials.
+                self.new_trainer(module, witness, self.plant(real), rng).run(lambda _: None)
                 rows.append(torch.stack([seen.reshape(size) for seen in witness.seen], 1).numpy())
                 if observer is not None:
                     observer(size)
         return np.concatenate(rows)[:trials]
 
-    def _model(self) -> GNN:
-        return new_model(self.model, self.plan)
+    def new_model(self) -> GNN:
+        return new_model(self.model, self.plan, hidden=self.hidden)
 
-    def _plain(self) -> tuple[GNN, Attacked]:
-        """A model and its trainer, without any fault."""
-        module = self._model()
-        return module, self.new_trainer(Attacked, module, torch.optim.SGD(module.parameters(), lr=1.0), 0)
+    def new_noise(self, seed: int | None) -> NoiseSource:
+        """The noise of training: exact, or torch's."""
+        return make_exact_noise(self.plan) if self.secure else FloatNoise(seed)
+
+    def new_rng(self, seed: int | None) -> RandomSource:
+        """The generator of batches."""
+        if self.secure and seed is None:
+            return KeyedGenerator(secrets.randbits(KEY_BITS))
+        return np.random.default_rng(seed)
+
+    def collaborators(self, seed: int | None, clipped_sum: ClippedSum = ghost.clipped_sum) -> Collaborators:
+        """The real ones, with keys of the attacker's choice."""
+        lists = self._plan_lists()
+        return Collaborators(clipped_sum=clipped_sum, noise=self.new_noise(seed), make_lists=lambda _: lists)
 
     def new_trainer(
-        self, kind: type[Attacked], module: nn.Module, optimizer: torch.optim.Optimizer, seed: int | None
-    ) -> Attacked:
-        return kind(
+        self,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        collaborators: Collaborators | None,
+        rng: RandomSource,
+    ) -> Trainer:
+        """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
+        batches = TreeBatches(
             graph=self.graph,
-            plan=self.plan,
-            # Fresh lists would be the same lists: the attacker chose the keys.
-            config=TrainingConfig(schedule="constant", average=0.0, resample_every=_NEVER),
-            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
-            ledger=_Unpaid(),  # type: ignore[arg-type]
-            depth=self.plan.num_layers,
-            clipping=self.clipping,
-            rng=KeyedGenerator(secrets.randbits(KEY_BITS)) if self.secure else np.random.default_rng(seed),
-            noise=(
-                SecureNoise(batch_size=self.plan.batch_size, sigma_over_clip=self.plan.sigma_over_clip)
-                if self.secure
-                else new_noise(torch.device("cpu"), seed)
-            ),
             features=Features(self.graph),
-            key_seed=self.key_seed,
+            plan=self.plan,
+            rng=rng,
+            group=Group(),
+            # Fresh lists would be the same lists: the attacker chose the keys.
+            resample_every=_NEVER,
+            make_lists=None if collaborators is None else collaborators.make_lists,
         )
+        return Trainer(
+            plan=self.plan,
+            config=TrainingConfig(schedule="constant", average=0.0),
+            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
+            batches=batches,
+            clipping=self.clipping,
+            ledger=_FreeLedger(),
+            noise=None if collaborators is None else collaborators.noise,
+            clipped_sum=ghost.clipped_sum if collaborators is None else collaborators.clipped_sum,
+        )
+
+    def _plan_lists(self) -> BoundedLists:
+        """The lists that the trainer itself draws with the attacker's keys."""
+        module = self.new_model()
+        optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+        trainer = self.new_trainer(module, optimizer, None, np.random.default_rng(0))
+        return trainer.batches.sample_lists(self.key_seed)
+
+    def _record(self, roots: np.ndarray | None) -> _RecordSums:
+        """Run the loop once through all phases, with whole batches and no fault, and keep its sums."""
+        graph = self.graph if roots is None else _label_only(self.graph, roots)
+        plan = replace(self.plan, batch_size=self.plan.num_train_nodes, steps=len(self.phases))
+        world = replace(self, graph=graph, plan=plan)
+        module, recorder = world.new_model(), _RecordSums()
+        still = [
+            {name: torch.zeros_like(value, dtype=torch.float64) for name, value in w.items()}
+            for w in self.phases
+        ]
+        witness = Witness(module, phases=self.phases, directions=still, batch_size=plan.batch_size)
+        given = replace(world.collaborators(0), noise=recorder)
+        with quiet_process():
+            world.new_trainer(module, witness, given, np.random.default_rng(0)).run(lambda _: None)
+        return recorder
+
+
+def _label_only(graph: Graph, roots: np.ndarray) -> Graph:
+    """The graph with the labels of these nodes alone: the trees of the others add nothing to a sum."""
+    labels = np.full_like(graph.y, -1)
+    labels[roots] = graph.y[roots]
+    return replace(graph, y=labels)
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """On tensors this small the threads of torch only wait for each other."""
-    before = torch.get_num_threads()
+def quiet_process() -> Iterator[None]:
+    """One thread and kept memory: on tensors this small, threads only wait for each other."""
+    before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(1)
+    numba.set_num_threads(1)
     try:
-        yield
+        with keep_freed_memory():
+            yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
 
 
-class _Remembering:
-    """`ghost.clipped_sum` that keeps what it found, for every phase and piece, and repeats it for a stack."""
+class RememberedSums:
+    """The real clipped sum, computed once for every phase and piece.
 
-    def __init__(self, single: GNN, witness: Witness, trials: int | None) -> None:
-        self._single, self._witness, self._trials = single, witness, trials
-        self._clipped_sum = ghost.clipped_sum
-        # The pieces are kept too: an identity must not be given out anew.
-        self._found: dict[tuple[int, int], tuple[TreeBatch, Weights]] = {}
+    Args:
+        model: whose gradients are summed, whichever model the trainer passes.
+        phase: which weights `model` has; equal numbers mean equal weights.
+        trials: how often a sum is repeated, for a stack of trials; None leaves it as it is.
+    """
 
-    def __call__(self, model: nn.Module, batch: TreeBatch, clipping: Clipping) -> Weights:
-        key = (self._witness.phase, id(batch))
-        if key not in self._found:
-            if len(self._found) >= _REMEMBERED:
-                self._found.clear()
-            sums = self._clipped_sum(self._single, batch, clipping)
+    def __init__(
+        self, model: nn.Module, *, phase: Callable[[], int] = lambda: 0, trials: int | None = None
+    ) -> None:
+        self._model, self._phase, self._trials = model, phase, trials
+        self._sums: dict[tuple[int, bytes], Weights] = {}
+
+    def __call__(self, model: nn.Module, piece: TreeBatch, clipping: Clipping, /) -> Weights:
+        key = (self._phase(), _content(piece))
+        if key not in self._sums:
+            if len(self._sums) >= _REMEMBERED:
+                self._sums.clear()
+            sums = ghost.clipped_sum(self._model, piece, clipping)
             if self._trials is not None:
                 sums = {name: value.expand(self._trials, *value.shape) for name, value in sums.items()}
-            self._found[key] = batch, sums
-        return self._found[key][1]
+            self._sums[key] = sums
+        return self._sums[key]
+
+
+def _content(piece: TreeBatch) -> bytes:
+    """Everything that a clipped sum is computed from; pieces of equal content have equal sums."""
+    tensors = [piece.x, piece.labels, *piece.pointers]
+    for block in piece.blocks:
+        tensors.append(block.indptr)
+        if block.index is not None:
+            tensors.append(block.index)
+    return b"|".join(tensor.numpy().tobytes() for tensor in tensors)

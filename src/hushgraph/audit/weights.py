@@ -1,8 +1,10 @@
-"""Weights under which what a root reads decides the direction of its gradient, and little else does.
+"""Weights under which what a root reads decides the direction of its gradient, and nothing else does.
 
-Initial weights are public, so an attacker may choose them. Here every hidden unit is near +1 for a hot root
-and near -1 for a cold one, and the decoder is zero: a root's gradient is then its hidden row, turned around
-when the row turns cold, and its direction depends on nothing else.
+Initial weights are public, so an attacker may choose them, and a row may hold any features. Here features
+are huge and the encoder's weights are tiny, so that the whole network is linear to within rounding, and the
+encoder's weights get nearly all of the gradient: the weighted sum of the features of a tree. A hot node makes
+that sum positive, a tree of cold nodes has a negative one, and the gradient is turned around. Its norm is
+far above the stability constant of the clipping, so that its clipped norm is C.
 """
 
 from __future__ import annotations
@@ -10,67 +12,64 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from hushgraph.audit.scene import Temperatures
 from hushgraph.models.gnn import GNN
 from hushgraph.privacy.plan import PrivacyPlan
 
-HIDDEN = 10
+HIDDEN = 2
 
-# Hidden value of a cold node before messages, and the slopes that push everything to +1 or -1.
-_COLD = -0.69
-_HEAT = 6.0
-_SLOPE, _LIFT = 10.0, 3.0
-# Of the layers' parts; everything else is zero, so that attention attends to all alike and scores are zero.
-_SLOPES = {"linear": _SLOPE, "mlp.0": _SLOPE, "mlp.2": _SLOPE, "value": 1.0, "output": _SLOPE}
-_CONSTANTS = {
-    ("encoder.0", "weight"): _HEAT,
-    ("encoder.0", "bias"): _COLD,
-    ("linear", "bias"): _LIFT,
-    ("mlp.0", "bias"): _LIFT,
-    ("output", "bias"): _LIFT,
-}
+_COLD = -1e4
+# What the network's hidden values are at most: small enough for tanh to be the identity.
+_LARGEST_HIDDEN = 1e-3
 
 Weights = dict[str, Tensor]
 
 
-def new_model(model: str, plan: PrivacyPlan) -> GNN:
+def new_model(model: str, plan: PrivacyPlan, *, hidden: int = HIDDEN) -> GNN:
     """The small model that is attacked."""
     return GNN(
         1,
         2,
         model=model,  # type: ignore[arg-type]
         num_layers=plan.num_layers,
-        hidden=HIDDEN,
+        hidden=hidden,
         attends=plan.reads_edges,
     )
 
 
+def pointed_temperatures(num_layers: int) -> Temperatures:
+    """Features so that one hot node outweighs the cold ones of a tree, whose shares halve in every layer."""
+    return Temperatures(hot=-_COLD * 2.0 ** (num_layers + 4), cold=_COLD)
+
+
 def pointed(model: GNN) -> list[Weights]:
     """Two settings of the weights that give the canary opposite gradients."""
+    hot = pointed_temperatures(model.depth).hot
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             part, _, last = name.rpartition(".")
-            if part.startswith("layers"):
-                part = part.split(".", 2)[2]
-            if last == "weight" and part in _SLOPES:
-                parameter.copy_(_SLOPES[part] * torch.eye(HIDDEN))
+            if last != "weight" or part.endswith(("query", "key")):
+                # Queries and keys of zero attend to all alike.
+                parameter.zero_()
+            elif part.startswith("encoder"):
+                # Sums of what is read at most double a value in every layer.
+                parameter.fill_(_LARGEST_HIDDEN / (hot * 2.0**model.depth))
+            elif part.startswith("decoder"):
+                parameter.copy_(torch.tensor([[1.0], [-1.0]]).expand_as(parameter))
             else:
-                parameter.fill_(_CONSTANTS.get((part, last), 0.0))
-    first = _copied(model)
-    # The network is odd in these: hidden rows change sign, scores stay as they are.
-    second = {
-        name: -value if name.startswith("encoder") or name.endswith("bias") else value
-        for name, value in first.items()
-    }
+                parameter.copy_(_repeat_identity(*parameter.shape))
+    first = _copy(model)
+    second = {name: -value if name.startswith("decoder") else value for name, value in first.items()}
     return [first, second]
 
 
 def spread(model: GNN, *, seed: int) -> list[Weights]:
-    """Weights under which every group of layers has a gradient, for clipping by groups."""
+    """Weights under which every parameter has a gradient."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) / 2)
-    return [_copied(model)]
+    return [_copy(model)]
 
 
 def use(model: nn.Module, weights: Weights) -> None:
@@ -80,5 +79,12 @@ def use(model: nn.Module, weights: Weights) -> None:
             parameter.copy_(weights[name])
 
 
-def _copied(model: nn.Module) -> Weights:
+def _repeat_identity(rows: int, columns: int) -> Tensor:
+    """The identity, repeated where a layer is wider than its input and averaged where it is narrower."""
+    size = min(rows, columns)
+    same = torch.arange(rows)[:, None] % size == torch.arange(columns)[None, :] % size
+    return same.float() / same.sum(1, keepdim=True)
+
+
+def _copy(model: nn.Module) -> Weights:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

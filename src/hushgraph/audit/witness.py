@@ -7,9 +7,7 @@ fixed beforehand.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -56,7 +54,7 @@ class Witness(torch.optim.Optimizer):
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         direction = self._directions[self.phase]
-        found: Tensor | float = 0.0
+        along_direction: Tensor | float = 0.0
         for name, parameter in self._model.named_parameters():
             if parameter.grad is None:
                 raise RuntimeError(f"{name}: released without a gradient")
@@ -64,12 +62,12 @@ class Witness(torch.optim.Optimizer):
             # Leading dimensions that the direction has not are trials.
             lead = parameter.grad.dim() - along.dim()
             released = parameter.grad.detach().flatten(lead) if along.dim() else parameter.grad.detach()
-            found = found + (released @ along.flatten()).double()
-        self.seen.append(torch.as_tensor(found) * self._batch_size)
+            along_direction = along_direction + (released.double() @ along.flatten())
+        self.seen.append(torch.as_tensor(along_direction) * self._batch_size)
         use(self._follower, self.phases[self.phase])
 
 
-def stacked(model: nn.Module, trials: int) -> nn.Module:
+def stack_parameters(model: nn.Module, trials: int) -> nn.Module:
     """A module with the parameters of `model`, by name, `trials` times over; it cannot be called."""
     stack = copy.deepcopy(model)
     for module in stack.modules():
@@ -77,14 +75,3 @@ def stacked(model: nn.Module, trials: int) -> nn.Module:
             repeated = parameter.detach().expand(trials, *parameter.shape).clone()
             module.register_parameter(name, nn.Parameter(repeated))
     return stack
-
-
-@contextlib.contextmanager
-def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    """Another function under this name of a module, for a while."""
-    before = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)

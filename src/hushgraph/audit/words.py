@@ -13,6 +13,12 @@ CANARY_WORDS = {
 }
 
 
+_FAMILY_WORDS = {
+    "gaussian": "the noise is Gaussian, of unknown size",
+    "pair": "the noise is Gaussian, of unknown size, and batches are drawn as planned",
+}
+
+
 def rounded_down(value: float) -> str:
     """A lower bound as text, never larger than it is."""
     return f"{int(value * 100) / 100:.2f}"
@@ -20,16 +26,21 @@ def rounded_down(value: float) -> str:
 
 def rows(audit: Audit) -> list[tuple[str, str]]:
     """Names and figures, side by side: what was found, what is claimed."""
-    plan, found = audit.plan, audit.found
-    percent = f"{100 * found.confidence:g}%"
+    plan, event, curve = audit.plan, audit.by_event, audit.by_curve
+    percent = f"{100 * event.confidence:g}%"
+    bounds = []
+    if curve is not None:
+        bounds.append((f"lower bound ({percent} confidence)", rounded_down(curve.epsilon)))
+        bounds.append(("  it assumes", _FAMILY_WORDS[curve.family]))
+    bounds.append((f"lower bound, no assumption ({percent})", rounded_down(event.epsilon)))
     return [
-        (f"lower bound ({percent} confidence)", rounded_down(found.epsilon)),
+        *bounds,
         ("claimed epsilon", rounded_up(audit.claimed)),
         ("delta", digits_up(plan.delta)),
         ("guarantee", audit.guarantee),
-        ("most these trials can show", rounded_down(found.most)),
-        ("trials", f"{audit.trials} with the row, {audit.trials} without; half choose the threshold"),
-        ("event seen", f"{found.hits} of {found.trials}, false alarms {found.false_alarms}"),
+        ("most these trials can show without assumption", rounded_down(event.most)),
+        ("trials", f"{audit.trials} with the row, {audit.trials} without; a fifth chooses the threshold"),
+        *_numbers_rows(audit),
         ("canary", f"{audit.canary}: {CANARY_WORDS[audit.canary]}"),
         ("shift of the canary", f"{audit.shift:.3f} of at most {audit.shift_at_most:.3f} units of noise"),
         ("model, layers", f"{audit.model}, {plan.num_layers}"),
@@ -40,13 +51,33 @@ def rows(audit: Audit) -> list[tuple[str, str]]:
     ]
 
 
+def _numbers_rows(audit: Audit) -> list[tuple[str, str]]:
+    """What attacks on floating-point numbers found, if they were tried."""
+    numbers = audit.numbers
+    if numbers is None:
+        return []
+    best = numbers.strongest
+    share = f"{best.right} of {best.trials} guesses right by {best.attack}, {best.view}"
+    return [("attacks on digits", f"{share}; the guarantee allows {100 * numbers.limit:.1f}%")]
+
+
 def verdict(audit: Audit) -> str:
     """One sentence: what the audit shows and what it does not."""
-    low, claim = rounded_down(audit.found.epsilon), rounded_up(audit.claimed)
-    percent = f"{100 * audit.found.confidence:g}%"
-    if audit.exceeds:
-        what = "The fault was caught" if audit.fault else "The claim is false"
+    shown = audit.lower_bound
+    if audit.bound_exceeds and shown <= audit.claimed:
+        shown = audit.by_event.epsilon
+    low, claim = rounded_down(shown), rounded_up(audit.claimed)
+    percent = f"{100 * audit.by_event.confidence:g}%"
+    what = "The fault was caught" if audit.fault else "The claim is false"
+    if audit.bound_exceeds:
         return f"{what}: epsilon is above {low} at {percent} confidence, and {claim} is claimed."
+    if audit.numbers is not None and audit.numbers.exceeds:
+        best = audit.numbers.strongest
+        return (
+            f"{what}: the digits of released numbers tell whether a row is empty. The attack {best.attack} "
+            f"was right {best.right} of {best.trials} times, and the guarantee allows "
+            f"{100 * audit.numbers.limit:.1f}%."
+        )
     if audit.fault:
         return f"The fault was not caught: {low} was shown of the {claim} that is claimed. Take more trials."
     return (

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hushgraph.billboard.ballots import GRID, GRID_BITS, Int64Array, check_classes
 from hushgraph.errors import PlanError, RunError
-from hushgraph.noise import exact_normal
+from hushgraph.noise import normal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 # A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
 _FARTHEST = 1 << 62
-_LARGEST_STD = 1 << (exact_normal.GRID_BITS - GRID_BITS)
+_LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
 _LEAST_STD = 1e-6
 _KIND = "hushgraph board 1"
 _INTEGERS, _TEXTS, _ENDS = "names", "name_bytes", "name_ends"
@@ -104,7 +104,7 @@ def release(
     tally: Int64Array,
     *,
     noise_std: float,
-    draws: Draws = exact_normal.draw,
+    draws: Draws = normal.draw,
     names: npt.NDArray[Any] | None = None,
     plan: str = "",
 ) -> Board:

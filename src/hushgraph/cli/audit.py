@@ -31,7 +31,7 @@ _READING = ("symmetrize", "split", "split_seed", "num_classes", "edges", *option
 # Arguments of `train` under the same names.
 _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "model", "max_readers", "max_reads", "edge_owner", "steps"),
-    *("batch_size", "secure_noise"),
+    "batch_size",
 )
 # What a run has its own values of.
 _OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
@@ -61,9 +61,6 @@ def audit(
     ] = None,
     steps: Annotated[int | None, _plan(f"T. [as train for DATA; {_STEPS}]")] = None,
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
-    secure_noise: Annotated[
-        bool, _plan("Attack secure noise; slower. [torch's generator]", "--secure-noise")
-    ] = TrainingConfig.secure_noise,
     canary: Annotated[
         str, _attack("[strongest: all trees that may change do]", metavar="strongest|read|hub")
     ] = "strongest",
@@ -134,7 +131,6 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
     result = audit_plan(
         settings.plan,
         model=settings.model,
-        secure_noise=settings.secure_noise,
         observer=observe,
         **{name: flags[name] for name in ("canary", "trials", "confidence", "fault", "seed")},
     )
@@ -209,7 +205,7 @@ def _choose_plan(flags: dict[str, Any]) -> Settings:
     if flags["fault"] is not None:
         plan = planted(plan, flags["fault"])
     plan = plan.calibrated(epsilon=flags["epsilon"])
-    return Settings(plan=plan, model=model, secure_noise=flags["secure_noise"])
+    return Settings(plan=plan, model=model)
 
 
 def _write_files(result: Audit, record: dict[str, Any], out: Path | None, figure: Path | None) -> None:

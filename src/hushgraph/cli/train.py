@@ -19,7 +19,7 @@ from hushgraph.cli.options import list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
 from hushgraph.errors import InputError, ReportedError
 from hushgraph.privacy import choices
-from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -73,15 +73,11 @@ def train(
     clipping: options.Clipping = PrivacyPlan.clipping,
     clip: options.Clip = PrivacyPlan.clip,
     noise: options.Noise = PrivacyPlan.noise,
-    secure_noise: Annotated[
-        bool,
-        _bounds("Cryptographic, exact, on a grid; a little slower. [torch's generator]", "--secure-noise"),
-    ] = TrainingConfig.secure_noise,
     method: options.Method = None,
     model: options.Model = None,
     layers: options.Layers = None,
     hidden: Annotated[
-        int | None, _model(f"Width. [{TrainingConfig.hidden}: noise grows with it; 256 without privacy]")
+        int | None, _model(f"Width. [64; trees {TrainingConfig.hidden}: noise grows with it]")
     ] = None,
     encoder_layers: Annotated[
         int, _model(f"Linear layers before messages. [{TrainingConfig.encoder_layers}: shallow stands noise]")
@@ -99,7 +95,9 @@ def train(
     batch_size: Annotated[
         int | None, _learning(f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]")
     ] = None,
-    steps: Annotated[int | None, _learning(f"Updates. [{STEPS}; 300 to 600 without privacy]")] = None,
+    steps: Annotated[
+        int | None, _learning(f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]")
+    ] = None,
     optimizer: Annotated[
         str,
         _learning(
@@ -331,8 +329,6 @@ def show_result(run: Run, screen: Console) -> None:
         ("seconds", f"{result['seconds']:.1f}"),
         ("folder", str(run.folder.path)),
     ]
-    if result.get("secure_noise"):
-        rows.insert(5, ("noise", "secure: cryptographic, exact, on a grid"))
     if "train_accuracy" in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
         rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))

@@ -14,10 +14,11 @@ from hushgraph.errors import PlanError
 GROUPS = ("encoder", "aggregation", "decoder")
 
 # float32 products of rows lose digits where rows cancel; the squared norm used is larger by this part of the
-# size of what cancels.
-ROUNDING_MARGIN = 1e-6
+# size of what cancels, the squared sum of the norms of single rows' gradients. It also bounds that sum: after
+# clipping, the norms of a root's rows add up to at most C / sqrt(ROUNDING_MARGIN).
+ROUNDING_MARGIN = 2.0**-14
 
-# Squared norms near the end of float32's range have too few digits to divide by.
+# No factor is larger than 1e15 C, whatever the norm.
 SMALLEST_SQUARE = 1e-30
 
 
@@ -69,9 +70,10 @@ class Clipping:
         """Group clipping whose C follows from its thresholds."""
         return cls(kind="groups", clip=math.hypot(*thresholds), thresholds=thresholds)
 
-    def factors(self, squared_norms: Tensor, diagonals: Tensor) -> Tensor:
-        """Factors [groups, roots] from squared norms [groups, roots] and the sizes of what cancelled."""
-        safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * diagonals + SMALLEST_SQUARE
+    def factors(self, squared_norms: Tensor, sizes: Tensor) -> Tensor:
+        """float64 factors [groups, roots] from squared norms [groups, roots] and sizes of what cancelled."""
+        squared_norms, sizes = squared_norms.double(), sizes.double()
+        safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * sizes + SMALLEST_SQUARE
         if self.thresholds is None:
             norms = safe.sum(0, keepdim=True).sqrt()
             if self.kind == "normalised":
@@ -83,7 +85,7 @@ class Clipping:
             norms = safe.sqrt()
             limits = torch.tensor(self.thresholds, device=norms.device, dtype=norms.dtype)[:, None]
             factors = (limits / norms).clamp(max=1)
-        finite = torch.isfinite(squared_norms).all(0) & torch.isfinite(diagonals).all(0)
+        finite = torch.isfinite(squared_norms).all(0) & torch.isfinite(sizes).all(0)
         return torch.where(finite, factors, torch.zeros_like(factors))
 
 

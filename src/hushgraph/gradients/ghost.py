@@ -25,7 +25,7 @@ from hushgraph.models.gnn import GNN
 
 
 def clipped_sum(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[str, Tensor]:
-    """Per parameter, the sum over the roots of `batch` of their clipped gradients.
+    """Per parameter, the float64 sum over the roots of `batch` of their clipped gradients.
 
     Args:
         model: called as model(x, blocks); all its parameters in supported layers (`models.check`).
@@ -37,19 +37,13 @@ def clipped_sum(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[
         alone. A root without a label, or whose gradient is not finite, contributes zero.
     """
     if batch.num_roots == 0:
-        return {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        return {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
     passed = _Pass.of(model, batch)
-    squares, diagonals = passed.squared_norms()
-    factors = clipping.factors(squares, diagonals)
+    factors = clipping.factors(*passed.squared_norms())
     sums = passed.weighted_sums(factors)
-    if _all_finite(sums):
-        return sums
-    # Zero times infinity is not zero: leave out the roots that are not finite and the rows nobody else reads.
-    keep = torch.isfinite(squares).all(0) & torch.isfinite(diagonals).all(0)
-    smaller = _without(batch, keep)
-    if bool(keep.all()) and smaller.x.shape[0] == batch.x.shape[0]:
-        raise FloatingPointError("a sum of clipped gradients overflowed although every gradient is finite")
-    return clipped_sum(model, smaller, clipping)
+    # Zero times infinity is not zero: roots that are not finite have factor 0, and spoil sums all the same.
+    # Leaving them out changes no other number, only how long it takes.
+    return sums if _all_finite(sums) else passed.weighted_sums(factors, clean=True)
 
 
 def group_norms(model: nn.Module, batch: TreeBatch) -> Tensor:
@@ -99,39 +93,45 @@ class _Pass:
         return cls(model, batch, rows, encoder, gradient)
 
     def squared_norms(self) -> tuple[Tensor, Tensor]:
-        """[groups, roots] each: squared norms, and what their rounding is measured against."""
+        """float64 [groups, roots] each: squared norms, and what their rounding is measured against."""
         shape = (len(GROUPS), self.batch.num_roots)
-        squares = self.batch.x.new_zeros(shape)
-        diagonals = self.batch.x.new_zeros(shape)
+        squares = torch.zeros(shape, dtype=torch.float64, device=self.batch.x.device)
+        sizes = torch.zeros_like(squares)
         for name, rows in self.rows.items():
-            norms, singles = layers.squared_norms(self.model.get_submodule(name), rows)
+            norms, size = layers.squared_norms(self.model.get_submodule(name), rows)
             squares[group_of(name)] += norms
-            diagonals[group_of(name)] += singles
+            sizes[group_of(name)] += size
         if self.encoder is not None and self.encoder_gradient is not None:
             index = self.batch.blocks[-1].index
             if index is None:
                 raise RuntimeError("a shared encoder needs shared rows")
-            norms, singles = self.encoder.squared_norms(
-                self.encoder_gradient, index, self.batch.pointers[-1], self.batch.most_rows[-1]
+            norms, size = self.encoder.squared_norms(
+                self.encoder_gradient,
+                index,
+                self.batch.pointers[-1],
+                self.batch.owners[-1],
+                self.batch.most_rows[-1],
             )
             squares[group_of("encoder")] += norms
-            diagonals[group_of("encoder")] += singles
-        return squares, diagonals
+            sizes[group_of("encoder")] += size
+        return squares, sizes
 
-    def weighted_sums(self, factors: Tensor) -> dict[str, Tensor]:
-        """Per parameter, the sum over roots of factor [groups, roots] times gradient."""
+    def weighted_sums(self, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:
+        """Per parameter, the float64 sum over roots of factor [groups, roots] times gradient."""
         sums: dict[str, Tensor] = {}
         for name, rows in self.rows.items():
-            layer_sums = layers.weighted_sums(self.model.get_submodule(name), rows, factors[group_of(name)])
+            layer_sums = layers.weighted_sums(
+                self.model.get_submodule(name), rows, factors[group_of(name)], clean=clean
+            )
             sums |= {f"{name}.{parameter}": value for parameter, value in layer_sums.items()}
         if self.encoder is not None and self.encoder_gradient is not None:
             entry_factors = factors[group_of("encoder")][self.batch.owners[-1]]
             encoder_sums = self.encoder.weighted_sums(
-                self.encoder_gradient, self.batch.blocks[-1], entry_factors
+                self.encoder_gradient, self.batch.blocks[-1], entry_factors, clean=clean
             )
             sums |= {f"encoder.{parameter}": value for parameter, value in encoder_sums.items()}
         return {
-            name: sums[name].detach() if name in sums else torch.zeros_like(p)
+            name: sums[name].detach() if name in sums else torch.zeros_like(p, dtype=torch.float64)
             for name, p in self.model.named_parameters()
         }
 
@@ -145,30 +145,3 @@ def _all_finite(sums: dict[str, Tensor]) -> bool:
     # One number that is finite only if every entry is; only where it is not are all entries looked at.
     total = torch.cat([s.reshape(-1) for s in sums.values()]).sum().item()
     return math.isfinite(total) or all(bool(torch.isfinite(s).all()) for s in sums.values())
-
-
-def _without(batch: TreeBatch, keep: Tensor) -> TreeBatch:
-    """The batch without the roots that are not kept and without the rows that only they read, or nobody."""
-    kept = torch.nonzero(keep).flatten()
-    level_rows = kept
-    pointers = [torch.arange(kept.numel() + 1, device=kept.device)]
-    blocks = []
-    for block in batch.blocks:
-        counts = torch.diff(block.indptr)[level_rows]
-        indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        offsets = torch.arange(int(indptr[-1]), device=kept.device) - indptr[:-1].repeat_interleave(counts)
-        entries = block.indptr[level_rows].repeat_interleave(counts) + offsets
-        index, num_lower = None, entries.numel()
-        if block.index is not None:
-            entries, index = torch.unique(block.index[entries], return_inverse=True)
-            num_lower = entries.numel()
-        blocks.append(dataclasses.replace(block, indptr=indptr, index=index, num_lower=num_lower))
-        pointers.append(indptr[pointers[-1]])
-        level_rows = entries
-    return TreeBatch(
-        x=batch.x[level_rows],
-        blocks=tuple(blocks),
-        labels=batch.labels[kept],
-        pointers=tuple(pointers),
-        most_rows=batch.most_rows,
-    )

@@ -16,7 +16,7 @@ if AVAILABLE:
 
     from hushgraph.gradients.rows_gpu import entries, gradient_rows, input_rows
 
-# A long sum of float32 loses more digits than the margin covers; one of this many rows does not.
+# Rows whose products are added up in float32; the margin for rounding covers twice as many.
 _ROWS = 64
 _OUT, _IN = 32, 64
 _COLUMNS = 128
@@ -70,7 +70,7 @@ if AVAILABLE:
         tl.store(squares + at, total)
 
     @triton.jit
-    def _diagonal_kernel(
+    def _length_kernel(
         a,
         outputs,
         index,
@@ -79,35 +79,40 @@ if AVAILABLE:
         coefficients,
         pointers,
         large,
-        diagonals,
+        lengths,
+        underflow,
         size_in,
         size_out,
         bias,
         SHARED: tl.constexpr,
         RELU: tl.constexpr,
+        SMALLEST: tl.constexpr,
         ROWS: tl.constexpr,
         COLUMNS: tl.constexpr,
     ):
-        """The sum over some rows of one root of the squared norm of the row's own gradient."""
+        """The sum over some rows of one root of the norm of the row's own gradient, and what may vanish."""
         slot, part = tl.program_id(0), tl.program_id(1)
         root = tl.load(large + slot)
         end = tl.load(pointers + root + 1)
         rows = tl.load(pointers + root) + part * ROWS + tl.arange(0, ROWS)
         inside = rows < end
         nodes, above, factors = entries(index, parents, coefficients, rows, inside, SHARED)
-        of_inputs = tl.zeros((ROWS,), dtype=tl.float32)
+        of_inputs = tl.zeros((ROWS,), dtype=tl.float64)
         for k in range(0, size_in, COLUMNS):
             left = input_rows(a, nodes, inside, k + tl.arange(0, COLUMNS), size_in)
-            of_inputs += tl.sum(left * left, 1)
-        of_gradients = tl.zeros((ROWS,), dtype=tl.float32)
+            of_inputs += tl.sum(left * left, 1).to(tl.float64)
+        of_gradients = tl.zeros((ROWS,), dtype=tl.float64)
         for k in range(0, size_out, COLUMNS):
             columns = k + tl.arange(0, COLUMNS)
             right = gradient_rows(
                 upper, outputs, nodes, above, factors, inside, columns, size_out, SHARED, RELU
             )
-            of_gradients += tl.sum(right * right, 1)
-        total = tl.sum((of_inputs + bias).to(tl.float64) * of_gradients.to(tl.float64), 0)
-        tl.store(diagonals + slot * tl.num_programs(1) + part, total)
+            of_gradients += tl.sum(right * right, 1).to(tl.float64)
+        squares = of_inputs + bias
+        lost = size_out * (squares + size_in * SMALLEST) + size_in * of_gradients
+        at = slot * tl.num_programs(1) + part
+        tl.store(lengths + at, tl.sum(tl.sqrt(squares * of_gradients), 0))
+        tl.store(underflow + at, tl.sum(tl.where(inside, lost, 0.0), 0))
 
 
 def norms_of_large(
@@ -127,9 +132,21 @@ def norms_of_large(
     squares = torch.empty(tiles, dtype=torch.float64, device=large.device)
     _formed_kernel[tiles](*tensors, large, squares, size_in, size_out, float(bias), OUT=_OUT, IN=_IN, **form)
     parts = (large.numel(), triton.cdiv(most_rows, _ROWS))
-    diagonals = torch.empty(parts, dtype=torch.float64, device=large.device)
-    _diagonal_kernel[parts](
-        *tensors, large, diagonals, size_in, size_out, float(bias), COLUMNS=_COLUMNS, **form
+    lengths = torch.empty(parts, dtype=torch.float64, device=large.device)
+    underflow = torch.empty_like(lengths)
+    smallest = torch.finfo(torch.float32).tiny
+    _length_kernel[parts](
+        *tensors,
+        large,
+        lengths,
+        underflow,
+        size_in,
+        size_out,
+        float(bias),
+        SMALLEST=smallest,
+        COLUMNS=_COLUMNS,
+        **form,
     )
-    sizes = diagonals.sum(1) * (1 + (size_in + size_out) / 2048)
-    return squares.sum((1, 2)).float(), sizes.float()
+    counts = torch.diff(tensors[-1])[large]
+    norms = squares.sum((1, 2)) + smallest * counts * underflow.sum(1)
+    return norms, lengths.sum(1).square()

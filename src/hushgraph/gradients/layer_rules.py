@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
 from hushgraph.gradients import norms as pairs
+from hushgraph.gradients import sums
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.tape import Record
 from hushgraph.models.gnn import Scale
@@ -73,49 +74,62 @@ def squared_norms(layer: nn.Module, rows: Rows) -> tuple[Tensor, Tensor]:
         return pairs.linear_norms(
             rows.inputs, rows.gradients, rows.pointers, bias=layer.bias is not None, most_rows=rows.most
         )
-    roots = rows.pointers.numel() - 1
+    gradients = rows.gradients.double()
     if isinstance(layer, nn.Embedding):
         # Rows of one root that look up the same entry add up before the norm is taken.
         keys, group = torch.unique(rows.owners * layer.num_embeddings + rows.inputs, return_inverse=True)
-        sums = rows.gradients.new_zeros((keys.numel(), rows.gradients.shape[1])).index_add_(
-            0, group, rows.gradients
-        )
-        squares = rows.gradients.new_zeros(roots)
-        squares.index_add_(0, keys // layer.num_embeddings, sums.square().sum(1))
-        return squares, _row_squares(rows.gradients, rows)
-    products = rows.inputs * rows.gradients
+        per_key = gradients.new_zeros((keys.numel(), gradients.shape[1])).index_add_(0, group, gradients)
+        squares = gradients.new_zeros(rows.pointers.numel() - 1)
+        squares.index_add_(0, keys // layer.num_embeddings, per_key.square().sum(1))
+        return squares, _size(gradients, rows)
+    products = rows.inputs.double() * gradients
     if isinstance(layer, Scale):
-        # One long sum would lose too many digits in float32; this one loses those of its terms alone.
-        sums = _per_root(products.sum(1, keepdim=True, dtype=torch.float64), rows)
-        squares = sums[:, 0].square().to(products.dtype)
-        return squares, squares + 0.01 * _row_squares(products, rows)
+        squares = _per_root(products.sum(1, keepdim=True), rows)[:, 0].square()
+        return squares, _per_root(products.abs().sum(1, keepdim=True), rows)[:, 0].square()
     if isinstance(layer, nn.LayerNorm):
-        squares, sizes = _per_root(products, rows).square().sum(1), _row_squares(products, rows)
+        squares, size = _per_root(products, rows).square().sum(1), _size(products, rows)
         if layer.bias is not None:
-            squares = squares + _per_root(rows.gradients, rows).square().sum(1)
-            sizes = sizes + _row_squares(rows.gradients, rows)
-        return squares, sizes
+            squares = squares + _per_root(gradients, rows).square().sum(1)
+            size = size + _size(gradients, rows)
+        return squares, size
     raise ModelError(f"{type(layer).__name__} cannot be trained privately")
 
 
-def weighted_sums(layer: nn.Module, rows: Rows, factors: Tensor) -> dict[str, Tensor]:
-    """Per parameter of the layer: the sum over roots of factor times gradient."""
-    weighted = rows.gradients * factors[rows.owners][:, None]
-    if isinstance(layer, nn.Linear):
-        sums = {"weight": weighted.T @ rows.inputs}
-    elif isinstance(layer, nn.Embedding):
-        return {"weight": torch.zeros_like(layer.weight).index_add_(0, rows.inputs, weighted)}
-    elif isinstance(layer, Scale):
-        return {"epsilon": (rows.inputs * weighted).sum(dtype=torch.float64).to(weighted.dtype).reshape(1)}
+def weighted_sums(layer: nn.Module, rows: Rows, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:
+    """Per parameter of the layer, in float64: the sum over roots of factor times gradient.
+
+    Args:
+        layer: of a supported kind.
+        rows: its rows.
+        factors: float64 [roots].
+        clean: leave out what is not finite in roots of factor 0.
+    """
+    parts: dict[str, Tensor] = {}
+    row_factors = factors[rows.owners]
+    if isinstance(layer, nn.Linear) and rows.inputs.shape[0] == factors.numel():
+        weight, bias = sums.sums_of_roots(rows.gradients, rows.inputs, row_factors, clean=clean)
+        parts = {"weight": weight, "bias": bias}
     else:
-        sums = {"weight": (rows.inputs * weighted).sum(0)}
-    if getattr(layer, "bias", None) is not None:
-        sums["bias"] = weighted.sum(0)
-    return sums
+        for block, weighted in sums.weighted_blocks(rows.gradients, row_factors, clean=clean):
+            for name, value in _block_sums(layer, rows.inputs[block], weighted, clean=clean).items():
+                parts[name] = parts[name] + value if name in parts else value
+    return {name: value for name, value in parts.items() if getattr(layer, name, None) is not None}
 
 
-def _row_squares(values: Tensor, rows: Rows) -> Tensor:
-    return _per_root(values.square().sum(1, keepdim=True), rows)[:, 0]
+def _block_sums(layer: nn.Module, inputs: Tensor, weighted: Tensor, *, clean: bool) -> dict[str, Tensor]:
+    if isinstance(layer, nn.Embedding):
+        zeros = torch.zeros_like(layer.weight, dtype=torch.float64)
+        return {"weight": zeros.index_add_(0, inputs, weighted)}
+    rows = sums.exact_rows(inputs, clean=clean)
+    if isinstance(layer, Scale):
+        return {"epsilon": (rows * weighted).sum().reshape(1)}
+    weight = weighted.T @ rows if isinstance(layer, nn.Linear) else (rows * weighted).sum(0)
+    return {"weight": weight, "bias": weighted.sum(0)}
+
+
+def _size(values: Tensor, rows: Rows) -> Tensor:
+    """What rounding is measured against: the square of the sum of the norms of a root's rows."""
+    return _per_root(torch.linalg.vector_norm(values, dim=1, keepdim=True), rows)[:, 0].square()
 
 
 def _per_root(values: Tensor, rows: Rows) -> Tensor:

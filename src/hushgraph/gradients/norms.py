@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.models import row_sums_gpu as rowsums_gpu
+from hushgraph.models import row_sums_gpu
 from hushgraph.models.blocks import RowGradient
 
 # Floats a padded block of rows may hold at once.
@@ -18,6 +18,8 @@ def linear_norms(
 ) -> tuple[Tensor, Tensor]:
     """Squared norms [roots] of the gradient of a Linear layer, and what their rounding is measured against.
 
+    Both are float64. Where every root has one row, norms are right up to 2^-30 and the second is zero.
+
     Args:
         a: [rows, in], input rows; those of root v are pointers[v]:pointers[v + 1].
         d: [rows, out], gradients of the output rows.
@@ -27,29 +29,25 @@ def linear_norms(
     """
     roots = pointers.numel() - 1
     if a.shape[0] == roots:
-        # Products below the smallest normal number may vanish, although large inputs would make them count.
-        tiny = torch.finfo(a.dtype).tiny
-        # One pass over the rows; squaring first would take two.
-        inputs = torch.linalg.vector_norm(a, dim=1).square() + (bias + a.shape[1] * tiny)
-        squares = inputs * (torch.linalg.vector_norm(d, dim=1).square() + d.shape[1] * tiny)
-        return squares, squares
+        squares = (_row_squares(a) + float(bias)) * _row_squares(d)
+        return squares, torch.zeros_like(squares)
     if a.dtype == torch.float32 and not a.is_cuda:
         from hushgraph.gradients import norms_cpu as pairs_cpu
 
-        norms, diagonals = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
+        norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
         pairs_cpu.linear_norms(
             a.contiguous().numpy(),
             d.contiguous().numpy(),
             pointers.numpy(),
             np.float32(bias),
             norms,
-            diagonals,
+            sizes,
         )
-        return torch.from_numpy(norms).float(), torch.from_numpy(diagonals).float()
+        return torch.from_numpy(norms), torch.from_numpy(sizes)
     if a.is_cuda and a.dtype == torch.float32:
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
-        if rowsums_gpu.AVAILABLE:
+        if row_sums_gpu.AVAILABLE:
             return pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias, most_rows)
     return _padded_norms(a, d, pointers, bias)
 
@@ -85,7 +83,7 @@ def shared_linear_norms(
             from hushgraph.gradients import norms_cpu as pairs_cpu
 
             roots = pointers.numel() - 1
-            norms, diagonals = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
+            norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
             pairs_cpu.shared_linear_norms(
                 a.contiguous().numpy(),
                 outputs.contiguous().numpy(),
@@ -97,12 +95,12 @@ def shared_linear_norms(
                 pointers.numpy(),
                 np.float32(1),
                 norms,
-                diagonals,
+                sizes,
             )
-            return torch.from_numpy(norms).float(), torch.from_numpy(diagonals).float()
+            return torch.from_numpy(norms), torch.from_numpy(sizes)
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
-        if rowsums_gpu.AVAILABLE:
+        if row_sums_gpu.AVAILABLE:
             return pairs_gpu.shared_linear_norms(
                 a,
                 outputs,
@@ -133,13 +131,28 @@ def through_activation(gradients: Tensor, outputs: Tensor, relu: bool) -> Tensor
     return result
 
 
+def _row_squares(rows: Tensor) -> Tensor:
+    """float64 [rows]: squared norms; infinite beyond float32, where products of rows are not told apart."""
+    if rows.dtype != torch.float32:
+        return rows.square().sum(1)
+    if rows.is_cuda:
+        squares = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    else:
+        from hushgraph.gradients import norms_cpu as pairs_cpu
+
+        squares = torch.empty(rows.shape[0], dtype=torch.float64)
+        pairs_cpu.row_squares(rows.contiguous().numpy(), squares.numpy())
+    return torch.where(squares <= torch.finfo(torch.float32).max, squares, torch.inf)
+
+
 def _padded_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool) -> tuple[Tensor, Tensor]:
     """Any device and precision: roots of similar size side by side, padded to the largest."""
     counts = torch.diff(pointers)
     order = torch.argsort(counts)
-    norms, diagonals = a.new_zeros(counts.numel()), a.new_zeros(counts.numel())
+    norms = torch.zeros(counts.numel(), dtype=torch.float64, device=a.device)
+    lengths = torch.zeros_like(norms)
     sizes = counts[order].tolist()
-    width, tiny = a.shape[1] + d.shape[1], torch.finfo(a.dtype).tiny
+    width = a.shape[1] + d.shape[1]
     begin = 0
     while begin < len(sizes):
         end = begin + 1
@@ -152,17 +165,10 @@ def _padded_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool) -> tuple[T
         rows = (pointers[:-1][roots][:, None] + columns).clamp(max=a.shape[0] - 1)
         inside = (columns < counts[roots][:, None])[:, :, None]
         # Both are cleared outside, as a neighbour's infinity times zero would spoil this root's norm.
-        block_a, block_d = torch.where(inside, a[rows], 0), torch.where(inside, d[rows], 0)
-        gram_a = torch.bmm(block_a, block_a.mT).double() + float(bias)
-        gram_d = torch.bmm(block_d, block_d.mT).double()
-        products = gram_a * gram_d
-        underflow = _trace(gram_a) * d.shape[1] + _trace(gram_d) * a.shape[1]
-        norms[roots] = (products.sum((1, 2)) + tiny * counts[roots] * underflow).to(a.dtype)
-        diagonals[roots] = _trace(products).to(a.dtype)
+        block_a = torch.where(inside, a[rows], 0).double()
+        block_d = torch.where(inside, d[rows], 0).double()
+        products = (torch.bmm(block_a, block_a.mT) + float(bias)) * torch.bmm(block_d, block_d.mT)
+        norms[roots] = products.sum((1, 2))
+        lengths[roots] = products.diagonal(dim1=1, dim2=2).sqrt().sum(1)
         begin = end
-    # The size that `pairs_cpu` gives for the same reasons.
-    return norms, diagonals * (counts / 10).clamp(min=1) * (1 + width / 2048)
-
-
-def _trace(blocks: Tensor) -> Tensor:
-    return blocks.diagonal(dim1=1, dim2=2).sum(1, dtype=torch.float64)
+    return norms, lengths.square()

@@ -3,9 +3,10 @@
 The gradient of root v is the sum over its rows i of d_i (a_i, 1)^T, so its squared norm is the sum over pairs
 of its rows of (a_i . a_j + 1)(d_i . d_j).
 
-Every kernel also gives the size that rounding is measured against: a share of it (`clip.ROUNDING_MARGIN`)
-covers what float32 loses where rows cancel. Rows that repeat lose the same digits in every pair, so that size
-grows with the number of rows as soon as there are more than ten, and with the length of the sums.
+Every kernel also gives the size that rounding is measured against: the square of the sum of the norms of the
+single rows' gradients. Products of rows are float32 sums of at most `BLOCK` terms, added up in float64. What
+rounding changes of a squared norm is therefore at most `clip.ROUNDING_MARGIN` of that size, whatever the
+order of the sums, the width and the number of rows (docs/secure-noise.md).
 """
 
 from __future__ import annotations
@@ -18,87 +19,111 @@ from hushgraph.models.blocks import FASTMATH
 # Products below the smallest normal float32 may vanish, although large inputs would make them count.
 SMALLEST = float(np.finfo(np.float32).tiny)
 
+# Terms that are added up in float32.
+BLOCK = 256
+# Rows whose products are added up in float32 where a gradient is formed.
+FORMED_ROWS = 64
+# Adding a repeated row rounds once; the margin covers so many roundings.
+ROUNDINGS = 128
+
 # The work is cut into so many parts: enough for many threads and to even out roots of different size.
 PARTS = 128
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
-def _dot(u, v):  # type: ignore[no-untyped-def]
+def _short_dot(u, v, begin, end):  # type: ignore[no-untyped-def]
     total = np.float32(0)
-    for k in range(len(u)):
+    for k in range(begin, end):
         total += u[k] * v[k]
+    return np.float64(total)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _long_dot(u, v):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for begin in range(0, len(u), BLOCK):
+        total += _short_dot(u, v, begin, min(begin + BLOCK, len(u)))
     return total
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def _dot(u, v):  # type: ignore[no-untyped-def]
+    return _short_dot(u, v, 0, len(u)) if len(u) <= BLOCK else _long_dot(u, v)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def _dots(u, v0, v1, v2, v3):  # type: ignore[no-untyped-def]
+    """Four products at once, so that one load of u serves all."""
+    if len(u) > BLOCK:
+        return _long_dot(u, v0), _long_dot(u, v1), _long_dot(u, v2), _long_dot(u, v3)
+    s0, s1, s2, s3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+    for k in range(len(u)):
+        s0 += u[k] * v0[k]
+        s1 += u[k] * v1[k]
+        s2 += u[k] * v2[k]
+        s3 += u[k] * v3[k]
+    return np.float64(s0), np.float64(s1), np.float64(s2), np.float64(s3)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _pair_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
-    """Sum over ordered pairs of `count` rows, inputs a[rows[i]] and gradients d[i], and its rounding size."""
+    """Sum over ordered pairs of `count` rows, inputs a[rows[i]] and gradients d[i], and the sum of norms."""
     diagonal = 0.0
     cross = 0.0
     underflow = 0.0
+    norms = 0.0
     for i in range(count):
         ai, di = a[rows[i]], d[i]
-        square_a, square_d = np.float64(_dot(ai, ai) + bias), np.float64(_dot(di, di))
+        square_a, square_d = _dot(ai, ai) + bias, _dot(di, di)
         diagonal += square_a * square_d
-        underflow += len(di) * square_a + len(ai) * square_d
+        norms += np.sqrt(square_a * square_d)
+        underflow += len(di) * (square_a + len(ai) * SMALLEST) + len(ai) * square_d
         j = 0
-        # Four rows at a time, so that one load of row i serves four products.
         while j + 4 <= i:
-            a0, a1, a2, a3 = a[rows[j]], a[rows[j + 1]], a[rows[j + 2]], a[rows[j + 3]]
-            s0, s1, s2, s3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-            for k in range(len(ai)):
-                s0 += ai[k] * a0[k]
-                s1 += ai[k] * a1[k]
-                s2 += ai[k] * a2[k]
-                s3 += ai[k] * a3[k]
-            d0, d1, d2, d3 = d[j], d[j + 1], d[j + 2], d[j + 3]
-            t0, t1, t2, t3 = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-            for k in range(len(di)):
-                t0 += di[k] * d0[k]
-                t1 += di[k] * d1[k]
-                t2 += di[k] * d2[k]
-                t3 += di[k] * d3[k]
-            cross += np.float64(s0 + bias) * t0
-            cross += np.float64(s1 + bias) * t1
-            cross += np.float64(s2 + bias) * t2
-            cross += np.float64(s3 + bias) * t3
+            s0, s1, s2, s3 = _dots(ai, a[rows[j]], a[rows[j + 1]], a[rows[j + 2]], a[rows[j + 3]])
+            t0, t1, t2, t3 = _dots(di, d[j], d[j + 1], d[j + 2], d[j + 3])
+            cross += (s0 + bias) * t0
+            cross += (s1 + bias) * t1
+            cross += (s2 + bias) * t2
+            cross += (s3 + bias) * t3
             j += 4
         while j < i:
-            cross += np.float64(_dot(ai, a[rows[j]]) + bias) * np.float64(_dot(di, d[j]))
+            cross += (_dot(ai, a[rows[j]]) + bias) * _dot(di, d[j])
             j += 1
-    size = diagonal * max(1.0, count / 10.0) * (1.0 + (a.shape[1] + d.shape[1]) / 2048.0)
-    return diagonal + 2.0 * cross + SMALLEST * count * underflow, size
+    return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _formed_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
     """The same by forming the gradient: cheaper once a root has many rows."""
     size_in, size_out = a.shape[1], d.shape[1]
-    diagonal = 0.0
+    norms = 0.0
+    underflow = 0.0
     for i in range(count):
         row = a[rows[i]]
-        diagonal += np.float64(_dot(row, row) + bias) * np.float64(_dot(d[i], d[i]))
+        square_a, square_d = _dot(row, row) + bias, _dot(d[i], d[i])
+        norms += np.sqrt(square_a * square_d)
+        underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
     total = 0.0
     gradient = np.empty(size_in, dtype=np.float64)
     part = np.empty(size_in, dtype=np.float32)
     for o in range(size_out):
         gradient[:] = 0
         bias_gradient = 0.0
-        # A long sum of float32 loses more digits than the margin covers; a short one does not.
-        for begin in range(0, count, 64):
+        for begin in range(0, count, FORMED_ROWS):
             part[:] = 0
-            for i in range(begin, min(begin + 64, count)):
+            for i in range(begin, min(begin + FORMED_ROWS, count)):
                 c = d[i, o]
-                bias_gradient += c
+                bias_gradient += np.float64(c)
                 row = a[rows[i]]
                 for k in range(size_in):
                     part[k] += c * row[k]
             for k in range(size_in):
-                gradient[k] += part[k]
+                gradient[k] += np.float64(part[k])
         for k in range(size_in):
             total += gradient[k] * gradient[k]
         total += np.float64(bias) * bias_gradient * bias_gradient
-    return total, diagonal * (1.0 + (size_in + size_out) / 2048.0)
+    return total + SMALLEST * count * underflow, norms
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
@@ -110,8 +135,19 @@ def _root_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def linear_norms(a, d, pointers, bias, norms, diagonals):  # type: ignore[no-untyped-def]
-    """Adds every root's squared norm to `norms`, what rounding is measured against to `diagonals`.
+def row_squares(rows, out):  # type: ignore[no-untyped-def]
+    """The squared norm of every row, in float64."""
+    for part in numba.prange(PARTS):
+        for i in range(len(rows) * part // PARTS, len(rows) * (part + 1) // PARTS):
+            total = 0.0
+            for k in range(rows.shape[1]):
+                total += np.float64(rows[i, k]) * np.float64(rows[i, k])
+            out[i] = total
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def linear_norms(a, d, pointers, bias, norms, sizes):  # type: ignore[no-untyped-def]
+    """Adds every root's squared norm to `norms`, what rounding is measured against to `sizes`.
 
     Rows are a [R, in] and d [R, out].
     """
@@ -122,14 +158,14 @@ def linear_norms(a, d, pointers, bias, norms, diagonals):  # type: ignore[no-unt
             begin, end = pointers[root], pointers[root + 1]
             if end - begin > len(rows):
                 rows = np.arange(2 * (end - begin))
-            total, diagonal = _root_sum(a[begin:end], rows, d[begin:end], end - begin, bias)
+            total, size = _root_sum(a[begin:end], rows, d[begin:end], end - begin, bias)
             norms[root] += total
-            diagonals[root] += diagonal
+            sizes[root] += size * size
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def shared_linear_norms(  # type: ignore[no-untyped-def]
-    a, outputs, relu, index, upper, parents, coefficients, pointers, bias, norms, diagonals
+    a, outputs, relu, index, upper, parents, coefficients, pointers, bias, norms, sizes
 ):
     """As `linear_norms` for a layer that ran once per shared row and is followed by an activation.
 
@@ -143,36 +179,42 @@ def shared_linear_norms(  # type: ignore[no-untyped-def]
         # One room for all roots of a part: making it anew for each took as long as the products.
         nodes = np.empty(0, dtype=np.int64)
         gradients = np.empty((0, size_out), dtype=np.float32)
+        single = np.empty(size_out, dtype=np.float32)
         for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
             begin, end = pointers[root], pointers[root + 1]
             if end - begin > len(nodes):
                 nodes = np.empty(2 * (end - begin), dtype=np.int64)
                 gradients = np.empty((2 * (end - begin), size_out), dtype=np.float32)
             count = 0
+            repeated = 0.0
             for i in range(begin, end):
                 node = index[i]
                 at = 0
                 while at < count and nodes[at] != node:
                     at += 1
-                source, output, target = upper[parents[i]], outputs[node], gradients[at]
+                source, output = upper[parents[i]], outputs[node]
                 c = coefficients[i]
+                target = gradients[at] if at == count else single
+                if relu:
+                    for k in range(size_out):
+                        target[k] = c * source[k] if output[k] > 0 else np.float32(0)
+                else:
+                    # As a product it keeps its digits where the activation is near 1.
+                    for k in range(size_out):
+                        target[k] = c * source[k] * ((1 - output[k]) * (1 + output[k]))
                 if at == count:
                     nodes[at] = node
                     count += 1
-                    # Written, not added to zeros: one pass over the row instead of two.
-                    if relu:
-                        for k in range(size_out):
-                            target[k] = c * source[k] if output[k] > 0 else np.float32(0)
-                    else:
-                        for k in range(size_out):
-                            target[k] = c * source[k] * (1 - output[k] * output[k])
-                elif relu:
-                    for k in range(size_out):
-                        if output[k] > 0:
-                            target[k] += c * source[k]
                 else:
+                    # What is added up may cancel. The norms of all parts are at most that of the sum plus
+                    # twice those of the parts after the first.
+                    kept, length = gradients[at], np.sqrt(_dot(a[node], a[node]) + bias)
+                    repeated += length * (
+                        2 * np.sqrt(_dot(single, single)) + np.sqrt(_dot(kept, kept)) / ROUNDINGS
+                    )
                     for k in range(size_out):
-                        target[k] += c * source[k] * (1 - output[k] * output[k])
-            total, diagonal = _root_sum(a, nodes, gradients, count, bias)
+                        kept[k] += single[k]
+            total, size = _root_sum(a, nodes, gradients, count, bias)
+            size += repeated
             norms[root] += total
-            diagonals[root] += diagonal
+            sizes[root] += size * size

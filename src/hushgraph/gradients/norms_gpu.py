@@ -29,8 +29,8 @@ if AVAILABLE:
 
     @triton.jit
     def _products(left, right):
-        # Full float32: the clip must not rest on rounded products.
-        return tl.sum(left[:, None, :] * right[None, :, :], 2)
+        # Full float32: the clip must not rest on rounded products. Sums are no longer than COLUMNS.
+        return tl.sum(left[:, None, :] * right[None, :, :], 2).to(tl.float64)
 
     @triton.jit
     def _pair_kernel(
@@ -42,7 +42,7 @@ if AVAILABLE:
         coefficients,
         pointers,
         norms,
-        diagonals,
+        sizes,
         size_in,
         size_out,
         bias,
@@ -61,41 +61,42 @@ if AVAILABLE:
         lane = tl.arange(0, TILE)
         same = lane[:, None] == lane[None, :]
         total = tl.zeros((), dtype=tl.float64)
-        diagonal = tl.zeros((), dtype=tl.float64)
+        lengths = tl.zeros((), dtype=tl.float64)
         underflow = tl.zeros((), dtype=tl.float64)
         for i0 in range(begin, end, TILE):
             ri = i0 + lane
             in_i = ri < end
             node_i, parent_i, factor_i = entries(index, parents, coefficients, ri, in_i, SHARED)
             # A tile with itself: rows are loaded once. Most roots have no other.
-            of_inputs = tl.zeros((TILE, TILE), dtype=tl.float32)
+            of_inputs = tl.zeros((TILE, TILE), dtype=tl.float64)
             for k in range(0, size_in, COLUMNS):
                 left = input_rows(a, node_i, in_i, k + tl.arange(0, COLUMNS), size_in)
                 of_inputs += _products(left, left)
-            of_gradients = tl.zeros((TILE, TILE), dtype=tl.float32)
+            of_gradients = tl.zeros((TILE, TILE), dtype=tl.float64)
             for k in range(0, size_out, COLUMNS):
                 columns = k + tl.arange(0, COLUMNS)
                 left = gradient_rows(
                     upper, outputs, node_i, parent_i, factor_i, in_i, columns, size_out, SHARED, RELU
                 )
                 of_gradients += _products(left, left)
-            squares_in, squares_out = (of_inputs + bias).to(tl.float64), of_gradients.to(tl.float64)
-            products = squares_in * squares_out
+            squares_in = of_inputs + bias
+            products = squares_in * of_gradients
             total += tl.sum(tl.sum(products, 1), 0)
-            diagonal += tl.sum(tl.sum(tl.where(same, products, 0.0), 1), 0)
-            lost = tl.where(same & in_i[:, None], size_out * squares_in + size_in * squares_out, 0.0)
+            lengths += tl.sum(tl.sum(tl.sqrt(tl.where(same, products, 0.0)), 1), 0)
+            lost = size_out * (squares_in + size_in * SMALLEST) + size_in * of_gradients
+            lost = tl.where(same & in_i[:, None], lost, 0.0)
             underflow += tl.sum(tl.sum(lost, 1), 0)
             for j0 in range(begin, i0, TILE):
                 rj = j0 + lane
                 in_j = rj < end
                 node_j, parent_j, factor_j = entries(index, parents, coefficients, rj, in_j, SHARED)
-                of_inputs = tl.zeros((TILE, TILE), dtype=tl.float32)
+                of_inputs = tl.zeros((TILE, TILE), dtype=tl.float64)
                 for k in range(0, size_in, COLUMNS):
                     columns = k + tl.arange(0, COLUMNS)
                     left = input_rows(a, node_i, in_i, columns, size_in)
                     right = input_rows(a, node_j, in_j, columns, size_in)
                     of_inputs += _products(left, right)
-                of_gradients = tl.zeros((TILE, TILE), dtype=tl.float32)
+                of_gradients = tl.zeros((TILE, TILE), dtype=tl.float64)
                 for k in range(0, size_out, COLUMNS):
                     columns = k + tl.arange(0, COLUMNS)
                     left = gradient_rows(
@@ -105,13 +106,12 @@ if AVAILABLE:
                         upper, outputs, node_j, parent_j, factor_j, in_j, columns, size_out, SHARED, RELU
                     )
                     of_gradients += _products(left, right)
-                products = (of_inputs + bias).to(tl.float64) * of_gradients.to(tl.float64)
+                products = (of_inputs + bias) * of_gradients
                 total += 2.0 * tl.sum(tl.sum(products, 1), 0)
         count = (end - begin).to(tl.float64)
         total += SMALLEST * count * underflow
-        size = diagonal * tl.maximum(count / 10.0, 1.0) * (1.0 + (size_in + size_out) / 2048.0)
-        tl.store(norms + root, total.to(tl.float32))
-        tl.store(diagonals + root, size.to(tl.float32))
+        tl.store(norms + root, total)
+        tl.store(sizes + root, lengths * lengths)
 
 
 def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool, most_rows: int) -> tuple[Tensor, Tensor]:
@@ -141,12 +141,12 @@ def _norms(
 ) -> tuple[Tensor, Tensor]:
     a, upper, pointers = tensors[0], tensors[3], tensors[-1]
     roots = pointers.numel() - 1
-    norms = torch.empty(roots, device=a.device)
-    diagonals = torch.empty(roots, device=a.device)
+    norms = torch.empty(roots, dtype=torch.float64, device=a.device)
+    sizes = torch.empty_like(norms)
     _pair_kernel[(roots,)](
         *tensors,
         norms,
-        diagonals,
+        sizes,
         a.shape[1],
         upper.shape[1],
         float(bias),
@@ -162,7 +162,7 @@ def _norms(
     if most_rows > _MOST_PAIRED:
         large = torch.nonzero(torch.diff(pointers) > _MOST_PAIRED).flatten()
         if large.numel():
-            norms[large], diagonals[large] = norms_of_large(
+            norms[large], sizes[large] = norms_of_large(
                 tensors, large, most_rows, bias, shared=shared, relu=relu
             )
-    return norms, diagonals
+    return norms, sizes

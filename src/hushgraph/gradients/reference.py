@@ -40,7 +40,7 @@ def clipped(gradient: dict[str, Tensor], clipping: Clipping) -> dict[str, Tensor
     squares = torch.zeros(len(GROUPS), 1, dtype=next(iter(gradient.values())).dtype)
     for name, value in gradient.items():
         squares[group_of(name)] += value.square().sum()
-    factors = clipping.factors(squares, squares)
+    factors = clipping.factors(squares, squares).to(squares.dtype)
     return {name: value * factors[group_of(name)] for name, value in gradient.items()}
 
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.sums import sums_of_roots
 from hushgraph.models.gnn import ReadingMLP
 
-# Rows of a chunk: few enough that all of its tensors stay in the cache of a core.
+# Rows of a chunk, a multiple of `sums.CHUNK`: few enough that its tensors stay in the cache of a core.
 _CHUNK = {"cpu": 4096, "cuda": 1 << 20}
 
 
@@ -86,12 +87,16 @@ def _add_chunk(
     squares[group_of("encoder")] += (input_squares + 1) * hidden_squares
     squares[group_of("decoder")] += (_squared_norms(h) + 1) * gradient_squares
     squares[group_of("skip")] += _squared_norms(readings) * gradient_squares
-    factors = clipping.factors(squares, torch.zeros_like(squares)).to(x.dtype)
-    encoder_part = hidden_gradient * factors[group_of("encoder")][:, None]
-    decoder_part = gradient * factors[group_of("decoder")][:, None]
-    skip_part = gradient * factors[group_of("skip")][:, None]
-    sums["encoder.0.weight"] += encoder_part.t() @ x
-    sums["encoder.0.bias"] += encoder_part.sum(0)
-    sums["decoder.weight"] += decoder_part.t() @ h
-    sums["decoder.bias"] += decoder_part.sum(0)
-    sums["skip.weight"] += skip_part.t() @ readings
+    factors = clipping.factors(squares, torch.zeros_like(squares))
+    parts = {
+        "encoder.0": (hidden_gradient, x, factors[group_of("encoder")]),
+        "decoder": (gradient, h, factors[group_of("decoder")]),
+        "skip": (gradient, readings, factors[group_of("skip")]),
+    }
+    # Zero times infinity is not zero: rows that are not finite have factor 0, and spoil sums all the same.
+    clean = not bool(squares.isfinite().all())
+    for name, (gradients, inputs, weights) in parts.items():
+        weight, bias = sums_of_roots(gradients, inputs, weights, clean=clean)
+        sums[f"{name}.weight"] += weight
+        if f"{name}.bias" in sums:
+            sums[f"{name}.bias"] += bias

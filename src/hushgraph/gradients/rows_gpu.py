@@ -46,6 +46,7 @@ if AVAILABLE:
         d = tl.load(upper + above[:, None] * size_out + columns[None, :], mask=mask, other=0.0)
         if SHARED:
             out = tl.load(outputs + nodes[:, None] * size_out + columns[None, :], mask=mask, other=0.0)
-            slope = tl.where(out > 0, 1.0, 0.0) if RELU else 1.0 - out * out
+            # As a product it keeps its digits where the activation is near 1.
+            slope = tl.where(out > 0, 1.0, 0.0) if RELU else (1.0 - out) * (1.0 + out)
             d = d * slope * factors[:, None]
         return d

@@ -6,13 +6,14 @@ has a gradient of its own; the norms are taken per entry, and the weighted sum g
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import norms as pairs
-from hushgraph.models import blocks as rowsums
+from hushgraph.gradients.sums import exact_rows, weighted_shared_rows
 from hushgraph.models.blocks import Reads, RowGradient
 
 
@@ -53,40 +54,73 @@ class SharedEncoder:
         return self.passes[-1][2]
 
     def squared_norms(
-        self, gradient: RowGradient, index: Tensor, pointers: Tensor, most_rows: int
+        self, gradient: RowGradient, index: Tensor, pointers: Tensor, owners: Tensor, most_rows: int
     ) -> tuple[Tensor, Tensor]:
         """Per root, over all layers of the encoder; `gradient` is that of the output, per entry."""
         squares: list[Tensor] = []
         sizes: list[Tensor] = []
+        # Gradients of a layer's outputs in float64, as the weighted sums have them.
+        exact: Tensor | None = None
         for number in reversed(range(len(self.passes))):
             layer, inputs, outputs, relu = self.passes[number]
-            norms, singles = pairs.shared_linear_norms(
+            norms, size = pairs.shared_linear_norms(
                 inputs, outputs, relu, index, gradient, pointers, most_rows=most_rows
             )
             squares.append(norms)
-            sizes.append(singles)
+            sizes.append(size)
             if number:
-                rows = pairs.through_activation(pairs.entry_gradients(gradient), outputs[index], relu)
-                rows = rows @ layer.weight.detach()
-                gradient = RowGradient(rows, None, None)
+                if exact is None:
+                    exact = pairs.entry_gradients(gradient).double()
+                exact = pairs.through_activation(exact, outputs[index].double(), relu)
+                weight = layer.weight.detach().double()
+                lengths = torch.linalg.vector_norm(exact, dim=1)
+                exact = exact @ weight
+                gradient = RowGradient(exact.to(outputs.dtype), None, None)
+                sizes.append(_cancelled(lengths, weight, self.passes[number - 1][1], index, owners, norms))
         return sum(squares[1:], squares[0]), sum(sizes[1:], sizes[0])
 
-    def weighted_sums(self, gradient: RowGradient, reads: Reads, entry_factors: Tensor) -> dict[str, Tensor]:
-        """Per parameter of the encoder: the sum over entries of factor times gradient."""
+    def weighted_sums(
+        self, gradient: RowGradient, reads: Reads, entry_factors: Tensor, *, clean: bool = False
+    ) -> dict[str, Tensor]:
+        """Per parameter of the encoder, in float64: the sum over entries of factor times gradient."""
+        sums: dict[str, Tensor] = {}
+        weights = [layer.weight.detach().double() for layer, *_ in self.passes]
+        for part, rows in self._blocks(gradient, reads, entry_factors):
+            for number in reversed(range(len(self.passes))):
+                _, inputs, outputs, relu = self.passes[number]
+                if number < len(self.passes) - 1:
+                    rows = pairs.through_activation(rows, exact_rows(outputs[part], clean=clean), relu)
+                _add(sums, f"{2 * number}.weight", rows.T @ exact_rows(inputs[part], clean=clean))
+                _add(sums, f"{2 * number}.bias", rows.sum(0))
+                if number:
+                    rows = rows @ weights[number]
+        return sums
+
+    def _blocks(
+        self, gradient: RowGradient, reads: Reads, entry_factors: Tensor
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Per block of shared rows, float64: weighted gradients of the last layer, before its activation."""
+        _, _, outputs, relu = self.passes[-1]
         parents, coefficients = gradient.parents, gradient.coefficients
         if parents is None:
-            parents = torch.arange(reads.num_entries, device=entry_factors.device)
+            parents = torch.arange(reads.num_entries, device=outputs.device)
         weights = entry_factors if coefficients is None else entry_factors * coefficients
-        rows = rowsums.scatter_sum(gradient.upper, parents, weights, *reads.by_lower)
-        sums = {}
-        for number in reversed(range(len(self.passes))):
-            layer, inputs, outputs, relu = self.passes[number]
-            rows = pairs.through_activation(rows, outputs, relu)
-            sums[f"{2 * number}.weight"] = rows.T @ inputs
-            sums[f"{2 * number}.bias"] = rows.sum(0)
-            if number:
-                rows = rows @ layer.weight.detach()
-        return sums
+        yield from weighted_shared_rows(
+            gradient.upper, parents, weights, *reads.by_lower, outputs=outputs, relu=relu
+        )
+
+
+def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
+    sums[name] = sums[name] + value if name in sums else value
+
+
+def _cancelled(
+    lengths: Tensor, weight: Tensor, inputs: Tensor, index: Tensor, owners: Tensor, like: Tensor
+) -> Tensor:
+    """Per root, a size that covers what float64 loses where the products of gradients and weights cancel."""
+    inputs_lengths = torch.linalg.vector_norm(inputs, dim=1, dtype=torch.float64).square().add(1).sqrt()
+    lost = lengths * inputs_lengths[index] * (weight.shape[0] * 2.0**-33 * weight.norm())
+    return torch.zeros_like(like).index_add_(0, owners, lost).square()
 
 
 def total_gradient(gradients: list[RowGradient]) -> RowGradient:

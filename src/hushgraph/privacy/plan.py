@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hushgraph.accounting.accountants import AccountantName
 
 ADJACENCY = "node-level, zero-out"
+# Trees of more rows contribute zero to a step: they would not fit memory.
+LARGEST_TREE = 1 << 24
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 
 
@@ -158,6 +160,14 @@ class PrivacyPlan:
     def sigma_over_clip(self) -> float:
         """Standard deviation of the noise in units of the clipping norm C; 0 where no noise was chosen."""
         return (self.noise_multiplier or 0.0) * 2 * self.changed_trees
+
+    @property
+    def rows_per_root(self) -> int:
+        """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
+        if not self.reads_edges:
+            return self.num_layers + 1
+        reads = self.num_train_nodes if self.max_reads is None else self.max_reads
+        return bounds.occurrences(reads, self.num_layers, at_most=LARGEST_TREE)
 
     @property
     def sigma(self) -> float:

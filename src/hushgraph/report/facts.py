@@ -35,14 +35,10 @@ _ACCOUNTANTS = {
     "paper": "The accountant composes the steps by the paper's theorem, in Rényi divergences over a grid of "
     "orders.",
 }
-_TORCH_NOISE = (
-    "The noise comes from torch's generator, seeded by the operating system. Epsilon assumes that it is "
-    "truly random, and that sums of floating-point numbers are sums of real numbers."
-)
-_SECURE_NOISE = (
-    "Noise and batches come from cryptographic generators. The noise is drawn exactly, on a grid, and is "
-    "wider than stated by what rounding can change. Epsilon assumes that these generators are truly random, "
-    "and that float32 rounds the sum of a batch by no more than the allowance."
+_EXACT_NOISE = (
+    "Noise and batches come from cryptographic generators. The noise is drawn exactly, on a grid that does "
+    "not depend on the data, and is wider than stated by what rounding can change of a sum, which is proven. "
+    "Epsilon assumes that these generators cannot be told from true randomness."
 )
 
 
@@ -73,7 +69,7 @@ def collect_facts(
         "statement": [asdict(topic) for topic in guarantee.statement.topics],
         "guarantee": _summarise_guarantee(plan, guarantee),
         "guarantee_details": guarantee.to_json(),
-        "assumptions": _list_assumptions(plan, secure_noise=config.secure_noise),
+        "assumptions": _list_assumptions(plan),
         "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
         "result": result,
         "spending": _read_spending(folder),
@@ -119,7 +115,7 @@ def _summarise_guarantee(plan: PrivacyPlan, guarantee: Guarantee) -> dict[str, A
     }
 
 
-def _list_assumptions(plan: PrivacyPlan, *, secure_noise: bool) -> list[str]:
+def _list_assumptions(plan: PrivacyPlan) -> list[str]:
     """List what epsilon rests on; nothing where there is no epsilon."""
     if plan.guarantee == "none":
         return []
@@ -141,7 +137,7 @@ def _list_assumptions(plan: PrivacyPlan, *, secure_noise: bool) -> list[str]:
         f"In each of the {plan.steps:,} steps {draw}. The gradient of each is clipped {bound}. Gaussian "
         f"noise with standard deviation {deviation} is added to their sum. "
         f"{_ACCOUNTANTS[plan.accountant]}",
-        _SECURE_NOISE if secure_noise else _TORCH_NOISE,
+        _EXACT_NOISE,
         "The numbers of features and classes, and whether the graph is directed, are treated as public.",
         "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
         "at the end of this page.",

@@ -52,7 +52,6 @@ class TrainingConfig:
         symmetrize, split, split_seed: how the data was read.
         train_accuracy: whether a private run's result has the accuracy on training nodes, a private figure.
         seed: None draws from the operating system; a fixed seed makes a run reproducible, not private.
-        secure_noise: noise and batches from a cryptographic generator, noise in exact steps of a grid.
     """
 
     model: ConfiguredModel = "gcn"
@@ -77,7 +76,6 @@ class TrainingConfig:
     split_seed: int = 0
     train_accuracy: bool = False
     seed: int | None = None
-    secure_noise: bool = False
 
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -108,11 +106,6 @@ class TrainingConfig:
             wrong.append(f"seed={self.seed} (from 0 to 2**63 - 1)")
         if wrong:
             raise InputError(f"out of range: {', '.join(wrong)}")
-        if self.secure_noise and self.seed is not None:
-            raise InputError(
-                f"secure_noise and seed={self.seed}: noise that can be drawn again is not secure; "
-                "leave one of them out"
-            )
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -124,6 +117,8 @@ class TrainingConfig:
             values: dict[str, Any] = json.loads(text)
         except ValueError as error:
             raise RunError(f"configuration is not JSON ({error}); restore the file") from None
+        # Written by versions in which exact noise had to be asked for.
+        values.pop("secure_noise", None)
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:

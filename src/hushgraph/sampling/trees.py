@@ -10,10 +10,8 @@ import numpy.typing as npt
 
 from hushgraph.errors import InputError
 from hushgraph.graph.chunks import Int32Array, Int64Array
+from hushgraph.privacy.plan import LARGEST_TREE
 from hushgraph.sampling.lists import BoundedLists
-
-# The most rows of one tree, all of which are in memory at once; the system would kill a larger process.
-LARGEST_TREE = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,11 +77,6 @@ def tree_sizes(lists: BoundedLists, depth: int, roots: Int64Array) -> Int64Array
     sizes = np.ones(len(roots), dtype=np.int64)
     if depth > 0:
         _count_rows(lists.indptr, lists.indices, roots, depth, LARGEST_TREE, sizes)
-    if sizes.size and sizes.max() > LARGEST_TREE:
-        raise InputError(
-            f"depth={depth}: the tree of a training node has more than {LARGEST_TREE:,} rows, too many to "
-            "train on; take fewer layers, max_readers or max_reads"
-        )
     return sizes
 
 

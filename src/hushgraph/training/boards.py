@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from functools import partial
 
 import torch
@@ -14,7 +12,8 @@ from hushgraph.billboard.board import Draws, release, save_board
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import RowTable, read_boards, score_table
-from hushgraph.noise import exact_normal
+from hushgraph.noise import normal
+from hushgraph.noise.stream import seeded_keys
 from hushgraph.privacy import billboard_bounds
 from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
@@ -47,14 +46,9 @@ def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, place: int) -> N
 def _choose_draws(seed: int | None, place: int) -> Draws:
     """Draws of the operating system's; of a seeded run, such as can be drawn again."""
     if seed is None:
-        return exact_normal.draw
-    calls = itertools.count()
-
-    def random_bytes(count: int) -> bytes:
-        # Apart from the streams of steps and batches, and from those of other boards.
-        return hashlib.shake_128(f"board {place} seed {seed} call {next(calls)}".encode()).digest(count)
-
-    return partial(exact_normal.draw, random_bytes=random_bytes)
+        return normal.draw
+    # Apart from the stream of the steps, which starts from the seed itself, and from that of another board.
+    return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
 
 
 def make_ballots(folder: RunFolder, graph: Graph, place: int) -> Ballots:

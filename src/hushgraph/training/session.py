@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.evaluation import measure_accuracy
 from hushgraph.inference.in_memory import WholeGraph, best_classes
 from hushgraph.models.device import choose_device, keep_freed_memory
-from hushgraph.noise.gaussian import GaussianNoise, NoiseSource
-from hushgraph.noise.secure_noise import SecureNoise
+from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
@@ -38,7 +38,7 @@ from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.run import Run
 from hushgraph.training.trainer import State, Trainer, choose_percentile_clipping
-from hushgraph.training.tree_batches import SECURE_ROOTS, TreeBatches
+from hushgraph.training.tree_batches import TreeBatches
 
 CHECKPOINT_SECONDS = 5.0
 # Pricing takes a twentieth of a second or so: often enough for a progress bar, too long for every step.
@@ -78,9 +78,6 @@ class Session:
         self.device = group.assign_device(choose_device(device))
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
-        self._is_secure = folder.config.secure_noise
-        if self._is_secure and not folder.plan.is_private:
-            raise PlanError("secure_noise: training without privacy adds no noise; leave it out")
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
         self.model = _build_model(folder, model, int(init_seed)).to(self.device).train()
         self.optimizer = _build_optimizer(self.model, folder.config, optimizer)
@@ -181,10 +178,9 @@ class Session:
             graph=self.graph,
             features=features,
             plan=plan,
-            rng=KeyedGenerator(batch_seed) if self._is_secure else np.random.default_rng(batch_seed),
+            rng=KeyedGenerator(batch_seed),
             group=self.group,
             resample_every=config.resample_every,
-            max_roots=SECURE_ROOTS if self._is_secure else None,
         )
         return Trainer(
             plan=plan,
@@ -203,7 +199,7 @@ class Session:
         if self.resumed:
             progress = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
         charged = ledger.steps_charged
-        seed = secrets.randbits(KEY_BITS - 1) if self._is_secure else int(self._batch_seed)
+        seed = secrets.randbits(KEY_BITS - 1) if self._seed is None else int(self._batch_seed)
         return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
 
     @cached_property
@@ -212,13 +208,10 @@ class Session:
         plan = self.folder.plan
         if not self.group.leads:
             return None
-        if not self._is_secure:
-            return GaussianNoise(self.device, self._seed)
-        return SecureNoise(
-            batch_size=plan.batch_size,
+        return ExactNoise(
             sigma_over_clip=plan.sigma_over_clip,
-            # While a GPU works on a step, the CPU has time to draw.
-            draw_ahead=self.device.type != "cpu",
+            sum_error=sum_error(num_roots=plan.num_train_nodes, rows_per_root=plan.rows_per_root),
+            seed=self._seed,
         )
 
     def _finish(self, watch: _Watch) -> dict[str, Any]:
@@ -237,8 +230,6 @@ class Session:
         }
         if self.group.size > 1:
             result["processes"] = self.group.size
-        if self._is_secure:
-            result["secure_noise"] = True
         result |= describe_guarantee(folder.guarantee)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)

@@ -20,7 +20,7 @@ from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.unclipped import gradient_sum
-from hushgraph.noise.gaussian import NoiseSource
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group, require_leader
@@ -142,7 +142,6 @@ class Trainer:
 
     def _sum_gradients(self, batch: Iterable[TreeBatch]) -> dict[str, Tensor]:
         model = self.state.model
-        dtype = torch.float64 if self.config.secure_noise else None
         sums: dict[str, Tensor] = {}
         for piece in batch:
             part = (
@@ -150,10 +149,12 @@ class Trainer:
                 if self.plan.is_private
                 else gradient_sum(model, piece)
             )
-            part = {name: value.to(dtype or value.dtype) for name, value in part.items()}
+            part = {name: value.double() for name, value in part.items()}
             sums = {name: sums[name] + value for name, value in part.items()} if sums else part
         # An empty batch is noise alone.
-        return sums or {name: torch.zeros_like(p, dtype=dtype) for name, p in model.named_parameters()}
+        return sums or {
+            name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()
+        }
 
     def _update(self, sums: dict[str, Tensor]) -> None:
         """Divide by the expected batch size, step the optimiser, move the average of the weights."""

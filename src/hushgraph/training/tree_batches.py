@@ -6,15 +6,17 @@ import contextlib
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import torch
 
 from hushgraph.accounting.events import Draw
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
@@ -25,9 +27,6 @@ from hushgraph.training.distributed import Group
 
 # Tree rows of one piece of a batch: bounds memory for every batch size.
 PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
-# What float32 loses of a sum grows faster than the number of roots in it. Secure noise has to make up for
-# that loss, so its sums have at most this many roots and are added in float64.
-SECURE_ROOTS = 8192
 
 Pieces: TypeAlias = Iterable[TreeBatch]
 MakeLists: TypeAlias = Callable[[int], BoundedLists]
@@ -50,11 +49,13 @@ class TreeBatches:
         rng: of batches and keys, the same in every process. Noise has a generator of its own.
         group: the processes that share the roots of a batch.
         resample_every: steps between fresh lists.
-        max_roots: roots of one piece, at most; None bounds the rows of a piece alone.
         make_lists: from a seed to bounded lists; the sampler of the plan unless given.
 
     Guarantees:
         `draw` describes exactly how the roots of every step are drawn.
+        A root keeps its place in the batch whatever its row holds, and pieces begin at multiples of `CHUNK`
+        roots, so that no row changes which others it is added up with. A root whose tree is too large
+        contributes zero: nothing stops because of one row.
     """
 
     graph: Graph
@@ -63,7 +64,6 @@ class TreeBatches:
     rng: RandomSource
     group: Group
     resample_every: int
-    max_roots: int | None = None
     make_lists: MakeLists | None = None
 
     def __post_init__(self) -> None:
@@ -108,14 +108,14 @@ class TreeBatches:
                 else:
                     # One draw over all roots, the same in every process; only then is it shared out.
                     roots = self.group.share(self.graph.train_idx[self._roots.draw()])
-                    yield self.cut_pieces(sample.lists, self._keep_labelled(roots))
+                    yield self.cut_pieces(sample.lists, roots)
 
     def _sample(self, seed: int) -> _Sample:
         lists = self.sample_lists(seed)
         if self.plan.sampling_rate < 1:
             return _Sample(lists, None)
         # All roots are in every batch, so their trees serve until the lists change.
-        roots = self._keep_labelled(self.group.share(self.graph.train_idx))
+        roots = self.group.share(self.graph.train_idx)
         return _Sample(lists, list(self.cut_pieces(lists, roots)))
 
     def sample_lists(self, seed: int | None = None) -> BoundedLists:
@@ -143,23 +143,39 @@ class TreeBatches:
         )
 
     def cut_pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
-        """Cut a batch into pieces that fit memory, of one root at least."""
+        """Cut a batch into pieces that fit memory, of at least `CHUNK` roots."""
         depth = self.plan.num_layers
-        ends = np.cumsum(tree_sizes(lists, depth, roots))
+        sizes = tree_sizes(lists, depth, roots)
+        roots, is_kept = _replace_large_trees(roots, sizes)
+        ends = np.cumsum(np.where(is_kept, sizes, 1))
         limit = PIECE_ROWS[self.features.device.type]
-        max_roots = self.max_roots or len(roots)
         begin = 0
         while begin < len(roots):
             rows_before = ends[begin - 1] if begin else 0
-            end = max(begin + 1, int(np.searchsorted(ends, rows_before + limit, side="right")))
-            end = min(end, begin + max_roots)
-            yield tree_batch(grow(lists, roots[begin:end], depth), self.features, self.graph.y)
+            fitting = int(np.searchsorted(ends, rows_before + limit, side="right")) - begin
+            end = begin + max(CHUNK, fitting - fitting % CHUNK)
+            piece = tree_batch(grow(lists, roots[begin:end], depth), self.features, self.graph.y)
+            yield _drop_labels(piece, ~is_kept[begin:end])
             begin = end
-
-    def _keep_labelled(self, roots: np.ndarray) -> np.ndarray:
-        """Drop roots without a label: they add nothing, and so leave no trace in how sums are rounded."""
-        labelled: np.ndarray = roots[self.graph.y[roots] >= 0]
-        return labelled
 
     def _draw_seed(self) -> int:
         return int(self.rng.integers(2**63))
+
+
+def _replace_large_trees(roots: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Put another root in the place of each whose tree is too large; return also which were kept."""
+    is_kept = sizes <= LARGEST_TREE
+    if is_kept.all():
+        return roots, is_kept
+    kept = np.flatnonzero(is_kept)
+    if not len(kept):
+        return roots[:0], is_kept[:0]
+    return np.where(is_kept, roots, roots[kept[0]]), is_kept
+
+
+def _drop_labels(piece: TreeBatch, is_dropped: np.ndarray) -> TreeBatch:
+    """The piece without the labels of some roots, which then contribute zero."""
+    if not is_dropped.any():
+        return piece
+    mask = torch.from_numpy(is_dropped).to(piece.labels.device)
+    return replace(piece, labels=piece.labels.masked_fill(mask, -1))

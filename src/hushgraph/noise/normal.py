@@ -1,0 +1,289 @@
+"""Normal numbers rounded down to a grid, exactly, from random words and one small table.
+
+|Z| is made of a cell j and a place t within it: |Z| = (j + t) / 64. The cell is drawn with probability in
+proportion to exp(-(j / 64)^2 / 2), t uniformly, and both are kept with probability exp(-y),
+y = (j t + t^2 / 2) / 4096. What is kept has density in proportion to exp(-Z^2 / 2).
+
+Nearly every draw takes one word: 14 bits find the cell in a table, 15 accept, 34 are t, one is the sign.
+Where these do not decide, further bits are drawn until they do. docs/secure-noise.md has the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.noise.stream import blocks_of, fresh_keys, random_words
+
+# A draw is a multiple of 2^-40 standard deviations.
+GRID_BITS = 40
+CELL_BITS = 6
+# 16 standard deviations: what lies beyond has probability below 2^-188.
+CELLS = 16 << CELL_BITS
+# Digits of the cumulative probabilities: 192 bits, three words.
+CUT_WORDS = 3
+_GUIDE_BITS, _ACCEPT_BITS, _PLACE_BITS = 14, 15, GRID_BITS - CELL_BITS
+# Bits of the table while it is computed.
+_TABLE_BITS = 320
+# What float64 arithmetic below may be wrong by is under 2^-50.
+SLACK = 2.0**-48
+# Words that are left for a draw when it begins: 40 tries of at most 6, and a try fails once in 150.
+_WORDS_FOR_ONE = 256
+# Draws of one key: their words stay in the cache of a core.
+PIECE = 1 << 15
+# Places of the state that the kernel shares with `draw`.
+_DONE, _NEXT, _CELL, _PLACE, _LEVEL, _SIGN = 0, 1, 2, 3, 4, 5
+_OPEN, _BROKEN = 1, 2
+
+
+class Table(NamedTuple):
+    """Cells by cumulative probability.
+
+    Attributes:
+        cuts: uint64 [CELLS, 3]: probability of all cells before this one, the first 192 bits after the point.
+        guide: int16 [2^14]: the cell of all numbers that begin with these 14 bits, or -1.
+    """
+
+    cuts: npt.NDArray[np.uint64]
+    guide: npt.NDArray[np.int16]
+
+
+@cache
+def table() -> Table:
+    """The table, computed with integers that bound it from both sides."""
+    digits = _cumulative_digits()
+    mask = (1 << 64) - 1
+    cuts = np.array([[value >> shift & mask for shift in (128, 64, 0)] for value in digits], np.uint64)
+    guide = np.full(1 << _GUIDE_BITS, -1, np.int16)
+    # Digits of numbers that begin with g lie in [g, g + 1) << 178.
+    unit = 64 * CUT_WORDS - _GUIDE_BITS
+    firsts = [value >> unit for value in digits] + [1 << _GUIDE_BITS]
+    for cell in range(CELLS):
+        begin = firsts[cell] + (digits[cell] != firsts[cell] << unit)
+        guide[begin : firsts[cell + 1]] = cell
+    return Table(cuts, guide)
+
+
+def _cumulative_digits() -> list[int]:
+    """floor(2^192 F_j) for every cell j, F_j the probability of the cells before it."""
+    lower, upper = _cell_weights(1), _cell_weights(-1)
+    below, above, digits = 0, 0, []
+    total_below, total_above = sum(lower), sum(upper)
+    for low, high in zip(lower, upper, strict=True):
+        least = (below << 64 * CUT_WORDS) // total_above
+        most = (above << 64 * CUT_WORDS) // total_below
+        if least != most:
+            raise ArithmeticError("the table needs more bits to be computed with")
+        digits.append(least)
+        below, above = below + low, above + high
+    return digits
+
+
+def _cell_weights(rounding: int) -> list[int]:
+    """Bounds of 2^320 exp(-(j / 64)^2 / 2): from below with `rounding` 1, from above with -1."""
+
+    def times(a: int, b: int) -> int:
+        # A shift rounds down; of negative numbers it rounds up in size.
+        return rounding * (rounding * a * b >> _TABLE_BITS)
+
+    ratio = _exp_of_minus(1, 2 * CELL_BITS + 1, rounding)
+    square = times(ratio, ratio)
+    weight, odd_power, weights = 1 << _TABLE_BITS, ratio, []
+    for _ in range(CELLS):
+        weights.append(weight)
+        weight, odd_power = times(weight, odd_power), times(odd_power, square)
+    return weights
+
+
+def _exp_of_minus(numerator: int, bits: int, rounding: int) -> int:
+    """A bound of 2^320 exp(-y), y = numerator / 2^bits at most 1: from below (1) or above (-1)."""
+    low = high = 1 << _TABLE_BITS
+    term_low, term_high, number = low, high, 0
+    while term_high > 1:
+        number += 1
+        term_low = (term_low * numerator >> bits) // number
+        term_high = -((-term_high * numerator >> bits) // number)
+        if number % 2:
+            low, high = low - term_high, high - term_low
+        else:
+            low, high = low + term_low, high + term_high
+    # What is left out of the alternating series is smaller than the last term, which is 1.
+    return low - 1 if rounding > 0 else high + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _before(cuts, cell, u0, u1, u2):  # type: ignore[no-untyped-def]
+    """-1 where the digits u are below those of the cell, 0 where they agree, 1 above."""
+    if u0 != cuts[cell, 0]:
+        return -1 if u0 < cuts[cell, 0] else 1
+    if u1 != cuts[cell, 1]:
+        return -1 if u1 < cuts[cell, 1] else 1
+    if u2 != cuts[cell, 2]:
+        return -1 if u2 < cuts[cell, 2] else 1
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_cell(word, words, state, cuts):  # type: ignore[no-untyped-def]
+    """The cell of a number that begins with the first 14 bits of `word`; -1 where 192 bits do not decide."""
+    at = state[_NEXT]
+    u0 = (word >> np.uint64(50) << np.uint64(50)) | (words[at] >> np.uint64(14))
+    u1, u2 = words[at + 1], words[at + 2]
+    state[_NEXT] += 3
+    low, high = 0, CELLS
+    # The last cell whose cut is not above u.
+    while high - low > 1:
+        middle = (low + high) >> 1
+        order = _before(cuts, middle, u0, u1, u2)
+        if order == 0:
+            return -1
+        if order < 0:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_kept(cell, place, level, slack):  # type: ignore[no-untyped-def]
+    """1 where a number that begins with `level` is below exp(-y), 0 where above, -1 where too near.
+
+    `place` and `level` are the first 64 bits of t and of the number.
+    """
+    t = np.float64(place) * 2.0**-64
+    y = (np.float64(cell) * t + 0.5 * t * t) * 2.0**-12
+    power = 1.0
+    for number in range(16, 0, -1):
+        power = 1.0 - y / number * power
+    value = np.float64(level) * 2.0**-64
+    if value + slack < power:
+        return 1
+    if value - slack > power:
+        return 0
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(out, words, state, cuts, guide, slack):  # type: ignore[no-untyped-def]
+    """Draw while words last; _OPEN where one draw waits for a decision, _BROKEN where words repeat.
+
+    Whether another draw is begun depends on the words behind it alone, so it chooses nothing about the draw.
+    """
+    done, last = state[_DONE], len(words) - _WORDS_FOR_ONE
+    state[_DONE] = len(out)
+    while done < len(out):
+        if state[_NEXT] > last:
+            state[_DONE] = done
+            break
+        fails = 0
+        while True:
+            word = words[state[_NEXT]]
+            state[_NEXT] += 1
+            cell = np.int64(guide[np.int64(word >> np.uint64(50))])
+            if cell < 0:
+                cell = _find_cell(word, words, state, cuts)
+            level = np.int64(word >> np.uint64(35)) & 0x7FFF
+            place = np.int64(word) & 0x3FFFFFFFF
+            sign = -(np.int64(word >> np.uint64(34)) & 1)
+            # exp(-y) >= 1 - y, and y is largest at the end of the cell.
+            if level < 32764 - 8 * cell and cell >= 0:
+                break
+            if cell < 0 or fails == 40:
+                return _BROKEN
+            at = state[_NEXT]
+            state[_NEXT] += 2
+            long_level = (np.uint64(level) << np.uint64(49)) | (words[at] >> np.uint64(15))
+            long_place = (np.uint64(place) << np.uint64(30)) | (words[at + 1] >> np.uint64(34))
+            kept = _is_kept(cell, long_place, long_level, slack)
+            if kept < 0:
+                state[_DONE], state[_CELL], state[_SIGN] = done, cell, sign
+                state[_PLACE], state[_LEVEL] = np.int64(long_place), np.int64(long_level)
+                return _OPEN
+            if kept:
+                break
+            fails += 1
+        # Rounded down, a number between -1 and 0 is -1: all bits are turned over.
+        out[done] = ((cell << _PLACE_BITS) | place) ^ sign
+        done += 1
+    return 0
+
+
+def is_below_exp(cell: int, place: int, level: int, bits: int) -> bool | None:
+    """Whether a number is below exp(-y) if it and t begin with these `bits` bits; None where both can be."""
+
+    def exponent(t: int) -> int:
+        # y times 2^(2 bits + 13).
+        return (2 * cell * t << bits) + t * t
+
+    scale = 2 * bits + 2 * CELL_BITS + 1
+    least = _exp_of_minus(exponent(place + 1), scale, 1)
+    most = _exp_of_minus(exponent(place), scale, -1)
+    if (level + 1) << (_TABLE_BITS - bits) <= least:
+        return True
+    if level << (_TABLE_BITS - bits) >= most:
+        return False
+    return None
+
+
+def _decide(state: npt.NDArray[np.int64], words: npt.NDArray[np.uint64]) -> bool:
+    """The open draw of `state`, with 192 more bits of both numbers."""
+    place, level = (int(state[at]) % 2**64 for at in (_PLACE, _LEVEL))
+    for word in words[:3]:
+        place = place << 64 | int(word)
+    for word in words[3:6]:
+        level = level << 64 | int(word)
+    kept = is_below_exp(int(state[_CELL]), place, level, 256)
+    if kept is None:
+        raise RuntimeError(_REPEATS)
+    return kept
+
+
+_REPEATS = "random words repeat themselves; the generator of this system is broken"
+
+
+def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) -> None:
+    """Fill `out` with floor(2^40 z) for independent standard normal numbers z, from the stream of `key`.
+
+    Args:
+        out: any length; short ones serve the cache of a core better.
+        key: 32 random bytes, used nowhere else.
+        slack: draws this close to a decision are decided with integers.
+
+    Guarantees:
+        If the words of the stream are uniform and independent, the total variation distance to exact draws is
+        below 2^-180 a draw.
+    """
+    state, (cuts, guide) = np.zeros(6, np.int64), table()
+    block = 0
+    while state[_DONE] < len(out):
+        words = random_words(key, block, (len(out) - int(state[_DONE])) * 17 // 16 + 2 * _WORDS_FOR_ONE)
+        block += blocks_of(words)
+        state[_NEXT] = 0
+        while (code := _fill(out, words, state, cuts, guide, slack)) == _OPEN:
+            at = int(state[_NEXT])
+            state[_NEXT] += 6
+            if _decide(state, words[at : at + 6]):
+                place = state[_PLACE] >> 30 & 0x3FFFFFFFF
+                out[state[_DONE]] = (state[_CELL] << _PLACE_BITS | place) ^ state[_SIGN]
+                state[_DONE] += 1
+        if code == _BROKEN:
+            raise RuntimeError(_REPEATS)
+
+
+def draw(count: int, keys: Iterator[bytes] | None = None) -> npt.NDArray[np.int64]:
+    """int64 [count]: floor(2^40 z) for independent standard normal z; a new key for every `PIECE` of them.
+
+    Args:
+        count: how many.
+        keys: 32 random bytes each; the operating system's unless given.
+    """
+    keys = fresh_keys() if keys is None else keys
+    out = np.empty(count, np.int64)
+    for begin in range(0, count, PIECE):
+        fill_piece(out[begin : begin + PIECE], next(keys))
+    return out

@@ -1,0 +1,188 @@
+"""Noise for clipped sums: exact, on a grid, by default; float32 for runs that claim nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal, Protocol
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from hushgraph.errors import PlanError
+from hushgraph.noise import normal
+from hushgraph.noise.stream import fresh_keys, seeded_keys
+
+# What the clipped gradient of a root may exceed C by, as a part of C.
+NORM_EXCESS = 1e-6
+# The largest number of steps from zero that a sum may be away: with the noise it stays within int64.
+_FARTHEST = 2.0**61
+_MOST_WORKERS = 4
+
+
+class NoiseSource(Protocol):
+    """Adds noise to clipped sums.
+
+    Attributes:
+        guarantee: "holds" where the result is as private as the plan says, else "none".
+    """
+
+    @property
+    def guarantee(self) -> Literal["holds", "none"]: ...
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        """Every sum plus noise of its standard deviation, each coordinate drawn anew."""
+        ...
+
+
+class ExactNoise:
+    """Adds normal noise to clipped sums in whole steps of a grid.
+
+    Args:
+        sigma_over_clip: standard deviation of the noise in units of C.
+        sum_error: what rounding may move the clipped sum of a batch by, in units of C (`sum_error` in
+            `hushgraph.gradients.sums`).
+        seed: of a reproducible run; nothing is then guaranteed. The operating system's randomness without it.
+        draw_ahead: draw the noise of the next call in other threads meanwhile.
+
+    Guarantees:
+        Without a seed, the result has the distribution of the Gaussian mechanism with standard deviation
+        `widening` * sigma, rounded down to the grid, up to a total variation distance of 2^-180 a coordinate.
+        `widening` makes up for what rounding adds to the change of a sum, so the plan's epsilon holds.
+        No random word is used twice.
+
+    Example:
+        >>> import torch
+        >>> source = ExactNoise(sigma_over_clip=2.0, sum_error=0.0)
+        >>> source.add_noise({"w": torch.zeros(3, dtype=torch.float64)}, {"w": 2.0})["w"].shape
+        torch.Size([3])
+    """
+
+    def __init__(
+        self, *, sigma_over_clip: float, sum_error: float, seed: int | None = None, draw_ahead: bool = True
+    ) -> None:
+        self._sigma_over_clip, self._sum_error = sigma_over_clip, sum_error
+        self._is_seeded = seed is not None
+        self._keys = fresh_keys() if seed is None else seeded_keys(seed)
+        self._draw_ahead = draw_ahead
+        self._drawer: _Drawer | None = None
+
+    @property
+    def guarantee(self) -> Literal["holds", "none"]:
+        return "none" if self._is_seeded else "holds"
+
+    def widening(self, size: int) -> float:
+        """By what the standard deviation of `size` coordinates is larger than asked for.
+
+        A changed root moves the sum by at most C (1 + a), and rounding `size` coordinates to the grid adds at
+        most one step times sqrt(size), which is b times the wider sigma: (1 + a) / (1 - b) makes up for both.
+        """
+        a = NORM_EXCESS + 2 * self._sum_error
+        b = self._sigma_over_clip * math.sqrt(size) * 2.0**-normal.GRID_BITS
+        if b > 0.5:
+            raise PlanError(
+                f"sigma_over_clip={self._sigma_over_clip:.3g} with {size} parameters: too much noise for its "
+                "grid; use less noise or a smaller model"
+            )
+        return (1 + a) / (1 - b)
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        """Every sum, rounded to its grid, plus noise; on its device and in its precision."""
+        sizes = [value.numel() for value in sums.values()]
+        size = sum(sizes)
+        device = next(iter(sums.values())).device
+        drawn = torch.split(self._draw(size, device), sizes)
+        wider = self.widening(size)
+        noisy = {}
+        for (name, value), noise in zip(sums.items(), drawn, strict=True):
+            step = sigmas[name] * wider * 2.0**-normal.GRID_BITS
+            noisy[name] = add_on_grid(value.detach(), noise.view(value.shape), step).to(value.dtype)
+        return noisy
+
+    def _draw(self, size: int, device: torch.device) -> Tensor:
+        if self._drawer is None or self._drawer.size != size:
+            self._drawer = _Drawer(size, self._keys, device, ahead=self._draw_ahead)
+        return self._drawer.take().to(device, non_blocking=True)
+
+
+class _Drawer:
+    """Draws of one size, in page-locked memory where a GPU will read them."""
+
+    def __init__(self, size: int, keys: Iterator[bytes], device: torch.device, *, ahead: bool) -> None:
+        self.size = size
+        self._keys, self._is_pinned, self._ahead = keys, device.type == "cuda", ahead
+        workers = min(_MOST_WORKERS, os.cpu_count() or 1) if self._is_pinned else 1
+        self._workers = ThreadPoolExecutor(workers, "noise") if ahead else None
+        self._next: tuple[Tensor, list[Future[None]]] | None = None
+
+    def take(self) -> Tensor:
+        """int64 [size], each given out once."""
+        buffer, pieces = self._next or self._begin()
+        self._next = None
+        for piece in pieces:
+            piece.result()
+        if self._ahead:
+            self._next = self._begin()
+        return buffer
+
+    def _begin(self) -> tuple[Tensor, list[Future[None]]]:
+        # A new buffer each time: an asynchronous copy may still read the last one.
+        buffer = torch.empty(self.size, dtype=torch.int64, pin_memory=self._is_pinned)
+        pieces = []
+        for part in torch.split(buffer, normal.PIECE):
+            # Keys are handed out here, in order, whichever thread comes first.
+            out, key = part.numpy(), next(self._keys)
+            if self._workers is None:
+                normal.fill_piece(out, key)
+            else:
+                pieces.append(self._workers.submit(normal.fill_piece, out, key))
+        return buffer, pieces
+
+
+class FloatNoise:
+    """Adds float noise of a torch generator. Whoever sees the result can tell sums apart: no guarantee.
+
+    For runs of old seeds, and for audits that are to find it out.
+
+    Args:
+        generator: on the device of the sums, used for nothing else.
+    """
+
+    guarantee: Literal["none"] = "none"
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+
+    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
+        """Every sum in float32, plus float32 noise; in the sum's precision."""
+        noisy = {}
+        for name, value in sums.items():
+            noise = torch.randn(value.shape, generator=self._generator, device=value.device)
+            noisy[name] = (value.float() + sigmas[name] * noise).to(value.dtype)
+        return noisy
+
+
+def add_on_grid(values: Tensor, noise: Tensor, step: float) -> Tensor:
+    """float64: the nearest multiples of `step`, plus `noise` steps, added up as integers.
+
+    What is too far for 64 bits becomes the farthest that is not: two values move no farther apart by that,
+    and no sum of a batch reaches it.
+    """
+    values = values.double()
+    if values.is_cuda:
+        nearest = torch.round(values / step).clamp_(-_FARTHEST, _FARTHEST).long()
+        return (nearest + noise).double() * step
+    out = torch.empty(values.shape, dtype=torch.float64)
+    _add(values.reshape(-1).numpy(), noise.reshape(-1).numpy(), step, _FARTHEST, out.view(-1).numpy())
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(values, noise, step, farthest, out):  # type: ignore[no-untyped-def]
+    for i in range(len(values)):
+        nearest = min(max(np.rint(values[i] / step), -farthest), farthest)
+        out[i] = np.float64(np.int64(nearest) + noise[i]) * step

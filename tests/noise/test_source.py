@@ -1,0 +1,150 @@
+"""Noise on sums: on a grid that every sum shares, exact in integers, wider by what rounding can change."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from hushgraph.errors import PlanError
+from hushgraph.noise import normal, source
+from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource, add_on_grid
+
+
+def exact(**changed: Any) -> ExactNoise:
+    return ExactNoise(**{"sigma_over_clip": 10.0, "sum_error": 1e-4, **changed})
+
+
+def zeros(*shape: int) -> torch.Tensor:
+    return torch.zeros(*shape, dtype=torch.float64)
+
+
+def test_results_are_the_sums_on_the_grid_plus_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = np.array([1, -2, 3 << 40, 4, 5], np.int64)
+
+    def fill_piece(out: np.ndarray, key: bytes) -> None:
+        out[:] = drawn[: len(out)]
+
+    monkeypatch.setattr(normal, "fill_piece", fill_piece)
+    sums = {"a": torch.tensor([[0.5, -0.25]], dtype=torch.float64), "b": torch.tensor([1.0, 2.0, 0.0])}
+    noise = exact()
+    found = noise.add_noise(sums, {"a": 2.0, "b": 3.0})
+    steps = {"a": 2.0 * noise.widening(5) / 2**40, "b": 3.0 * noise.widening(5) / 2**40}
+    expected = {
+        "a": (np.rint(np.array([[0.5, -0.25]]) / steps["a"]) + drawn[:2]) * steps["a"],
+        "b": (np.rint(np.array([1.0, 2.0, 0.0]) / steps["b"]) + drawn[2:]) * steps["b"],
+    }
+    for name, value in expected.items():
+        assert (found[name].shape, found[name].dtype) == (sums[name].shape, sums[name].dtype)
+        np.testing.assert_array_equal(found[name].numpy(), value.astype(found[name].numpy().dtype))
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1e-30, 0.1, -7.3, 1e5])
+def test_every_result_is_on_the_grid(value: float) -> None:
+    noise = exact()
+    found = noise.add_noise({"w": torch.full((20_000,), value, dtype=torch.float64)}, {"w": 5.0})["w"].numpy()
+    step = 5.0 * noise.widening(20_000) / 2**40
+    assert np.array_equal(np.rint(found / step) * step, found)
+
+
+def test_a_million_results_have_the_widened_standard_deviation() -> None:
+    noise, count = exact(seed=3, sum_error=0.1), 1_000_000
+    values = noise.add_noise({"w": zeros(count)}, {"w": 4.0})["w"].numpy() / (4.0 * noise.widening(count))
+    assert noise.widening(count) == pytest.approx(1.2, rel=1e-4)
+    assert abs(values.mean()) < 4 / math.sqrt(count)
+    assert 1e-4 < stats.chi2.cdf(np.square(values).sum(), count) < 1 - 1e-4
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_tensors_and_steps_get_noise_of_their_own(ahead: bool) -> None:
+    noise, sums = exact(draw_ahead=ahead), {"a": zeros(200, 200), "b": zeros(200, 200)}
+    drawn = [noise.add_noise(sums, {"a": 1.0, "b": 1.0}) for _ in range(3)]
+    rows = np.stack([one[name].flatten().numpy() for one in drawn for name in sums])
+    assert np.abs(np.corrcoef(rows) - np.eye(6)).max() < 6 / 200
+    assert len(np.unique(rows)) == rows.size
+
+
+def test_noise_that_was_drawn_ahead_serves_one_size() -> None:
+    noise = exact()
+    for size in (5, 7, 7, 3):
+        assert noise.add_noise({"w": zeros(size)}, {"w": 1.0})["w"].shape == (size,)
+
+
+def test_every_piece_has_a_key_of_its_own_in_whichever_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[bytes] = []
+    threads: set[str] = set()
+    real = normal.fill_piece
+
+    def fill_piece(out: np.ndarray, key: bytes) -> None:
+        keys.append(key)
+        threads.add(threading.current_thread().name)
+        real(out, key)
+
+    monkeypatch.setattr(normal, "fill_piece", fill_piece)
+    noises = [exact(), exact()]
+    for _ in range(5):
+        for noise in noises:
+            noise.add_noise({"w": zeros(2 * normal.PIECE + 1)}, {"w": 1.0})
+    for noise in noises:
+        noise._drawer.take()  # type: ignore[union-attr]
+    assert len(keys) >= 2 * 3 * 6
+    assert len(set(keys)) == len(keys)
+    assert all(name.startswith("noise") for name in threads)
+
+
+def test_a_seed_repeats_a_run_and_guarantees_nothing() -> None:
+    sums, sigmas = {"w": zeros(3 * normal.PIECE)}, {"w": 1.0}
+
+    def three_steps(noise: ExactNoise) -> np.ndarray:
+        return np.stack([noise.add_noise(sums, sigmas)["w"].numpy() for _ in range(3)])
+
+    one = three_steps(exact(seed=1))
+    np.testing.assert_array_equal(one, three_steps(exact(seed=1, draw_ahead=False)))
+    assert not np.isin(one, three_steps(exact(seed=2))).any()
+    assert not np.isin(one, three_steps(exact())).any()
+    assert (exact(seed=1).guarantee, exact().guarantee) == ("none", "holds")
+
+
+def test_rounding_to_the_grid_moves_two_sums_apart_by_one_step_at_most() -> None:
+    rng, none = np.random.default_rng(0), torch.zeros(10_000, dtype=torch.int64)
+    for scale in (1e-9, 1.0, 1e6):
+        one, other = torch.from_numpy(scale * rng.standard_normal((2, 10_000)))
+        rounded = add_on_grid(one, none, 0.3), add_on_grid(other, none, 0.3)
+        assert (
+            (rounded[0] - rounded[1]).abs() <= (one - other).abs() * (1 + 1e-12) + 0.3 * (1 + 1e-12)
+        ).all()
+        assert ((rounded[0] - one).abs() <= 0.15 * (1 + 1e-9)).all()
+
+
+def test_sums_beyond_64_bits_stop_at_the_last_place() -> None:
+    values, none = torch.tensor([1e200, -1e200, 3e38], dtype=torch.float64), torch.zeros(3, dtype=torch.int64)
+    assert (add_on_grid(values, none, 1e-9) / 1e-9).tolist() == pytest.approx([2.0**61, -(2.0**61), 2.0**61])
+    assert 2**61 + (normal.CELLS << 34) < 2**63
+
+
+def test_widening_makes_up_for_what_it_says() -> None:
+    noise, size = exact(sum_error=0.002, sigma_over_clip=40.0), 200_000
+    wider = noise.widening(size)
+    # In units of C: the step of the grid, and what one changed root can move the rounded sum by.
+    step = 40.0 * wider / 2**40
+    moved = 1 + source.NORM_EXCESS + 2 * 0.002 + step * math.sqrt(size)
+    assert 40.0 * wider / moved >= 40.0 * (1 - 1e-15)
+    assert 1.004 < wider < 1.0041
+
+
+def test_a_grid_too_coarse_for_the_model_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"sigma_over_clip=1e\+09 with 1000000 parameters: too much noise"):
+        exact(sigma_over_clip=1e9).widening(1_000_000)
+
+
+def test_float_noise_is_torch_s_and_guarantees_nothing() -> None:
+    noise: NoiseSource = FloatNoise(torch.Generator().manual_seed(5))
+    found = noise.add_noise({"w": torch.ones(100, dtype=torch.float64)}, {"w": 2.0})["w"]
+    expected = 1 + 2 * torch.randn(100, generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(found, expected.double(), rtol=0, atol=0)
+    assert noise.guarantee == "none"
