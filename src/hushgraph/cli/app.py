@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import json
 import os
 import sys
@@ -123,9 +121,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted. With `--json`, a command
         that fails prints an object with `error` and `exit_code` as the last line of standard output.
     """
-    if arguments is None:
-        # At exit Python would search all that PyTorch and Numba loaded for garbage: a second or more.
-        atexit.register(gc.freeze)
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
