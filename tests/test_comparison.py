@@ -1,4 +1,4 @@
-"""`compare`: the four runs, what each row says, what publishing costs, and what is refused."""
+"""`compare`: the five runs, what each row says, what publishing costs, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.comparison import NAMES, Comparison, Row, compare
+from hushgraph.comparison import FOLDERS, NAMES, Comparison, Row, compare
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.training import trainer as loop
@@ -30,10 +30,12 @@ def found(graph: Graph) -> Comparison:
     return compare(graph, epsilon=6.0, delta=1e-4, name="three classes", **QUICK)
 
 
-def row(name: str = "DP-GNN", **others: Any) -> Row:
+def row(name: str = "DP-GNN (trees)", **others: Any) -> Row:
     usual: dict[str, Any] = {
         "name": name,
-        "model": "gcn" if name.endswith("GNN") else "mlp",
+        "model": "gcn" if "GNN" in name else "mlp",
+        "method": "billboard" if name == "DP-Billboard" else "trees",
+        "predictions": "covered towards everybody else" if name == "DP-Billboard" else "not covered",
         "private": name.startswith("DP-"),
         "epsilon": 3.0 if name.startswith("DP-") else math.inf,
         "delta": 1e-5,
@@ -48,7 +50,7 @@ def row(name: str = "DP-GNN", **others: Any) -> Row:
 
 
 def literal(**others: Any) -> Comparison:
-    usual = {"data": "x", "seeded": False, "rows": tuple(row(name) for name in NAMES)}
+    usual: dict[str, Any] = {"data": "x", "seeded": False, "rows": tuple(row(name) for name in NAMES)}
     return Comparison(**usual | others)
 
 
@@ -63,7 +65,8 @@ def test_rows_are_what_the_runs_reached(found: Comparison, graph: Graph) -> None
         assert entry.macro_f1 == pytest.approx(macro_f1(graph.y[graph.test_idx], predicted[graph.test_idx]))
         assert entry.plan == run.plan.fingerprint()
         assert entry.delta == 1e-4
-        assert run.plan.num_layers == (0 if "MLP" in name else 1)
+        assert run.plan.num_layers == (1 if "GNN" in name else 0)
+        assert (entry.method, entry.predictions) == (run.plan.method, run.result["predictions"])
 
 
 def macro_f1(truth: np.ndarray, guess: np.ndarray) -> float:
@@ -74,12 +77,14 @@ def macro_f1(truth: np.ndarray, guess: np.ndarray) -> float:
     return float(np.mean(scores))
 
 
-def test_two_are_private_and_two_are_not(found: Comparison) -> None:
+def test_three_are_private_and_two_are_not(found: Comparison) -> None:
     private = [row for row in found.rows if row.private]
-    assert [row.name for row in private] == ["DP-GNN", "DP-MLP"]
+    assert [row.name for row in private] == ["DP-Billboard", "DP-GNN (trees)", "DP-MLP"]
+    assert [row.name for row in found.rows if row.method == "billboard"] == ["DP-Billboard"]
+    assert [row.name for row in found.rows if row.predictions.startswith("covered")] == ["DP-Billboard"]
     assert all(row.guarantee == "holds" and 5.9 < row.epsilon <= 6.0 for row in private)
     assert all(row.guarantee == "none" and math.isinf(row.epsilon) for row in found.rows if not row.private)
-    assert found.runs["DP-GNN"].plan.max_readers == 2
+    assert found.runs["DP-GNN (trees)"].plan.max_readers == 2
     # Bounds that privacy needs are not for training without it.
     assert found.runs["GNN"].plan.max_readers == 20
 
@@ -90,9 +95,12 @@ def test_all_on_one_split(found: Comparison) -> None:
 
 def test_what_publishing_costs() -> None:
     compared = literal()
-    assert compared.release_both == (6.0, 2e-5)
-    assert "Each of the two private models is (3.00, 1e-5)-differentially private" in compared.cost
-    assert "publishing both costs up to (6.00, 2e-5) by basic composition" in compared.cost
+    assert compared.release_all == pytest.approx((9.0, 3e-5))
+    assert "Each private model is (3.00, 1e-5)-differentially private by itself" in compared.cost
+    # Three times 1e-5 is above 3e-5 in floating point, and delta is rounded up.
+    assert "publishing all 3 together costs up to (9.00, 3.0001e-5) by basic composition" in compared.cost
+    assert "Predictions of DP-Billboard are covered towards everybody else." in compared.cost
+    assert "Predictions of DP-GNN (trees) and DP-MLP are not covered." in compared.cost
     assert (
         "GNN and MLP are trained without privacy: they have no guarantee at all and must not be"
         in compared.cost
@@ -105,23 +113,25 @@ def test_a_seed_takes_the_guarantee(graph: Graph) -> None:
     assert first.seeded
     assert [row.test_accuracy for row in first.rows] == [row.test_accuracy for row in second.rows]
     assert {row.guarantee for row in first.rows} == {"none"}
-    assert first.release_both == (math.inf, 1.0)
-    assert "DP-GNN and DP-MLP are reproducible, not private: nothing is guaranteed" in first.cost
+    assert first.release_all == (math.inf, 1.0)
+    names = "DP-Billboard, DP-GNN (trees) and DP-MLP"
+    assert f"{names} are reproducible, not private: nothing is guaranteed" in first.cost
+    assert {row.predictions for row in first.rows} == {"not covered"}
     assert "differentially private" not in first.cost
 
 
 def test_a_claim_is_no_guarantee() -> None:
-    rows = tuple(row(n, guarantee="claimed by the paper") if n == "DP-GNN" else row(n) for n in NAMES)
+    rows = tuple(row(n, guarantee="claimed by the paper") if n == "DP-GNN (trees)" else row(n) for n in NAMES)
     compared = literal(rows=rows)
-    assert "no proven cost (the guarantee of DP-GNN: claimed by the paper)" in compared.cost
-    assert compared.release_both == (math.inf, 1.0)
+    assert "no proven cost (the guarantee of DP-GNN (trees): claimed by the paper)" in compared.cost
+    assert compared.release_all == (math.inf, 1.0)
 
 
 def test_json_and_back(found: Comparison) -> None:
     about = json.loads(found.to_json())
     assert about["data"] == "three classes"
     assert [entry["epsilon"] for entry in about["rows"] if not entry["private"]] == ["inf", "inf"]
-    assert about["release_both"]["epsilon"] == sum(row.epsilon for row in found.rows if row.private)
+    assert about["release_all"]["epsilon"] == sum(row.epsilon for row in found.rows if row.private)
     assert about["cost"] == found.cost
     again = Comparison.from_json(found.to_json())
     assert again == found
@@ -131,7 +141,6 @@ def test_json_and_back(found: Comparison) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"comparison": 2},
         {"rows": []},
         {"rows": [{"name": "GNN"}]},
         {"rows": 3},
@@ -146,30 +155,39 @@ def test_a_damaged_file_is_refused(change: dict[str, Any]) -> None:
         Comparison.from_json("no json")
 
 
+def test_a_comparison_of_an_older_version_is_refused() -> None:
+    about = json.loads(literal().to_json()) | {"comparison": 1}
+    with pytest.raises(RunError, match="has format 1, and this version reads format 2; compare again"):
+        Comparison.from_json(json.dumps(about))
+
+
 def test_folders_are_kept_where_asked(graph: Graph, tmp_path: Path) -> None:
-    kept = compare(graph, epsilon=6.0, out=tmp_path / "four", **QUICK)
-    names = sorted(path.name for path in (tmp_path / "four").iterdir())
-    assert names == ["dp-gnn", "dp-mlp", "gnn", "mlp", "settings.json"]
-    loaded = hg.Run.load(tmp_path / "four" / "dp-mlp", device="cpu")
-    assert loaded.result["test_accuracy"] == kept.rows[3].test_accuracy
+    kept = compare(graph, epsilon=6.0, out=tmp_path / "five", **QUICK)
+    names = sorted(path.name for path in (tmp_path / "five").iterdir())
+    assert names == ["dp-billboard", "dp-gnn", "dp-mlp", "gnn", "mlp", "settings.json"]
+    loaded = hg.Run.load(tmp_path / "five" / "dp-mlp", device="cpu")
+    assert loaded.result["test_accuracy"] == kept.rows[4].test_accuracy
 
 
 def test_every_run_is_watched(graph: Graph) -> None:
     steps: list[int] = []
-    begun: list[tuple[str, bool]] = []
+    begun: list[tuple[str, str, bool]] = []
     compare(
         graph,
         epsilon=6.0,
         observer=lambda done, total, epsilon, accuracy: steps.append(done),
-        on_start=lambda folder: begun.append((folder.config.model, folder.plan.is_private)),
+        on_start=lambda folder: begun.append(
+            (folder.plan.method, folder.config.model, folder.plan.is_private)
+        ),
         **QUICK | {"steps": 2},
     )
-    assert steps == [1, 2] * 4
-    assert begun == [("gcn", True), ("mlp", True), ("gcn", False), ("mlp", False)]
+    assert steps == [1, 2] * 5
+    private = [("billboard", "mlp", True), ("trees", "gcn", True), ("trees", "mlp", True)]
+    assert begun == [*private, ("trees", "gcn", False), ("trees", "mlp", False)]
 
 
 def interrupted(graph: Graph, out: Path, after: int) -> None:
-    """A comparison that is stopped once so many steps have been seen, of all four runs together."""
+    """A comparison that is stopped once so many steps have been seen, of all runs together."""
     seen = 0
 
     def stop(*progress: Any) -> None:
@@ -184,21 +202,22 @@ def interrupted(graph: Graph, out: Path, after: int) -> None:
             compare(graph, epsilon=6.0, out=out, observer=stop, **QUICK)
 
 
-@pytest.mark.parametrize("after", [2, 6, 15])
+@pytest.mark.parametrize("after", [2, 6, 19])
 def test_the_same_call_goes_on_after_an_interruption(graph: Graph, tmp_path: Path, after: int) -> None:
-    out = tmp_path / "four"
+    out = tmp_path / "five"
     interrupted(graph, out, after)
     done = {run.name: (run / "ledger.jsonl").read_bytes() for run in out.iterdir() if run.is_dir()}
     assert len(done) == (after + 3) // 4
     steps: list[int] = []
     found = compare(graph, epsilon=6.0, out=out, observer=lambda step, *others: steps.append(step), **QUICK)
     assert [row.name for row in found.rows] == list(NAMES)
-    # No step of the four runs is taken twice.
-    assert len(steps) == 4 * QUICK["steps"] - after
+    # No step is taken twice.
+    assert len(steps) == 5 * QUICK["steps"] - after
     for row, name in zip(found.rows, NAMES, strict=True):
-        run = hg.Run.load(out / name.lower(), device="cpu")
+        run = hg.Run.load(out / FOLDERS[name], device="cpu")
         assert run.result["test_accuracy"] == row.test_accuracy
-        assert (out / name.lower() / "ledger.jsonl").read_bytes().startswith(done.get(name.lower(), b""))
+        ledger = (out / FOLDERS[name] / "ledger.jsonl").read_bytes()
+        assert ledger.startswith(done.get(FOLDERS[name], b""))
     assert all(row.epsilon <= 6.0 for row in found.rows if row.private)
 
 
@@ -213,9 +232,9 @@ def test_the_same_call_goes_on_after_an_interruption(graph: Graph, tmp_path: Pat
 def test_other_settings_do_not_go_on(
     graph: Graph, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    interrupted(graph, tmp_path / "four", 2)
+    interrupted(graph, tmp_path / "five", 2)
     with pytest.raises(RunError, match=message):
-        compare(graph, out=tmp_path / "four", **{"epsilon": 6.0, **QUICK, **change})
+        compare(graph, out=tmp_path / "five", **{"epsilon": 6.0, **QUICK, **change})
 
 
 @pytest.mark.parametrize("content", ["", "[]", "no json", "[" * 100_000])
@@ -231,6 +250,8 @@ def test_damaged_settings_are_refused(graph: Graph, tmp_path: Path, content: str
         ({"model": "mlp"}, "model='mlp': expected one of gcn, gin, gat"),
         ({"private": False}, "private: compare trains with and without privacy"),
         ({"noise_multiplier": 1.0}, "noise_multiplier: compare trains"),
+        ({"method": "trees"}, "method: compare trains with and without privacy, and by both methods"),
+        ({"setting": "inductive"}, "setting: compare trains"),
         ({"stepz": 3}, "stepz: train has no such argument"),
     ],
 )
@@ -239,10 +260,21 @@ def test_what_it_refuses(graph: Graph, arguments: dict[str, Any], message: str) 
         compare(graph, epsilon=4.0, **arguments)
 
 
-def test_a_bad_epsilon_is_refused_before_anything_is_trained(graph: Graph, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="epsilon=-1"):
-        compare(graph, epsilon=-1.0, out=tmp_path / "four", **QUICK)
-    assert not (tmp_path / "four").exists()
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1.0}, "epsilon=-1"),
+        # Each of these is refused by one of the five alone.
+        ({"max_readers": -1}, "max_readers=-1"),
+        ({"clipping": "percentile"}, "for method='trees'"),
+    ],
+)
+def test_what_one_run_refuses_is_refused_before_anything_is_trained(
+    graph: Graph, tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        compare(graph, out=tmp_path / "five", **{"epsilon": 6.0, **QUICK, **arguments})
+    assert not (tmp_path / "five").exists()
 
 
 def test_evaluating_needs_the_training_data(found: Comparison, graph: Graph) -> None:

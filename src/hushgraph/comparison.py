@@ -1,11 +1,11 @@
-"""GNN, DP-GNN, MLP and DP-MLP side by side: what neighbours are worth, and what privacy costs."""
+"""Five models side by side on one split: what neighbours are worth, and what privacy costs."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
+from hushgraph.privacy.plan import PREDICTIONS
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -21,25 +22,33 @@ if TYPE_CHECKING:
     from hushgraph.training.run import Run
     from hushgraph.training.session import Observer, OnStart
 
-FORMAT = 1
+FORMAT = 2
 SETTINGS = "settings.json"
-NAMES = ("GNN", "DP-GNN", "MLP", "DP-MLP")
+BILLBOARD, TREES = "DP-Billboard", "DP-GNN (trees)"
+# The rows in their order, each with the name of its run folder.
+FOLDERS = {"GNN": "gnn", "MLP": "mlp", BILLBOARD: "dp-billboard", TREES: "dp-gnn", "DP-MLP": "dp-mlp"}
+NAMES = tuple(FOLDERS)
+# Private runs first: theirs are the plans that can be refused.
+_ORDER = (BILLBOARD, TREES, "DP-MLP", "GNN", "MLP")
 _MODELS = ("gcn", "gin", "gat")
+_TREES_ONLY = {"max_readers", "max_reads", "sampler", "accountant", "noise"}
 # Bounds that training without privacy has no use for: it reads as much as its own defaults let it.
-_PRIVATE_ONLY = {"max_readers", "max_reads", "sampler", "accountant", "clipping", "clip", "noise"}
+_PRIVATE_ONLY = {*_TREES_ONLY, "clipping", "clip"}
 _READING = ("symmetrize", "split", "split_seed", "num_classes", "columns")
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
-_OURS = ("private", "noise_multiplier")
+_OURS = ("private", "noise_multiplier", "method", "setting")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One of the four runs.
+    """One of the runs.
 
     Attributes:
-        name: "GNN", "DP-GNN", "MLP" or "DP-MLP".
+        name: "GNN", "MLP", "DP-Billboard", "DP-GNN (trees)" or "DP-MLP".
         model: the architecture.
+        method: "billboard" or "trees".
         private: whether it was trained with noise.
+        predictions: "covered towards everybody else" or "not covered".
         epsilon, delta, guarantee: of this run by itself; epsilon is infinite without privacy.
         val_accuracy, test_accuracy, macro_f1: macro-F1 is on the test split; None without labelled nodes.
         seconds: how long training took.
@@ -48,7 +57,9 @@ class Row:
 
     name: str
     model: str
+    method: str
     private: bool
+    predictions: str
     epsilon: float
     delta: float
     guarantee: str
@@ -61,25 +72,25 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Four runs on one split.
+    """Five runs on one split.
 
     Attributes:
         data: what the data was called.
-        seeded: whether a fixed seed made all four reproducible, not private.
-        rows: GNN, DP-GNN, MLP, DP-MLP.
+        seeded: whether a fixed seed made all of them reproducible, not private.
+        rows: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
         runs: by name; empty for a comparison that was read from a file.
 
     Guarantees:
-        `release_both` is infinite unless the guarantee of both private models holds.
+        `release_all` is infinite unless the guarantee of every private model holds.
 
     Examples:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
         >>> comparison = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
         >>> [row.name for row in comparison.rows if row.private]
-        ['DP-GNN', 'DP-MLP']
-        >>> epsilon, delta = comparison.release_both
-        >>> epsilon <= 4.0
+        ['DP-Billboard', 'DP-GNN (trees)', 'DP-MLP']
+        >>> epsilon, delta = comparison.release_all
+        >>> epsilon <= 6.0
         True
     """
 
@@ -89,49 +100,60 @@ class Comparison:
     runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def release_both(self) -> tuple[float, float]:
-        """Epsilon and delta of publishing both private models, by basic composition."""
-        private = [row for row in self.rows if row.private]
+    def release_all(self) -> tuple[float, float]:
+        """Epsilon and delta of publishing all private models together, by basic composition."""
+        private = self._private
         if self.seeded or any(row.guarantee != "holds" for row in private):
             return math.inf, 1.0
         return sum(row.epsilon for row in private), sum(row.delta for row in private)
 
     @property
     def cost(self) -> str:
-        """What each of the trials costs, in words."""
-        non_private = " and ".join(row.name for row in self.rows if not row.private)
+        """What the runs cost and what may be published, in words."""
         unsafe = (
-            f"{non_private} are trained without privacy: they have no guarantee at all and must not be "
-            "released. "
+            f"{_join(row.name for row in self.rows if not row.private)} are trained without privacy: they "
+            "have no guarantee at all and must not be released. "
             "All accuracies read the private graph and its labels in the clear, so neither they nor a choice "
             "made by them is covered."
         )
-        private = [row for row in self.rows if row.private]
         if self.seeded:
-            names = " and ".join(row.name for row in private)
+            names = _join(row.name for row in self._private)
             fixed = f"The seed is fixed, so {names} are reproducible, not private: nothing is guaranteed."
             return f"{fixed} {unsafe}"
-        unproven = [row for row in private if row.guarantee != "holds"]
+        unproven = [row for row in self._private if row.guarantee != "holds"]
         if unproven:
             words = "; ".join(f"the guarantee of {row.name}: {row.guarantee}" for row in unproven)
-            return f"Publishing both private models has no proven cost ({words}). {unsafe}"
-        epsilon, delta = max(row.epsilon for row in private), max(row.delta for row in private)
-        both = self.release_both
+            return f"Publishing all private models has no proven cost ({words}). {unsafe}"
+        epsilon = max(row.epsilon for row in self._private)
+        delta = max(row.delta for row in self._private)
+        total = self.release_all
         return (
-            f"Each of the two private models is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially "
-            f"private by itself; publishing both costs up to ({rounded_up(both[0])}, {digits_up(both[1])}) "
-            f"by basic composition. {unsafe}"
+            f"Each private model is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially private by "
+            f"itself; publishing all {len(self._private)} together costs up to ({rounded_up(total[0])}, "
+            f"{digits_up(total[1])}) by basic composition. {self._predictions} {unsafe}"
         )
+
+    @property
+    def _private(self) -> list[Row]:
+        return [row for row in self.rows if row.private]
+
+    @property
+    def _predictions(self) -> str:
+        """Whose predictions the epsilon of a model covers too."""
+        covered = [row.name for row in self._private if row.predictions != PREDICTIONS[False]]
+        others = [row.name for row in self._private if row.predictions == PREDICTIONS[False]]
+        words = f"Predictions of {_join(covered)} are covered towards everybody else. " if covered else ""
+        return words + (f"Predictions of {_join(others)} are not covered." if others else "")
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` gives the same comparison back, without its runs."""
-        epsilon, delta = self.release_both
+        epsilon, delta = self.release_all
         about = {
             "comparison": FORMAT,
             "data": self.data,
             "seeded": self.seeded,
             "rows": [{**asdict(row), "epsilon": _json_number(row.epsilon)} for row in self.rows],
-            "release_both": {"epsilon": _json_number(epsilon), "delta": delta},
+            "release_all": {"epsilon": _json_number(epsilon), "delta": delta},
             "cost": self.cost,
         }
         return json.dumps(about, allow_nan=False)
@@ -142,7 +164,10 @@ class Comparison:
         try:
             about = json.loads(text)
             if about["comparison"] != FORMAT:
-                raise ValueError(f"format {about['comparison']!r}; this version reads format {FORMAT}")
+                raise RunError(
+                    f"the comparison has format {about['comparison']!r}, and this version reads format "
+                    f"{FORMAT}; compare again, or move the file away"
+                )
             rows = tuple(Row(**row | {key: _number(row[key]) for key in _NUMBERS}) for row in about["rows"])
             if tuple(row.name for row in rows) != NAMES:
                 raise ValueError(f"expected rows {', '.join(NAMES)}")
@@ -165,45 +190,56 @@ def compare(
     on_start: OnStart | None = None,
     **train_arguments: Any,
 ) -> Comparison:
-    """Train a GNN and an MLP, each without and with privacy, on the same data and split.
+    """Train five models on the same data and split: two without privacy, three at one epsilon.
+
+    GNN and MLP are trained without privacy, DP-Billboard by the billboard, DP-GNN on trees, and DP-MLP reads
+    no edges.
 
     Args:
-        data, num_layers, device: as in `train`.
-        epsilon: of each of the two private runs.
-        model: "gcn", "gin" or "gat": the GNN.
-        seed: of all four runs; makes the private ones reproducible and therefore not private.
-        out: a folder for the four run folders `gnn`, `dp-gnn`, `mlp` and `dp-mlp`; temporary ones unless
-            given. The same call goes on with what it finds there after an interruption.
+        data, device: as in `train`.
+        epsilon: of each of the private runs.
+        model, num_layers: "gcn", "gin" or "gat", and its depth: GNN and DP-GNN.
+        seed: of all runs; makes the private ones reproducible and therefore not private.
+        out: a folder for the run folders `gnn`, `mlp`, `dp-billboard`, `dp-gnn` and `dp-mlp`; temporary ones
+            unless given. The same call goes on with what it finds there after an interruption.
         name: what to call the data; as it was given unless said otherwise.
         observer, on_start: as in `train`, for each run.
         train_arguments: of `train`, for all runs. Those that bound what a private run may read are not for
-            the runs without privacy.
+            the runs without privacy, those of trees not for the billboard.
 
     Returns:
-        Rows with accuracies on the validation and test splits, and the four runs.
+        Rows with accuracies on the validation and test splits, and the runs.
 
     Guarantees:
-        Each private run spends at most `epsilon`, and `cost` says what publishing both costs.
+        Each private run spends at most `epsilon`, and `cost` says what publishing all of them costs. What is
+        refused is refused before anything is written.
 
     Examples:
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
         >>> comparison = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
         >>> [row.name for row in comparison.rows]
-        ['GNN', 'DP-GNN', 'MLP', 'DP-MLP']
+        ['GNN', 'MLP', 'DP-Billboard', 'DP-GNN (trees)', 'DP-MLP']
     """
     if model not in _MODELS:
         raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}, to be compared with an MLP")
     for ours in _OURS:
         if ours in train_arguments:
-            raise InputError(f"{ours}: compare trains with and without privacy by itself; leave it out")
-    from hushgraph.training.prepare import prepare
+            raise InputError(
+                f"{ours}: compare trains with and without privacy, and by both methods, by itself; leave it "
+                "out"
+            )
     from hushgraph.training.train import resume, train
 
     where = None if out is None else Path(out)
     asked = {"data": data, "epsilon": epsilon, "model": model, "num_layers": num_layers, "seed": seed}
     settings = _describe_settings(asked | train_arguments)
     goes_on = where is not None and _is_begun(where, settings)
+    each = {
+        which: {"seed": seed, **_arguments_of(which, epsilon, model, num_layers, train_arguments)}
+        for which in _ORDER
+    }
+    graph = _prepare_all(data, each)
 
     def begin(folder: RunFolder) -> None:
         # Not before everything is checked: a comparison that is refused leaves no folder behind.
@@ -213,29 +249,61 @@ def compare(
             on_start(folder)
 
     watching: dict[str, Any] = {"device": device, "observer": observer, "on_start": begin}
-    common: dict[str, Any] = {"num_layers": num_layers, "seed": seed}
-    public = {key: value for key, value in train_arguments.items() if key not in _PRIVATE_ONLY}
     runs: dict[str, Run] = {}
-    # Private runs first: they are the ones with a plan that can be refused.
-    for which in ("DP-GNN", "DP-MLP", "GNN", "MLP"):
-        architecture: choices.Model = "mlp" if which.endswith("MLP") else model
-        folder = None if where is None else where / which.lower()
+    for which, arguments in each.items():
+        folder = None if where is None else where / FOLDERS[which]
         if goes_on and folder is not None and folder.exists():
             runs[which] = resume(folder, data, **watching)
-            continue
-        budget: dict[str, Any] = {"private": False, **public}
-        if which.startswith("DP-"):
-            budget = {"epsilon": epsilon, **train_arguments}
-        runs[which] = train(data, model=architecture, out=folder, **watching, **common, **budget)
+        else:
+            runs[which] = train(data, out=folder, **watching, **arguments)
     ordered = {which: runs[which] for which in NAMES}
-    how = {key: value for key, value in public.items() if key in _READING}
-    graph = prepare(data, private=False, **how).graph
     return Comparison(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,
         rows=tuple(_row(which, run, graph) for which, run in ordered.items()),
         runs=ordered,
     )
+
+
+def name_run(folder: RunFolder) -> str:
+    """The row that a run of a comparison is, by what it trains."""
+    is_mlp, is_private = folder.config.model == "mlp", folder.plan.is_private
+    if folder.plan.method == "billboard":
+        return BILLBOARD
+    if is_private:
+        return "DP-MLP" if is_mlp else TREES
+    return "MLP" if is_mlp else "GNN"
+
+
+def _arguments_of(
+    which: str, epsilon: float, model: str, num_layers: int, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of `train` for one of the runs."""
+    if which == BILLBOARD:
+        shared = {key: value for key, value in given.items() if key not in _TREES_ONLY}
+        return {"method": "billboard", "epsilon": epsilon, **shared}
+    shape = {"model": "mlp" if which.endswith("MLP") else model, "num_layers": num_layers}
+    if which.startswith("DP-"):
+        return {**shape, "epsilon": epsilon, **given}
+    public = {key: value for key, value in given.items() if key not in _PRIVATE_ONLY}
+    return {**shape, "private": False, **public}
+
+
+def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> Graph:
+    """Read the data once and refuse what any of the runs would refuse; return the graph of all of them."""
+    from hushgraph.training.prepare import prepare
+
+    first, *rest = each.values()
+    graph = prepare(data, **first).graph
+    for arguments in rest:
+        prepare(graph, **{key: value for key, value in arguments.items() if key not in _READING})
+    return graph
+
+
+def _join(names: Iterable[str]) -> str:
+    """Names as a list in words."""
+    *firsts, last = names
+    return f"{', '.join(firsts)} and {last}" if firsts else last
 
 
 def _describe_settings(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -274,7 +342,9 @@ def _row(name: str, run: Run, graph: Graph) -> Row:
     return Row(
         name=name,
         model=run.config.model,
+        method=run.plan.method,
         private=run.plan.is_private,
+        predictions=run.result["predictions"],
         epsilon=run.epsilon,
         delta=run.delta,
         guarantee=run.result["guarantee"],

@@ -75,7 +75,7 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = hg.datasets.synthetic(num_nodes=240, num_classes=3, num_features=12, average_degree=6, seed=3)
     quick: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
     compared = compare(graph, epsilon=6.0, max_readers=2, name="people", **quick)
-    compared.runs["DP-GNN"].report(folder / "report.html", data=graph, comparison=compared)
+    compared.runs["DP-GNN (trees)"].report(folder / "report.html", data=graph, comparison=compared)
     solved = planner.solve(
         num_train_nodes=2000,
         num_layers=1,

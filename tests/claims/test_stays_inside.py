@@ -16,7 +16,7 @@ import safetensors
 import torch
 
 import hushgraph as hg
-from hushgraph.cli.app import app as cli
+from hushgraph.cli import app as cli
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.plan import PrivacyPlan

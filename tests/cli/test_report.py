@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from hushgraph.training.interruption import Interruption
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
-FOLDERS = ["dp-gnn", "dp-mlp", "gnn", "mlp"]
+FOLDERS = ["dp-billboard", "dp-gnn", "dp-mlp", "gnn", "mlp"]
+NAMES = ["GNN", "MLP", "DP-Billboard", "DP-GNN (trees)", "DP-MLP"]
 PAGES = ["report.html", "report.json", "settings.json"]
 FILES = [".hushgraph-demo", "compare.svg", "comparison.json", *FOLDERS, *PAGES]
 
@@ -46,31 +48,37 @@ def test_compare_prints_a_table_and_the_cost(run: Run, file: Path, monkeypatch: 
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
-    rows = [line.split() for line in lines if line.startswith(("GNN", "DP-GNN", "MLP", "DP-MLP"))]
-    assert [row[0] for row in rows[:4]] == ["GNN", "DP-GNN", "MLP", "DP-MLP"]
-    assert [row[-1] for row in rows[:4]] == ["none", "holds", "none", "holds"]
+    rows = [line for line in lines if "%" in line]
+    assert [re.split("  +", row)[0] for row in rows] == NAMES
+    assert [re.split("  +", row.rstrip())[-2:] for row in rows] == [
+        ["none", "not covered"],
+        ["none", "not covered"],
+        ["holds", "covered"],
+        ["holds", "not covered"],
+        ["holds", "not covered"],
+    ]
     words = " ".join(out.split())
-    assert "publishing both costs up to (12.00," in words
+    assert "publishing all 3 together costs up to (18.00," in words
     assert "must not be released" in words
-    assert "DP-GNN: Training is (6.00," in words
+    assert "predictions for everybody else are together (6.00," in words
     assert "Training GNN without privacy: " in words
 
 
 def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path) -> None:
-    flags = ["--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "four", "--json"]
+    flags = ["--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "five", "--json"]
     narrow = ["--hidden", "8", "--max-readers", "1", "--delta", "1e-4"]
     code, out, err = run("compare", file, "--model", "gin", "--layers", "2", *narrow, *flags)
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
     found = json.loads(out)
-    assert [row["name"] for row in found["rows"]] == ["GNN", "DP-GNN", "MLP", "DP-MLP"]
-    assert [row["model"] for row in found["rows"]] == ["gin", "gin", "mlp", "mlp"]
-    assert found.pop("out") == str(tmp_path / "four")
-    assert json.loads((tmp_path / "four" / "comparison.json").read_text()) == found
-    assert names(tmp_path / "four") == FILES[1:]
-    report = json.loads((tmp_path / "four" / "report.json").read_text())
+    assert [row["name"] for row in found["rows"]] == NAMES
+    assert [row["model"] for row in found["rows"]] == ["gin", "mlp", "mlp", "gin", "mlp"]
+    assert found.pop("out") == str(tmp_path / "five")
+    assert json.loads((tmp_path / "five" / "comparison.json").read_text()) == found
+    assert names(tmp_path / "five") == FILES[1:]
+    report = json.loads((tmp_path / "five" / "report.json").read_text())
     assert report["comparison"] == found
-    assert (report["plan"]["num_layers"], report["plan"]["max_readers"]) == (2, 1)
+    assert report["plan"]["method"] == "billboard"
     assert (report["plan"]["delta"], report["config"]["hidden"]) == (1e-4, 8)
     assert report["test"]["classes"]
     again = run("compare", file, "--model", "gin", *flags)
@@ -82,7 +90,7 @@ def test_compare_for_programs_with_a_folder(run: Run, file: Path, tmp_path: Path
 def test_compare_continues_after_ctrl_c(
     run: Run, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = ["compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "four"]
+    flags = ["compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "five"]
     checks = iter([None] * 4)
 
     def check(self: Interruption) -> None:
@@ -101,12 +109,12 @@ def test_compare_continues_after_ctrl_c(
             130,
             "hushgraph: interrupted, and nothing is kept; with --out it could continue\n",
         )
-    assert names(tmp_path / "four") == ["dp-gnn", "dp-mlp", "settings.json"]
+    assert names(tmp_path / "five") == ["dp-billboard", "dp-gnn", "settings.json"]
     code, out, err = run(*flags)
     assert (code, err) == (0, "")
-    assert "Training DP-GNN" not in out
-    assert "Training DP-MLP" in out
-    assert names(tmp_path / "four") == FILES[1:]
+    assert "Training DP-Billboard" not in out
+    assert "Training DP-GNN (trees)" in out
+    assert names(tmp_path / "five") == FILES[1:]
 
 
 def test_compare_with_a_seed(run: Run, file: Path) -> None:
@@ -126,11 +134,11 @@ def test_compare_with_a_seed(run: Run, file: Path) -> None:
     ],
 )
 def test_compare_refuses(run: Run, file: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    code, out, err = run("compare", file, *arguments, "--out", tmp_path / "four")
+    code, out, err = run("compare", file, *arguments, "--out", tmp_path / "five")
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
-    assert not (tmp_path / "four").exists()
+    assert not (tmp_path / "five").exists()
 
 
 def test_report_of_a_folder(run: Run, graph: Graph, file: Path, tmp_path: Path) -> None:
@@ -147,12 +155,12 @@ def test_report_of_a_folder(run: Run, graph: Graph, file: Path, tmp_path: Path) 
 
 
 def test_report_finds_the_comparison_it_belongs_to(run: Run, graph: Graph, tmp_path: Path) -> None:
-    comparing.compare_into(tmp_path / "four", graph, epsilon=6.0, **SMALL)
-    assert run("report", tmp_path / "four" / "dp-mlp")[0] == 0
-    twin = json.loads((tmp_path / "four" / "dp-mlp" / "report.json").read_text())
-    assert twin["comparison"] == json.loads((tmp_path / "four" / "comparison.json").read_text())
-    (tmp_path / "four" / "comparison.json").write_text("{")
-    code, _, err = run("report", tmp_path / "four" / "dp-mlp")
+    comparing.compare_into(tmp_path / "five", graph, epsilon=6.0, **SMALL)
+    assert run("report", tmp_path / "five" / "dp-mlp")[0] == 0
+    twin = json.loads((tmp_path / "five" / "dp-mlp" / "report.json").read_text())
+    assert twin["comparison"] == json.loads((tmp_path / "five" / "comparison.json").read_text())
+    (tmp_path / "five" / "comparison.json").write_text("{")
+    code, _, err = run("report", tmp_path / "five" / "dp-mlp")
     assert (code, err.count("\n")) == (2, 1)
     assert "the comparison is damaged" in err
 
@@ -184,11 +192,11 @@ def test_demo_prints_and_writes_and_starts_anew(run: Run, tmp_path: Path) -> Non
     first = run("demo")
     assert (first[0], first[2]) == (0, "")
     words = " ".join(first[1].split())
-    assert "DP-GNN: Training is (4.00," in words
-    assert "publishing both costs up to (8.00," in words
+    assert "predictions for everybody else are together (4.00," in words
+    assert "publishing all 3 together costs up to (12.00," in words
     assert "demo/report.html" in words
     assert names(tmp_path / "demo") == FILES
-    assert "Privacy report: DP-GCN on demo" in (tmp_path / "demo" / "report.html").read_text()
+    assert "Privacy report: DP-Billboard on demo" in (tmp_path / "demo" / "report.html").read_text()
     second = run("demo", "--json")
     assert second[0] == 0
     assert json.loads(second[1])["out"] == "demo"

@@ -21,7 +21,13 @@ from hushgraph.cli.app import main
 from hushgraph.cli.terminal import StatusLine
 from hushgraph.cli.train import progress_figures
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.defaults import choose_non_private, choose_private, choose_reads
+from hushgraph.privacy.defaults import (
+    choose_billboard,
+    choose_billboard_non_private,
+    choose_non_private,
+    choose_private,
+    choose_reads,
+)
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training import prepare
@@ -387,12 +393,13 @@ def test_the_figures_in_the_help_are_the_defaults(run: Run) -> None:
     _, out, _ = run("train", "--help")
     text = " ".join(out.split())
     many = {"num_train_nodes": 10**7}
-    private = choose_private(**many, epsilon=1.0, delta=1e-8, num_layers=1, num_classes=5)
-    plain = choose_non_private(**many, num_classes=5)
-    few = choose_non_private(num_train_nodes=10, num_classes=5)
-    assert f"[{private.steps}; {few.steps} to {plain.steps} without privacy]" in text
+    trees = choose_private(**many, epsilon=1.0, delta=1e-8, num_layers=1, num_classes=5)
+    private = choose_billboard(**many, epsilon=1.0, delta=1e-8, num_classes=5)
+    assert f"[{private.steps}; trees {trees.steps}; fewer without privacy]" in text
+    assert choose_billboard_non_private(**many).steps < private.steps
+    assert choose_non_private(num_train_nodes=10, num_classes=5).steps < trees.steps
     assert f"[all, up to {private.batch_size:,}:" in text
-    assert f"[{private.hidden}: noise grows with it; {plain.hidden} without privacy]" in text
+    assert f"[{private.hidden}; trees {trees.hidden}: noise grows with it]" in text
     assert "[4 K + 4, which is free; K if readers own]" in text
     assert (choose_reads(3, "sender"), choose_reads(3, "reader")) == (4 * 3 + 4, 3)
 

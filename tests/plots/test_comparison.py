@@ -24,24 +24,27 @@ def bars() -> list[ModelBar]:
             test_accuracy=None if name == "MLP" else 0.25,
             epsilon=3.996 if name.startswith("DP-") else math.inf,
             guarantee="holds" if name.startswith("DP-") else "none",
+            predictions="covered towards everybody else" if name == "DP-Billboard" else "not covered",
         )
         for name in NAMES
     ]
 
 
-def test_four_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
-    title, note = "Four models on a <graph> & more", "Publishing both costs more than publishing one."
+def test_five_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
+    title, note = "Five models on a <graph> & more", "Publishing all costs more than publishing one."
     draw_comparison(bars(), tmp_path / "compare.svg", title=title, note=note)
     svg = (tmp_path / "compare.svg").read_text()
     texts = re.findall(r">([^<>\n]+)</(?:text|tspan)>", svg)
     assert [text for text in texts if text in NAMES] == list(NAMES)
-    assert texts.count("ε = 4.00") == 2
+    assert texts.count("ε = 4.00") == 3
     assert texts.count("ε = infinity") == 2
     assert texts.count("no guarantee") == 2
-    assert texts.count("holds") == 2
-    assert texts.count("25.0") == 3
+    assert texts.count("holds") == 3
+    assert texts.count("predictions covered") == texts.count("towards everybody else") == 1
+    assert texts.count("predictions not covered") == 4
+    assert texts.count("25.0") == 4
     assert "none" in texts
-    assert "Four models on a &lt;graph&gt; &amp; more" in texts
+    assert "Five models on a &lt;graph&gt; &amp; more" in texts
     assert note in texts
 
 
@@ -49,7 +52,9 @@ def comparison(**others: Any) -> Comparison:
     rows = tuple(
         Row(
             name=bar.name,
-            model="mlp" if bar.name.endswith("MLP") else "gcn",
+            model="gcn" if "GNN" in bar.name else "mlp",
+            method="billboard" if bar.name == "DP-Billboard" else "trees",
+            predictions=bar.predictions,
             private=bar.name.startswith("DP-"),
             epsilon=bar.epsilon,
             delta=1e-5,
@@ -67,7 +72,7 @@ def comparison(**others: Any) -> Comparison:
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: Any = {"DP-GNN": SimpleNamespace(report=lambda *_, **__: None)}
+    runs: Any = {"DP-Billboard": SimpleNamespace(report=lambda *_, **__: None)}
     monkeypatch.setattr(library, "compare", lambda *_, **__: comparison(runs=runs))
     if not installed:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -76,5 +81,5 @@ def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch
     assert written == ["compare.svg", "comparison.json"][0 if installed else 1 :]
     if installed:
         texts = " ".join(re.findall(r">([^<>\n]+)</(?:text|tspan)>", (tmp_path / "compare.svg").read_text()))
-        assert "Four models on a &lt;graph&gt; &amp; more" in texts
-        assert "publishing both costs up to (8.00, 2e-5) by basic composition." in texts
+        assert "Five models on a &lt;graph&gt; &amp; more" in texts
+        assert "publishing all 3 together costs up to (11.99, 3.0001e-5) by basic composition." in texts

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from hushgraph.cli import audit, compare, datasets, plan, predict, report, reproduce, train
+from hushgraph.cli import audit, budget, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.cli.config_file import print_settings
 from hushgraph.cli.options import check_choices
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
@@ -103,6 +103,7 @@ def root(
 
 app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
 app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
+app.command(cls=SectionedCommand, epilog=budget.EXAMPLES)(budget.budget)
 app.command(cls=SectionedCommand, epilog=predict.EXAMPLES)(predict.predict)
 app.command(cls=SectionedCommand, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=SectionedCommand, epilog=report.EXAMPLES)(report.report)

@@ -1,4 +1,4 @@
-"""`hushgraph compare` and `hushgraph demo`: four models side by side, their folder and their table."""
+"""`hushgraph compare` and `hushgraph demo`: five models side by side, their folder and their table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import ConfigFile, PrintConfig
 from hushgraph.cli.options import LAYERS, list_choices, section
 from hushgraph.cli.train import progress_figures
-from hushgraph.comparison import SETTINGS, Comparison
+from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_run
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.defaults import STEPS
 from hushgraph.privacy.guarantee import sentence
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.interruption import Interruption
@@ -34,16 +33,16 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 hushgraph compare people.npz --epsilon 4
 hushgraph compare people.npz --epsilon 2 --model gat --split 0.6/0.2/0.2 \\
-    --out four"""
+    --out five"""
 DEMO_EXAMPLES = """\
 hushgraph demo
 hushgraph demo --out /tmp/demo --json"""
-# Few steps of a narrow model: done in a minute on two cores, and enough for all four to settle.
+# Few steps of narrow models: done in a minute on two cores, and enough for all five to settle.
 DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_every": 10}
 
 _FIGURE, _RESULT, _DEMO_MARK = "compare.svg", "comparison.json", ".hushgraph-demo"
 _FILES = (_RESULT, "report.html", "report.json", _FIGURE, SETTINGS)
-_FOLDERS = tuple(name.lower() for name in comparison.NAMES)
+_FOLDERS = tuple(FOLDERS.values())
 _ARGUMENTS = {"epsilon", "model", "steps", "device", "delta", "max_readers", "hidden", "num_classes"}
 _ARGUMENTS |= {"symmetrize", "split", "split_seed", "seed"}
 
@@ -53,20 +52,16 @@ _model, _output = section("Models"), section("Run and output")
 def compare(
     context: typer.Context,
     data: Annotated[str, options.data_argument("What to train on, as for train.")],
-    epsilon: Annotated[float, _model("Of each of the two private models.")],
+    epsilon: Annotated[float, _model("Of each of the three private models.")],
     model: Annotated[
         str,
         _model("The GNN. [gcn, the usual start]", metavar=list_choices(choices.Model, without=["mlp"])),
     ] = TrainingConfig.model,
     layers: Annotated[int, _model(f"r, its rounds of messages. [{LAYERS}: noise grows with K^r]")] = LAYERS,
     delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
-    max_readers: Annotated[int | None, _model("K of DP-GNN; 0 reads no edge. [by epsilon]")] = None,
-    steps: Annotated[
-        int | None, _model(f"Updates of each model. [{STEPS}; 300 to 600 without privacy]")
-    ] = None,
-    hidden: Annotated[
-        int | None, _model(f"Width of each model. [{TrainingConfig.hidden}; 256 without privacy]")
-    ] = None,
+    max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
+    steps: Annotated[int | None, _model("Updates of each model. [each by its own rule]")] = None,
+    hidden: Annotated[int | None, _model("Width of each model. [each by its own rule]")] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
     split: options.Split = TrainingConfig.split,
     split_seed: options.SplitSeed = TrainingConfig.split_seed,
@@ -93,10 +88,10 @@ def compare(
     print_config: PrintConfig = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train GNN, DP-GNN, MLP and DP-MLP side by side on your data.
+    """Train GNN, MLP, DP-Billboard, DP-GNN and DP-MLP side by side on your data.
 
-    All four on the same split: what privacy costs, and what the edges are still worth under it. With --out
-    the same command continues after an interruption.
+    All on the same split: what privacy costs, and what the edges are still worth under it. With --out the
+    same command continues after an interruption.
     """
     arguments = {name: context.params[name] for name in _ARGUMENTS}
     arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}
@@ -118,7 +113,7 @@ def demo(
     ),
     as_json: options.Json = False,
 ) -> None:
-    """Compare four models on a generated graph and write a report.
+    """Compare five models on a generated graph and write a report.
 
     At epsilon 4; it takes about a minute and needs no data.
     """
@@ -201,13 +196,13 @@ def _check_folder(out: Path) -> None:
 
 def _write_results(result: Comparison, out: Path, data: Any) -> None:
     write_whole(out / _RESULT, result.to_json().encode())
-    result.runs["DP-GNN"].report(out / "report.html", data=data, comparison=result)
+    result.runs[BILLBOARD].report(out / "report.html", data=data, comparison=result)
     if importlib.util.find_spec("matplotlib") is not None:
         from hushgraph.plots.comparison import ModelBar, draw_comparison
 
-        names = ("name", "test_accuracy", "epsilon", "guarantee")
+        names = ("name", "test_accuracy", "epsilon", "guarantee", "predictions")
         bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.rows]
-        draw_comparison(bars, out / _FIGURE, title=f"Four models on {result.data}", note=result.cost)
+        draw_comparison(bars, out / _FIGURE, title=f"Five models on {result.data}", note=result.cost)
 
 
 def show_comparison(result: Comparison, out: Path | None, screen: Console) -> None:
@@ -216,22 +211,24 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
 
     table = Table(box=None, pad_edge=False)
     table.add_column("model")
-    for heading in ("epsilon", "validation", "test", "macro-F1", "seconds"):
+    for heading in ("epsilon", "validation", "test", "macro-F1"):
         table.add_column(heading, justify="right")
     table.add_column("guarantee")
+    table.add_column("predictions")
     for row in result.rows:
         table.add_row(
-            row.name if row.model == "mlp" else f"{row.name} ({row.model})",
+            row.name,
             rounded_up(row.epsilon),
             *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
-            f"{row.seconds:.1f}",
             row.guarantee,
+            # Towards whom is printed below the table.
+            row.predictions.removesuffix(" towards everybody else"),
             style="green" if row.guarantee == "holds" else "red",
         )
     screen.print(table, highlight=False)
     if not result.seeded:
-        promise = sentence(result.runs["DP-GNN"].plan)
-        screen.print(f"\nDP-GNN: {promise}", highlight=False, markup=False)
+        promise = sentence(result.runs[BILLBOARD].plan)
+        screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     screen.print(f"\n{result.cost}", highlight=False, markup=False)
     if out is not None:
         terminal.print_line(
@@ -253,7 +250,7 @@ def read_comparison(run: Path) -> Comparison | None:
     except (OSError, UnicodeDecodeError, RunError) as error:
         raise RunError(f"{file}: {error}") from None
     plan = RunFolder.open(run).plan.fingerprint()
-    is_one = any(row.name.lower() == run.absolute().name and row.plan == plan for row in result.rows)
+    is_one = any(FOLDERS[row.name] == run.absolute().name and row.plan == plan for row in result.rows)
     return result if is_one else None
 
 
@@ -281,12 +278,14 @@ def clear_demo(out: Path) -> None:
 
 
 def _describe_run(folder: RunFolder) -> str:
-    """One line: which of the four comes next."""
+    """One line: which of the models comes next."""
     plan = folder.plan
-    name = "MLP" if folder.config.model == "mlp" else "GNN"
-    name, how = (f"DP-{name}", "privately") if plan.is_private else (name, "without privacy")
-    reads = f", K = {plan.max_readers}" if plan.num_layers else ""
-    return f"Training {name} {how}: {plan.num_train_nodes:,} training nodes, {plan.steps:,} steps{reads}."
+    how = "privately" if plan.is_private else "without privacy"
+    reads = f", {folder.config.model}, K = {plan.max_readers}" if plan.num_layers else ""
+    return (
+        f"Training {name_run(folder)} {how}: {plan.num_train_nodes:,} training nodes, {plan.steps:,} "
+        f"steps{reads}."
+    )
 
 
 def _percent(value: float | None) -> str:

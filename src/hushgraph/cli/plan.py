@@ -13,8 +13,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import UNUSED, ConfigFile, PrintConfig
 from hushgraph.cli.options import LAYERS, section
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.billboard_plan import BillboardPlan
-from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.defaults import LARGEST_BATCH
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -22,6 +21,7 @@ from hushgraph.runs.config import TrainingConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hushgraph.privacy.billboard_plan import BillboardPlan
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
@@ -46,7 +46,7 @@ def plan(
     data: Annotated[
         str | None, options.data_argument("What to train on, as for train. [--train-nodes instead]")
     ] = None,
-    steps: Annotated[int | None, _figures(f"Updates. [{STEPS}, as for train, beside --epsilon]")] = None,
+    steps: Annotated[int | None, _figures("Updates. [as for train, beside --epsilon]")] = None,
     noise_multiplier: Annotated[float | None, _figures("lambda = sigma / (2 C n).")] = None,
     epsilon: Annotated[float | None, _figures("The epsilon to stay within.")] = None,
     delta: options.Delta = None,
@@ -244,6 +244,9 @@ def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
 
 def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
+    # Imported here: with it come the accountants, which --help should not wait for.
+    from hushgraph.privacy.billboard_plan import BillboardPlan
+
     noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
     return [
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),

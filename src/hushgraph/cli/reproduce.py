@@ -1,10 +1,11 @@
-"""`hushgraph reproduce`: the paper's tables and figures, as published and with a guarantee that holds."""
+"""`hushgraph reproduce`: the paper's tables and figures, and accuracy against epsilon on real graphs."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -17,15 +18,18 @@ from hushgraph.training.interruption import Interruption
 
 if TYPE_CHECKING:
     from hushgraph.privacy import choices
+    from hushgraph.reproduction.frontier import Frontier, Line
     from hushgraph.reproduction.runner import Options, Reproduction
 
 EXAMPLES = """\
 hushgraph reproduce --list
 hushgraph reproduce degree --quick
 hushgraph reproduce transductive --data-root data --only ogbn-arxiv
-hushgraph reproduce all --substitute ogbn-arxiv=mine.npz --dry-run"""
+hushgraph reproduce all --substitute ogbn-arxiv=mine.npz --dry-run
+hushgraph reproduce frontier --data-root data --only facebook_32_schools"""
 
 MODES = {"both": ("as-published", "sound"), "sound": ("sound",), "as-published": ("as-published",)}
+FRONTIER = "frontier"
 # A narrow terminal wraps lines; cutting figures short would be worse.
 _NARROWEST = 120
 
@@ -34,11 +38,13 @@ _experiment, _output = section("Experiment"), section("Run and output")
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="An experiment of --list, or all.")
+        str | None, typer.Argument(metavar="NAME", help="An experiment of --list, or all the paper's.")
     ] = None,
     show_list: Annotated[bool, _experiment("List the experiments and their runs.", "--list")] = False,
     mode: Annotated[str, _experiment("How private models train. [both]", metavar="|".join(MODES))] = "both",
-    seeds: Annotated[int | None, _experiment("Runs of each cell. [tables 3, the rest 1]", min=1)] = None,
+    seeds: Annotated[
+        int | None, _experiment("Runs of each cell. [tables and frontier 3, the rest 1]", min=1)
+    ] = None,
     only: Annotated[
         list[str] | None,
         _experiment("A dataset, a model or dataset/model; * is anything. [all]", metavar="PATTERN"),
@@ -59,17 +65,20 @@ def reproduce(
 ) -> None:
     """Run the paper's tables and figures, as published and sound.
 
+    frontier is not the paper's: accuracy against epsilon of both methods, on graphs of the data folder.
     Finished runs are kept in --out, so the same command continues after an interruption. Started several
     times at once, it shares the runs out.
     """
     from hushgraph.reproduction import spec
 
     if show_list:
-        listed = list_experiments(spec.names() if name in (None, "all") else (name,))
+        listed = list_experiments((*spec.names(), FRONTIER) if name in (None, "all") else (name,))
         typer.echo(json.dumps({"experiments": listed}) if as_json else _format_list(listed))
         return
     if name is None:
-        raise InputError(f"no NAME: give one of {', '.join(spec.names())}, or all")
+        raise InputError(f"no NAME: give one of {', '.join((*spec.names(), FRONTIER))}, or all")
+    if name == FRONTIER and (mode != "both" or substitute):
+        raise InputError("frontier has one mode and graphs of its own; leave out --mode and --substitute")
     out = out or Path("reproduction-quick" if quick else "reproduction")
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
         from hushgraph.reproduction.data_sources import parse_substitutes
@@ -85,8 +94,11 @@ def reproduce(
             device=cast("choices.Device", device),
         )
         names = spec.names() if name == "all" else (name,)
+        how: dict[str, Any] = {"quiet": as_json, "dry_run": dry_run, "line": line}
         try:
-            result = run_experiments(names, chosen, quiet=as_json, dry_run=dry_run, line=line)
+            result = (
+                run_frontier(chosen, **how) if name == FRONTIER else run_experiments(names, chosen, **how)
+            )
         except KeyboardInterrupt:
             message = f"stopped; finished runs are in {out}, the same command continues from there"
             raise terminal.StoppedError(message) from None
@@ -101,6 +113,9 @@ def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
 
     listed = []
     for name in names:
+        if name == FRONTIER:
+            listed.append(_list_frontier())
+            continue
         experiment = spec.load(name)
         listed.append(
             {
@@ -113,6 +128,20 @@ def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
             }
         )
     return listed
+
+
+def _list_frontier() -> dict[str, Any]:
+    from hushgraph.reproduction import frontier
+    from hushgraph.reproduction.runner import Options
+
+    return {
+        "name": FRONTIER,
+        "title": frontier.TITLE,
+        "source": "not in the paper",
+        "columns": [graph.name for graph in frontier.GRAPHS],
+        "seeds": frontier.SEEDS,
+        "runs": len(frontier.list_jobs(Options(out=Path()))),
+    }
 
 
 def _format_list(experiments: Sequence[dict[str, Any]]) -> str:
@@ -186,7 +215,70 @@ def run_experiments(
     }
 
 
-def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None:
+def run_frontier(
+    chosen: Options,
+    *,
+    quiet: bool = False,
+    dry_run: bool = False,
+    line: terminal.StatusLine | None = None,
+) -> dict[str, Any]:
+    """Run the frontier, print and write its table, draw its figure; arguments as for `run_experiments`.
+
+    Returns:
+        What `--json` prints.
+    """
+    from hushgraph.reproduction import frontier
+
+    line = terminal.StatusLine(quiet=True) if line is None else line
+    screen = terminal.console()
+    screen.quiet, screen.width = quiet, max(screen.width, _NARROWEST)
+
+    def say(text: str) -> None:
+        line.clear()
+        terminal.print_line(screen, text)
+
+    work = frontier.Frontier(chosen, say=say)
+    counts = {"planned": len(work.plan), "left": len(work.left), "to_train": len(work.left)}
+    say(f"Records: {counts['planned']}; runs to train: {counts['to_train']}.")
+    if dry_run:
+        return {"dry_run": True, **counts, "skipped": work.skipped}
+    _run_work(work, counts["left"], line)
+    lines = work.lines()
+    with work.records.results():
+        say(f"\n{frontier.write_table(lines, chosen.out)}")
+        figures = _draw_frontier(lines, chosen.out, say)
+    say(f"Records, table and figure are in {chosen.out}.")
+    return {
+        **counts,
+        "out": str(chosen.out),
+        "records": str(work.records.path),
+        "lines": [asdict(each) for each in lines],
+        "figures": [str(path) for path in figures],
+        "skipped": work.skipped,
+    }
+
+
+def _draw_frontier(lines: Sequence[Line], out: Path, say: Callable[[str], None]) -> list[Path]:
+    if not _can_draw(say):
+        return []
+    from hushgraph.plots.frontier import FrontierLine, draw_frontier
+    from hushgraph.reproduction import frontier
+
+    panels: dict[str, list[FrontierLine]] = {}
+    for data, row in dict.fromkeys((each.data, each.row) for each in lines):
+        points = tuple(
+            (each.epsilon, each.ours, each.spread or 0.0)
+            for each in lines
+            if (each.data, each.row) == (data, row)
+        )
+        panels.setdefault(data, []).append(FrontierLine(label=row, points=points))
+    paths = [out / f"{FRONTIER}.{suffix}" for suffix in ("svg", "png")]
+    for path in paths:
+        draw_frontier(panels, path, title=frontier.TITLE, notes=frontier.list_notes(lines))
+    return paths
+
+
+def _run_work(work: Reproduction | Frontier, total: int, line: terminal.StatusLine) -> None:
     """Train what is left, with a bar that moves within runs too."""
     done, label = 0, ""
     with Interruption() as interruption:
@@ -208,11 +300,15 @@ def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None
 
 
 def _draw_figures(records: list[dict[str, Any]], out: Path, say: Callable[[str], None]) -> list[Path]:
-    if not records:
-        return []
-    if importlib.util.find_spec("matplotlib") is None:
-        say("no figures: matplotlib is not installed; pip install 'hushgraph[plots]'")
+    if not records or not _can_draw(say):
         return []
     from hushgraph.reproduction.figures import draw
 
     return draw(records, out / "figures")
+
+
+def _can_draw(say: Callable[[str], None]) -> bool:
+    is_installed = importlib.util.find_spec("matplotlib") is not None
+    if not is_installed:
+        say("no figures: matplotlib is not installed; pip install 'hushgraph[plots]'")
+    return is_installed

@@ -19,12 +19,14 @@ class ModelBar:
         test_accuracy: from 0 to 1; None if there are no labelled test nodes.
         epsilon: its privacy budget; infinity if it has no privacy.
         guarantee: "holds", "claimed by the paper" or "none". Only bars whose guarantee holds are filled.
+        predictions: "covered towards everybody else" or "not covered".
     """
 
     name: str
     test_accuracy: float | None
     epsilon: float
     guarantee: str
+    predictions: str
 
 
 def draw_comparison(bars: Sequence[ModelBar], path: Path, *, title: str, note: str) -> None:
@@ -37,7 +39,7 @@ def draw_comparison(bars: Sequence[ModelBar], path: Path, *, title: str, note: s
         note: a sentence below the figure.
     """
     with canvas.drawing():
-        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(6.0, 3.2))
+        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 3.2))
         labels = []
         for x, bar in enumerate(bars):
             percent, colour = 100 * (bar.test_accuracy or 0.0), canvas.model_colours([bar.name])[bar.name]
@@ -46,7 +48,10 @@ def draw_comparison(bars: Sequence[ModelBar], path: Path, *, title: str, note: s
             text = "none" if bar.test_accuracy is None else f"{percent:.1f}"
             axes.annotate(text, (x, percent), (0, 3), textcoords="offset points", ha="center")
             guarantee = "no guarantee" if bar.guarantee == "none" else bar.guarantee
-            labels.append(f"{bar.name}\nε = {rounded_up(bar.epsilon)}\n{guarantee}")
+            predictions = bar.predictions.replace(" towards", "\ntowards")
+            labels.append(
+                f"{bar.name}\nε = {rounded_up(bar.epsilon)}\n{guarantee}\npredictions {predictions}"
+            )
         axes.set_xticks(range(len(labels)), labels)
         axes.tick_params(axis="x", length=0)
         axes.set_ylim(0, 105)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hushgraph.accounting.accountants import gaussian_shift
 from hushgraph.privacy import bounds
 from hushgraph.privacy.choices import EdgeOwner
 
@@ -148,6 +147,9 @@ def choose_billboard(
     The share of the boards grows with the number of training nodes per class and with the budget: boards are
     then worth more than training. The learning rate falls as the noise grows.
     """
+    # Imported here: the command line shows these defaults before it loads SciPy.
+    from hushgraph.accounting.accountants import gaussian_shift
+
     mu = max(gaussian_shift(epsilon, delta), 1e-9)
     strength = num_train_nodes * mu / math.sqrt(num_classes)
     share = _LEAST_BOARD_SHARE + 0.25 * math.log(strength / _STRENGTH_AT_LEAST_SHARE)

@@ -88,6 +88,8 @@ def render_report(facts: Mapping[str, Any]) -> str:
 def _name_model(facts: Mapping[str, Any]) -> str:
     model = facts["config"]["model"]
     name = "own model" if model == "own" else model.upper()
+    if facts["plan"].get("method") == "billboard":
+        name = "Billboard" if model == "mlp" else f"Billboard with {name}"
     return f"DP-{name}" if facts["standing"]["kind"] == "holds" else name
 
 
@@ -302,16 +304,28 @@ def _show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
     )
     table = Table(
         caption="Models on the same split",
-        heads=("model", "guarantee", "epsilon", "test", "validation", "macro-F1", "seconds"),
+        heads=(
+            "model",
+            "architecture",
+            "predictions",
+            "guarantee",
+            "epsilon",
+            "test",
+            "validation",
+            "macro-F1",
+            "seconds",
+        ),
         rows=[_tabulate_model(row) for row in rows],
-        numeric_from=2,
+        numeric_from=4,
     )
     return Figure(caption="Test accuracy", chart=chart), table
 
 
 def _tabulate_model(row: Mapping[str, Any]) -> list[str | Cell]:
     return [
-        row["name"] if row["model"] == "mlp" else f"{row['name']} ({row['model']})",
+        row["name"],
+        row["model"],
+        row["predictions"],
         Cell(text=row["guarantee"], kind="holds" if row["guarantee"] == "holds" else "unsafe"),
         format_epsilon(row["epsilon"]),
         *(format_percent(row[key]) for key in ("test_accuracy", "val_accuracy", "macro_f1")),

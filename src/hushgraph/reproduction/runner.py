@@ -310,7 +310,7 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
         "seconds": run.result["seconds"],
         "device": run.result["device"],
         "versions": versions(),
-        "commit": _commit(),
+        "commit": find_commit(),
         "run": planned.run,
     }
     if planned.job.experiment.kind == "classes":
@@ -336,7 +336,7 @@ def _measure_graph(graph: Graph, setting: str | None) -> dict[str, float]:
     }
 
 
-def _commit() -> str | None:
+def find_commit() -> str | None:
     """Return the commit of the running source tree, or HUSHGRAPH_COMMIT for a copy without history."""
     if given := os.environ.get("HUSHGRAPH_COMMIT"):
         return given
