@@ -56,7 +56,7 @@ CHANGES: dict[str, Record] = {
 def board_share(setting: Record) -> float:
     """The part of the budget that both boards got together."""
     first, _, second, _ = setting["shares"]
-    return round(first + second, 4)
+    return round(float(first + second), 4)
 
 
 def is_middle(setting: Record) -> bool:
