@@ -1,189 +1,233 @@
-"""What noise costs, and what float32 loses of a sum: secure noise against torch's, interleaved in one run.
+"""What noise costs: a step with exact noise against one with torch's, interleaved in one run.
 
-    python benchmarks/bench_noise.py [--repeats N] [--device auto|cpu|cuda]
+    python benchmarks/bench_noise.py [--repeats N] [--device auto|cpu|cuda] [--against SRC]
+        [--clock wall|cpu] [--threads N] [--hidden N]
 
-First the noise of one step alone. Then a step (clipped sum and noise) of one GCN layer on an arxiv-shaped
-graph, of 10,000 roots and of all. Last, by how much the sum of clipped gradients, in float32 by pieces,
-differs from the same sum in float64, in units of C, against what secure noise allows for.
+First random words and draws. Then a step (clipped sum and noise) of one GCN layer on an arxiv-shaped graph:
+without edges (K = 0) and with (K = 3), of 10,000 roots and of all, with exact noise and with torch's. With
+`--against` the same steps of the version of this package in the folder SRC take turns with them, in a process
+of their own, with the noise that version had by default. Last, what exact noise allows for rounding.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
-import dataclasses
-import itertools
-import math
 import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import numba
 import numpy as np
 import torch
+from torch import Tensor
 
 from bench_step import CLASSES, FEATURES, arxiv_shaped
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.graph.graph import Graph
+from hushgraph.models.device import freed_memory_kept
 from hushgraph.models.gnn import GNN
-from hushgraph.noise import exact_normal
-from hushgraph.noise.gaussian import NoiseSource, noise_generator, noisy
-from hushgraph.noise.secure_noise import SecureNoise
-from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow
-from hushgraph.training.trainer import SECURE_ROOTS
 
-BYTES = 1 << 24
+SIGMA = 16.0
+DRAWS = 150_000
+Step = Callable[[], object]
+# Processor time does not see what else a busy machine does; it counts what other threads draw ahead.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+clock_name = "wall"
 
 
-def seconds(work: Callable[[], object], device: torch.device) -> float:
-    begin = time.perf_counter()
+def seconds(work: Step, device: torch.device) -> float:
+    clock = CLOCKS[clock_name]
+    begin = clock()
     work()
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
-def interleaved(
-    works: dict[str, Callable[[], object]], repeats: int, device: torch.device
-) -> dict[str, float]:
-    """Median seconds each, taking turns so that a busy machine slows all of them."""
+def old_noise(device: torch.device) -> Callable[[dict[str, Tensor], dict[str, float]], object]:
+    """The default noise of a version that has no exact one by default."""
+    from hushgraph.noise.gaussian import noise_generator, noisy
+
+    generator = noise_generator(device)
+    return lambda sums, sigmas: noisy(sums, sigmas, generator)
+
+
+def new_noise(
+    name: str, device: torch.device, roots: int
+) -> Callable[[dict[str, Tensor], dict[str, float]], object]:
+    from hushgraph.gradients.sums import sum_error
+    from hushgraph.noise.source import ExactNoise, FloatNoise
+
+    if name == "float":
+        return FloatNoise(torch.Generator(device)).add_noise
+    error = sum_error(num_roots=roots, rows_per_root=18)
+    return ExactNoise(sigma_over_clip=SIGMA, sum_error=error).add_noise
+
+
+class Steps:
+    """Steps by the number of readers, of roots and the noise, each on a batch that is kept."""
+
+    def __init__(self, device: torch.device, hidden: int) -> None:
+        self.device = device
+        self.graph = arxiv_shaped(np.random.default_rng(0), FEATURES)
+        self.features = Features(self.graph, device)
+        torch.manual_seed(0)
+        self.model = GNN(FEATURES, CLASSES, hidden=hidden, feature_norm=1.0).to(device)
+        self.sigmas = {name: SIGMA for name, _ in self.model.named_parameters()}
+        self._steps: dict[tuple[int, int, str], Step] = {}
+
+    def step(self, readers: int, roots: int, noise: str) -> Step:
+        key = (readers, roots, noise)
+        if key not in self._steps:
+            self._steps[key] = self._new(*key)
+            self._steps[key]()
+        return self._steps[key]
+
+    def _new(self, readers: int, roots: int, noise: str) -> Step:
+        lists = stable_lists(
+            self.graph,
+            num_nodes=self.graph.num_nodes,
+            train_mask=self.graph.train_mask,
+            max_readers=readers,
+            max_reads=16 if readers else 0,
+            edge_owner="sender",
+            seed=1,
+        )
+        batch = tree_batch(grow(lists, self.graph.train_idx[:roots], 1), self.features, self.graph.y)
+        add = old_noise(self.device) if noise == "old" else new_noise(noise, self.device, roots)
+        return lambda: add(ghost.clipped_sum(self.model, batch, Clipping()), self.sigmas)
+
+
+def serve(steps: Steps) -> None:
+    """Take a step for every line of input and say how long it took."""
+    for line in sys.stdin:
+        readers, roots = map(int, line.split())
+        print(seconds(steps.step(readers, roots, "old"), steps.device), flush=True)
+
+
+@contextmanager
+def other_version(source: str, arguments: list[str]) -> Iterator[Callable[[int, int], float]]:
+    """Seconds of a step of the version in the folder `source`."""
+    command = [sys.executable, __file__, "--serve", *arguments]
+    environment = os.environ | {"PYTHONPATH": source}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        pipe_in, pipe_out = process.stdin, process.stdout
+        if pipe_in is None or pipe_out is None:
+            raise RuntimeError("the other process has no pipes")
+
+        def step(readers: int, roots: int) -> float:
+            print(readers, roots, file=pipe_in, flush=True)
+            return float(pipe_out.readline())
+
+        yield step
+        pipe_in.close()
+
+
+def report(title: str, works: dict[str, Callable[[], float]], repeats: int) -> None:
+    """Medians, taking turns so that a busy machine slows all of them; ratios are within a turn."""
     times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats):
+    for turn in range(repeats + 1):
         for name, work in works.items():
-            times[name].append(seconds(work, device))
-    return {name: statistics.median(found) for name, found in times.items()}
-
-
-def report(title: str, medians: dict[str, float]) -> None:
+            taken = work()
+            # The first turn builds what is kept.
+            if turn:
+                times[name].append(taken)
     print(title)
-    first = next(iter(medians.values()))
-    for name, median in medians.items():
-        print(f"  {name:<30} {1e3 * median:10.3f} ms   x {median / first:.3f}", flush=True)
+    first = next(iter(times.values()))
+    for name, found in times.items():
+        ratio = statistics.median(one / base for one, base in zip(found, first, strict=True))
+        print(f"  {name:<24} {1e3 * statistics.median(found):10.2f} ms   x {ratio:.3f}", flush=True)
 
 
-def sources(device: torch.device, roots: int) -> dict[str, NoiseSource]:
-    found: dict[str, NoiseSource] = {
-        "torch": noise_generator(device),
-        "secure": SecureNoise(batch_size=roots, sigma_over_clip=16.0),
+def report_draws(device: torch.device) -> None:
+    from hushgraph.noise import normal, stream
+
+    def nanoseconds(work: Step, count: int) -> float:
+        work()
+        return 1e9 / count * statistics.median(seconds(work, device) for _ in range(9))
+
+    key, none = bytes(32), torch.empty(DRAWS)
+    works: dict[str, tuple[Step, int]] = {
+        "operating system, 8 bytes": (lambda: os.urandom(8 * DRAWS), DRAWS),
+        "ChaCha20, 8 bytes": (lambda: stream.random_words(key, 0, DRAWS), DRAWS),
+        "exact draw, all included": (lambda: normal.draw(DRAWS), DRAWS),
+        "torch.randn": (lambda: none.normal_(), DRAWS),
     }
-    if device.type == "cuda":
-        found["secure, drawn ahead"] = SecureNoise(batch_size=roots, sigma_over_clip=16.0, draw_ahead=True)
-    return found
+    print("nanoseconds, on one thread")
+    for name, (work, count) in works.items():
+        print(f"  {name:<28} {nanoseconds(work, count):8.2f}", flush=True)
 
 
-def lost(model: GNN, pieces: Iterable[TreeBatch]) -> tuple[float, float]:
-    """Norms, in units of C, of what float32 changes the sum by, with the same factors, and of the sum.
+def report_widening() -> None:
+    from hushgraph.gradients.sums import sum_error
+    from hushgraph.noise.source import ExactNoise
 
-    Pieces are added up in float64, as training with secure noise does.
-    """
-    found = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
-    exact = copy.deepcopy(found)
-    for piece in pieces:
-        single = ghost._Pass.of(model, piece)
-        factors = Clipping().factors(*single.squared_norms())
-        double = ghost._Pass.of(copy.deepcopy(model).double(), dataclasses.replace(piece, x=piece.x.double()))
-        for sums, part in (
-            (found, single.weighted_sums(factors)),
-            (exact, double.weighted_sums(factors.double())),
-        ):
-            for name, value in part.items():
-                sums[name] += value
-    error = sum(float((found[name] - exact[name]).square().sum()) for name in found)
-    return math.sqrt(error), math.sqrt(sum(float(value.square().sum()) for value in exact.values()))
-
-
-def pieces_of(
-    lists: BoundedLists, roots: np.ndarray, features: Features, labels: np.ndarray
-) -> Iterator[TreeBatch]:
-    """A batch as training with secure noise cuts it."""
-    for begin in range(0, len(roots), SECURE_ROOTS):
-        yield tree_batch(grow(lists, roots[begin : begin + SECURE_ROOTS], 1), features, labels)
-
-
-def summed(model: GNN, pieces: Iterable[TreeBatch], source: NoiseSource) -> dict[str, torch.Tensor]:
-    """The clipped sum as training computes it: in float64 over the pieces where noise is secure."""
-    dtype = torch.float64 if isinstance(source, SecureNoise) else torch.float32
-    sums = {name: torch.zeros_like(p, dtype=dtype) for name, p in model.named_parameters()}
-    for piece in pieces:
-        for name, value in ghost.clipped_sum(model, piece, Clipping()).items():
-            sums[name] += value
-    return sums
-
-
-def lists_of(graph: Graph, max_readers: int) -> BoundedLists:
-    return stable_lists(
-        graph,
-        num_nodes=graph.num_nodes,
-        train_mask=graph.train_mask,
-        max_readers=max_readers,
-        max_reads=16 if max_readers else 0,
-        edge_owner="sender",
-        seed=1,
-    )
+    print("standard deviation as a part of the planned one: sigma / C = 16, 200,000 parameters")
+    for roots in (1_000, 10_000, 90_941, 200_000):
+        for rows in (1, 18, 300):
+            error = sum_error(num_roots=roots, rows_per_root=rows)
+            wider = ExactNoise(sigma_over_clip=SIGMA, sum_error=error).widening(200_000)
+            print(f"  {roots:7,} roots of at most {rows:3} rows: {wider:.5f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--against", metavar="SRC", help="the folder src of another version")
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    global clock_name
+    clock_name = arguments.clock
+    torch.set_num_threads(arguments.threads)
+    numba.set_num_threads(arguments.threads)
     name = arguments.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
     torch.backends.cuda.matmul.allow_tf32 = False
-    repeats = arguments.repeats
-    print(f"{device.type}, {torch.get_num_threads()} threads, torch {torch.__version__}")
-    rate = BYTES / statistics.median(seconds(lambda: os.urandom(BYTES), device) for _ in range(5)) / 1e6
-    draws = statistics.median(seconds(lambda: exact_normal.draw(100_000), device) for _ in range(6))
-    print(f"operating system's generator: {rate:.0f} MB/s; exact draws: {1e4 * draws:.0f} ns each")
-
-    graph = arxiv_shaped(np.random.default_rng(0), FEATURES)
-    lists = lists_of(graph, 3)
-    features = Features(graph, device)
-    torch.manual_seed(0)
-    model = GNN(FEATURES, CLASSES, hidden=128, feature_norm=1.0).to(device)
-    size = sum(p.numel() for p in model.parameters())
-    zeros = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-    sigmas = dict.fromkeys(zeros, 16.0)
-    alone = sources(device, 10_000)
-    works = {name: lambda source=source: noisy(zeros, sigmas, source) for name, source in alone.items()}
-    interleaved(works, 2, device)
-    report(f"noise of one step, {size:,} parameters", interleaved(works, repeats, device))
-
-    for roots in (10_000, len(graph.train_idx)):
-        trees = grow(lists, graph.train_idx[:roots], 1)
-        whole = [tree_batch(trees, features, graph.y)]
-        cut = list(pieces_of(lists, graph.train_idx[:roots], features, graph.y))
-        steps = {
-            name: lambda pieces=whole if name == "torch" else cut, source=source: noisy(
-                summed(model, pieces, source), sigmas, source
-            )
-            for name, source in sources(device, roots).items()
-        }
-        interleaved(steps, 1, device)
-        report(f"clipped sum and noise, {roots:,} roots", interleaved(steps, repeats, device))
-
-    lists_by = {3: lists, 0: lists_of(graph, 0)}
-    print(f"what float32 loses of a sum in pieces of {SECURE_ROOTS:,} roots, in units of C")
-    cases = ((graph.y, "labels of the graph"), (np.zeros_like(graph.y), "all labels the same"))
-    for K, kind, roots, (labels, what) in itertools.product(
-        (3, 0), ("gcn", "gin", "gat"), (SECURE_ROOTS, 40_000, 200_000), cases
-    ):
-        # More roots than the graph has: the same trees again, whose gradients point the same way.
-        chosen = np.resize(graph.train_idx, roots)
-        torch.manual_seed(0)
-        model = GNN(FEATURES, CLASSES, model=kind, hidden=128, feature_norm=1.0).to(device)
-        error, length = lost(model, pieces_of(lists_by[K], chosen, features, labels))
+    with freed_memory_kept():
+        steps = Steps(device, arguments.hidden)
+        if arguments.serve:
+            serve(steps)
+            return
         print(
-            f"  K = {K}, {kind}, {roots:7,} roots, {what:<20} lost {error:.1e} of {length:8,.0f}, "
-            f"{error / roots:.1e} a root, allowed {2.0**-22:.1e}",
-            flush=True,
+            f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, hidden {arguments.hidden}"
         )
+        report_draws(device)
+        report_widening()
+        others = ["--device", name, "--hidden", str(arguments.hidden), "--clock", arguments.clock]
+        others += ["--threads", str(arguments.threads)]
+        if arguments.against is None:
+            report_steps(steps, arguments.repeats, None)
+            return
+        with other_version(arguments.against, others) as step:
+            report_steps(steps, arguments.repeats, step)
+
+
+def report_steps(steps: Steps, repeats: int, other: Callable[[int, int], float] | None) -> None:
+    for readers in (0, 3):
+        for roots in (10_000, len(steps.graph.train_idx)):
+            works: dict[str, Callable[[], float]] = {}
+            if other is not None:
+                works["other version"] = lambda K=readers, n=roots: other(K, n)
+            for noise in ("float", "exact"):
+                step = steps.step(readers, roots, noise)
+                works[noise] = lambda step=step: seconds(step, steps.device)
+            size = sum(p.numel() for p in steps.model.parameters())
+            report(f"a step, K = {readers}, {roots:,} roots, {size:,} parameters", works, repeats)
 
 
 if __name__ == "__main__":

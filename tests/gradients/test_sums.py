@@ -35,7 +35,11 @@ def exact(gradients: Tensor, inputs: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 2500])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sums_of_roots_are_those_of_float64(count: int, dtype: torch.dtype) -> None:
+def test_sums_of_roots_are_those_of_float64(
+    count: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The sums of four chunks at a time.
+    monkeypatch.setattr(sums, "_HELD", 60)
     gradients, inputs, factors = rows(count)
     weight, bias = sums.sums_of_roots(gradients.to(dtype), inputs.to(dtype), factors, clean=False)
     weighted = gradients.double() * factors[:, None]
@@ -99,7 +103,7 @@ PATHS = pytest.mark.parametrize("path", ["numba", "torch", pytest.param("triton"
 @pytest.mark.parametrize("relu", [True, False])
 def test_shared_rows_add_up_what_their_entries_give(path: str, relu: bool) -> None:
     generator = torch.Generator().manual_seed(0)
-    nodes, entries, roots, width = 2500, 6000, 40, 7
+    nodes, entries, roots, width = 9000, 20_000, 40, 7
     index = torch.randint(0, nodes - 100, (entries,), generator=generator)
     parents = torch.randint(0, roots, (entries,), generator=generator)
     upper = torch.randn(roots, width, generator=generator)
@@ -121,6 +125,6 @@ def test_shared_rows_add_up_what_their_entries_give(path: str, relu: bool) -> No
         found = sums._torch_rows(*tensors, outputs, relu, slice(0, nodes))
     else:
         parts = list(sums.weighted_shared_rows(*tensors, outputs=outputs, relu=relu))
-        assert [part.start for part, _ in parts] == [0, 1024, 2048]
+        assert [part.start for part, _ in parts] == [0, 4096, 8192]
         found = torch.cat([part for _, part in parts])
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)

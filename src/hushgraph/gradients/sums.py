@@ -23,10 +23,10 @@ from hushgraph.models.blocks import FASTMATH
 # Roots whose gradients are added up in float32. Batches must be cut at multiples of it, and roots keep their
 # places in a batch whether they have a label or not: a root must not change the chunk of another.
 CHUNK = 128
-# Chunks whose sums are held at once.
-_CHUNKS = 16
+# Numbers of chunks' sums that are held at once. Many small parts would keep threads waiting for each other.
+_HELD = 1 << 22
 # Rows that are held in float64 at once.
-_BLOCK = {"cpu": 1 << 10, "cuda": 1 << 16}
+_BLOCK = {"cpu": 1 << 12, "cuda": 1 << 16}
 _UNIT_32, _UNIT_64 = 2.0**-24, 2.0**-53
 
 
@@ -43,7 +43,8 @@ def sum_error(*, num_roots: int, rows_per_root: int) -> float:
     """
     local = (CHUNK + 2) * _UNIT_32 * CHUNK
     blocks = num_roots * rows_per_root / _BLOCK["cpu"] + num_roots
-    additions = (_BLOCK["cuda"] + blocks + 1024) * _UNIT_64
+    # Rows of a block, entries of a shared row, blocks and pieces, processes.
+    additions = (2 * _BLOCK["cuda"] + blocks + 1024) * _UNIT_64
     return 1.001 * (local + additions * num_roots / math.sqrt(ROUNDING_MARGIN))
 
 
@@ -148,10 +149,11 @@ def _sum_of_chunks(weighted: Tensor, inputs: Tensor) -> Tensor:
     chunks = weighted.shape[0] // CHUNK
     left = weighted[: chunks * CHUNK].view(chunks, CHUNK, weighted.shape[1]).mT
     right = inputs[: chunks * CHUNK].view(chunks, CHUNK, inputs.shape[1])
-    products = torch.empty(min(_CHUNKS, chunks), *total.shape)
-    for begin in range(0, chunks, _CHUNKS):
-        part = products[: min(_CHUNKS, chunks - begin)]
-        torch.bmm(left[begin : begin + _CHUNKS], right[begin : begin + _CHUNKS], out=part)
+    held = max(1, min(_HELD // max(1, total.numel()), chunks))
+    products = torch.empty(held, *total.shape)
+    for begin in range(0, chunks, held):
+        part = products[: min(held, chunks - begin)]
+        torch.bmm(left[begin : begin + held], right[begin : begin + held], out=part)
         _accumulate(part.view(part.shape[0], -1).numpy(), total.view(-1).numpy())
     if chunks * CHUNK < weighted.shape[0]:
         total += weighted[chunks * CHUNK :].T @ inputs[chunks * CHUNK :]

@@ -48,9 +48,10 @@ if AVAILABLE:
             values = tl.load(upper + parent[:, None] * width + columns[None, :], mask=mask, other=0.0)
             total += tl.sum(weight[:, None] * values.to(tl.float64), 0)
         y = tl.load(outputs + node * width + columns, mask=inside, other=0.0).to(tl.float64)
-        slope = tl.where(y > 0, 1.0, 0.0) if RELU else 1.0 - y * y
         # The output of a row that nobody reads may be anything.
-        tl.store(out + row * width + columns, tl.where(total == 0.0, 0.0, total * slope), mask=inside)
+        y = tl.where(total == 0.0, 0.0, y)
+        slope = tl.where(y > 0, 1.0, 0.0) if RELU else 1.0 - y * y
+        tl.store(out + row * width + columns, total * slope, mask=inside)
 
 
 def shared_rows(
