@@ -49,7 +49,7 @@ def work(workload: str, steps: int) -> None:
     from hushgraph.privacy.ledger import Ledger
     from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.runs.config import TrainingConfig
-    from hushgraph.training.distributed import joined
+    from hushgraph.training.distributed import join_group
     from hushgraph.training.trainer import State, Trainer, new_noise
 
     given = WORKLOADS[workload]
@@ -68,7 +68,7 @@ def work(workload: str, steps: int) -> None:
     )
     ends: list[float] = []
     with ExitStack() as stack:
-        group = stack.enter_context(joined())
+        group = stack.enter_context(join_group())
         ledger = None
         if group.leads:
             folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -29,7 +29,7 @@ from bench_step import CLASSES, FEATURES, arxiv_shaped
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.models.device import freed_memory_kept
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow
@@ -198,7 +198,7 @@ def main() -> None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
     torch.backends.cuda.matmul.allow_tf32 = False
-    with freed_memory_kept():
+    with keep_freed_memory():
         steps = Steps(device, arguments.hidden)
         if arguments.serve:
             serve(steps)

@@ -108,7 +108,8 @@ def _other_lines(rng: random.Random, content: bytes) -> bytes:
 def _other_tensors(rng: random.Random, file: Path) -> None:
     """Other tensors, or other texts beside them, with the right checksum."""
     import torch
-    from hushgraph._tensor_file import read_tensors, write_tensors
+
+    from hushgraph._files import read_tensors, write_tensors
 
     tensors, about = read_tensors(file)
     name = rng.choice(sorted(tensors))

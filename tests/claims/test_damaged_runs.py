@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from hushgraph._tensor_file import read_tensors, write_tensors
 
 import hushgraph as hg
+from hushgraph._files import read_tensors, write_tensors
 from hushgraph.errors import DivergedError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.runs.folder import _checksum

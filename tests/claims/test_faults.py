@@ -203,6 +203,8 @@ GOES_ON = {
     "zeros at the end",
     "the last record twice",
 }
+# What is left of the file may be a whole ledger; only the checkpoint tells that there was more.
+SHOWS_LESS = {"cut in the middle of a record", "cut at the end of a record", "deep", "only the first line"}
 
 
 @stopped
@@ -232,14 +234,15 @@ def test_a_damaged_ledger_never_shows_less(copied: Path, how: str, graph: Graph)
         run = hg.resume(copied, graph)
         assert (charged(copied), run.epsilon) == (STEPS, run.plan.epsilon)
     else:
-        refused(lambda: hg.resume(copied, graph), str(file), "restore")
+        advice = "count the whole epsilon as spent" if how in SHOWS_LESS else "restore"
+        refused(lambda: hg.resume(copied, graph), str(file), advice)
 
 
 @finished
 def test_a_finished_run_with_the_ledger_of_fewer_steps_is_refused(copied: Path, graph: Graph) -> None:
     file = copied / "ledger.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
-    refused(lambda: hg.Run.load(copied), "0 steps as paid", "weights.safetensors is of step 3")
+    refused(lambda: hg.Run.load(copied), "0 steps as charged", "weights.safetensors is of step 3")
     file.unlink()
     refused(lambda: hg.Run.load(copied), "no such file")
 

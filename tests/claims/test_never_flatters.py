@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hushgraph.privacy.plan_fields import CHOICES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
+from hushgraph.privacy.fields import CHOICES
 from hushgraph.privacy.guarantee import sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
 

@@ -19,6 +19,7 @@ import hushgraph as hg
 from hushgraph.cli import app as cli
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -26,7 +27,11 @@ SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
     *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner"),
+    # Which method, whether predictions are covered, and the price of smaller changes: all of the plan.
+    *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
 }
+# What the plan of a billboard says beyond that.
+BILLBOARD = {"board_share", "board_noise", "epsilon_unlabelled_row"}
 # Every key that a private run may write, by file. A new one must be thought about here first.
 ALLOWED = {
     "run.json": {
@@ -41,6 +46,8 @@ ALLOWED = {
     "ledger.jsonl": {
         *("ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"),
         *("step", "count", "draw", "kind", "rate", "changed_trees", "sigma_over_clip"),
+        # Of boards.
+        *("charges", "shift_over_sigma"),
     },
 }
 CHECKPOINT = {"step", "steps_lost", "numbers", "seconds"}
@@ -154,6 +161,25 @@ def test_only_these_keys_are_written(said: Said) -> None:
                 assert set(found) == allowed
             else:
                 assert keys_in(found) <= allowed
+
+
+def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path) -> None:
+    hg.train(graph, epsilon=6.0, steps=4, hidden=8, device="cpu", out=tmp_path / "run")
+    files = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    boards = {"board-1.safetensors", "board-2.safetensors"}
+    noised = {*boards, "halfway.safetensors", "weights.safetensors"}
+    assert set(files) == {*ALLOWED, *noised, "ledger.jsonl.lock"}
+    assert set(json.loads(files["result.json"])) == ALLOWED["result.json"] | BILLBOARD
+    described = json.loads(files["run.json"])
+    assert set(described) == ALLOWED["run.json"]
+    assert set(described["plan"]) == {field.name for field in fields(BillboardPlan)} | {"adjacency", "method"}
+    for name in ("metrics.jsonl", "ledger.jsonl"):
+        for line in files[name].splitlines():
+            assert keys_in(json.loads(line)) <= ALLOWED[name]
+    for name in boards:
+        with safetensors.safe_open(tmp_path / "run" / name, framework="pt") as file:
+            assert set(file.keys()) == {"values"}
+            assert set(file.metadata()) == {"noise_std", "plan", "sum"}
 
 
 def test_weights_hold_weights_alone(said: Said, graph: Graph) -> None:

@@ -15,7 +15,7 @@ from hushgraph.models.gnn import GATLayer
 from hushgraph.reproduction import spec
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training import session
-from hushgraph.training.trainer import percentile_clipping
+from hushgraph.training.trainer import choose_percentile_clipping
 
 HAND: Any = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("published_by_hand.py"))))
 ARXIV_TRAIN = 90_941
@@ -170,7 +170,8 @@ def test_numbers_that_two_tables_share() -> None:
 def test_what_the_paper_says_once_is_what_the_code_does() -> None:
     common = spec.load_common()
     assert inspect.signature(GATLayer).parameters["heads"].default == common.heads
-    assert inspect.signature(percentile_clipping).parameters["percentile"].default == common.clip_percentile
+    percentile = inspect.signature(choose_percentile_clipping).parameters["percentile"]
+    assert percentile.default == common.clip_percentile
     config = TrainingConfig(optimizer="adam", learning_rate=0.1, momentum=common.beta1)
-    optimizer = session._optimizer(nn.Linear(1, 1), config, None)
+    optimizer = session._build_optimizer(nn.Linear(1, 1), config, None)
     assert optimizer.defaults["betas"] == (common.beta1, common.beta2)
