@@ -34,6 +34,8 @@ _MODELS = ("gcn", "gin", "gat")
 _TREES_ONLY = {"max_readers", "max_reads", "sampler", "accountant", "noise"}
 # Bounds that training without privacy has no use for: it reads as much as its own defaults let it.
 _PRIVATE_ONLY = {*_TREES_ONLY, "clipping", "clip"}
+# What the model of a billboard has one of.
+_LAYERS = {"encoder_layers", "decoder_layers"}
 _READING = ("symmetrize", "split", "split_seed", "num_classes", "columns")
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
 _OURS = ("private", "noise_multiplier", "method", "setting")
@@ -280,7 +282,7 @@ def _arguments_of(
 ) -> dict[str, Any]:
     """The arguments of `train` for one of the runs."""
     if which == BILLBOARD:
-        shared = {key: value for key, value in given.items() if key not in _TREES_ONLY}
+        shared = {key: value for key, value in given.items() if key not in _TREES_ONLY | _LAYERS}
         return {"method": "billboard", "epsilon": epsilon, **shared}
     shape = {"model": "mlp" if which.endswith("MLP") else model, "num_layers": num_layers}
     if which.startswith("DP-"):

@@ -64,10 +64,13 @@ def test_a_plan_edited_with_care_is_refused_by_the_ledger(copied: Path, graph: G
 
 
 @finished
-@pytest.mark.parametrize("change", [{"epsilon": 0.01}, {"epsilon": "inf"}, {"epsilon": "nan"}])
-def test_an_edited_epsilon_is_refused(copied: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize("key", ["epsilon", "epsilon_spent"])
+@pytest.mark.parametrize("value", [0.01, "inf", "nan"])
+def test_an_edited_epsilon_is_refused(copied: Path, key: str, value: Any) -> None:
     file = copied / "result.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    result = json.loads(file.read_text())
+    assert key in result
+    file.write_text(json.dumps(result | {key: value}))
     refused(lambda: hg.Run.load(copied), "result.json says epsilon", "restore result.json")
 
 
@@ -107,6 +110,8 @@ def test_an_edited_guarantee_is_refused(graph: Graph, tmp_path: Path) -> None:
     file = tmp_path / "run" / "result.json"
     about = json.loads(file.read_text())
     assert about["guarantee"] == "none"
+    file.write_text(json.dumps(about | {"epsilon": about["epsilon_spent"]}))
+    refused(lambda: hg.Run.load(tmp_path / "run"), "result.json says epsilon", "run.json inf")
     file.write_text(json.dumps(about | {"guarantee": "holds"}))
     refused(lambda: hg.Run.load(tmp_path / "run"), "the guarantee holds, which run.json contradicts")
 

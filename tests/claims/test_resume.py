@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import os
 import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import torch
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
+from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training import session
@@ -177,69 +180,77 @@ def test_killed_runs_spent_no_more_than_planned(killed: list[dict[str, Any]]) ->
     assert ledger.spent_epsilon() == folder.plan.epsilon
 
 
+def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The draws of every step of all sessions, as integers of the grid, in order."""
+    drawn: list[np.ndarray] = []
+
+    class RecordedNoise(ExactNoise):
+        def _draw(self, size: int, device: torch.device) -> torch.Tensor:
+            draw = super()._draw(size, device)
+            drawn.append(draw.numpy().copy())
+            return draw
+
+    monkeypatch.setattr(session, "ExactNoise", RecordedNoise)
+    return drawn
+
+
 @pytest.mark.parametrize("seed", [None, 5])
 def test_two_resumed_runs_never_share_noise(
     graph: Graph, tmp_path: Path, seed: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
-    states: list[str] = []
-    real = loop.noisy
-
-    def noisy(sums: Any, sigmas: Any, generator: torch.Generator) -> Any:
-        states.append(hashlib.sha256(generator.get_state().numpy().tobytes()).hexdigest())
-        return real(sums, sigmas, generator)
+    drawn = record_draws(monkeypatch)
 
     def stop(done: int, *others: Any) -> None:
         if done == 6:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "noisy", noisy)
     settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 12, "seed": seed}
     with pytest.raises(KeyboardInterrupt):
         hg.train(graph, out=tmp_path / "first", observer=stop, **settings)
     for name in ("second", "third"):
         shutil.copytree(tmp_path / "first", tmp_path / name)
     runs = [hg.resume(tmp_path / name, graph) for name in ("first", "second", "third")]
-    assert len(states) == 6 + 3 * 6
-    assert len(set(states)) == len(states)
+    assert len(drawn) == 6 + 3 * 6
+    assert len({draw.tobytes() for draw in drawn}) == len(drawn)
     stacked = [torch.cat([p.flatten() for p in run.model.parameters()]) for run in runs]
     for one, two in ((0, 1), (0, 2), (1, 2)):
         assert not torch.allclose(stacked[one], stacked[two])
-    # Were the generators not told apart by their states, a seed would not show either.
-    states.clear()
+    # Were draws not recorded as they are, a seed would not show either.
+    drawn.clear()
     for name in ("fourth", "fifth"):
         hg.train(graph, out=tmp_path / name, **settings)
-    assert len(set(states)) == (24 if seed is None else 12)
+    assert len({draw.tobytes() for draw in drawn}) == (24 if seed is None else 12)
 
 
 def test_first_draws_of_a_resumed_run_are_new_even_with_a_seed(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
-    draws: list[np.ndarray] = []
-    real = loop.new_noise
-
-    def new_noise(device: torch.device, seed: int | None) -> torch.Generator:
-        draws.append(torch.randn(8, generator=real(device, seed)).numpy())
-        return real(device, seed)
+    drawn = record_draws(monkeypatch)
 
     def stop(*told: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "new_noise", new_noise)
+    def first_draw(do: Callable[[], Any]) -> np.ndarray:
+        drawn.clear()
+        with contextlib.suppress(KeyboardInterrupt):
+            do()
+        return drawn[0]
+
     settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 4, "seed": 5}
-    for name in ("one", "two"):
-        with pytest.raises(KeyboardInterrupt):
-            hg.train(graph, out=tmp_path / name, observer=stop, **settings)
-    assert np.array_equal(draws[0], draws[1])
-    draws.clear()
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            hg.resume(tmp_path / "one", graph, observer=stop)
-    hg.resume(tmp_path / "two", graph)
-    hg.train(graph, **settings)
-    assert len(draws) == 4
-    assert all(not np.isclose(draws[i], draws[j]).any() for i in range(4) for j in range(i))
+    one, two = (
+        first_draw(partial(hg.train, graph, out=tmp_path / name, observer=stop, **settings))
+        for name in ("one", "two")
+    )
+    assert np.array_equal(one, two)
+    firsts = [one]
+    for name in ("one", "one", "two"):
+        firsts.append(first_draw(partial(hg.resume, tmp_path / name, graph, observer=stop)))
+    assert len(one) > 100
+    # A draw is one of 2^40 a standard deviation: two that agree are the same word.
+    for i, first in enumerate(firsts):
+        assert not any(np.isin(first, other).any() for other in firsts[:i])
 
 
 def test_a_resumed_seeded_run_stays_not_private(graph: Graph, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path) -> None:
     for name in boards:
         with safetensors.safe_open(tmp_path / "run" / name, framework="pt") as file:
             assert set(file.keys()) == {"values"}
-            assert set(file.metadata()) == {"noise_std", "plan", "sum"}
+            assert set(file.metadata()) == {"kind", "noise_std", "plan", "sum"}
 
 
 def test_weights_hold_weights_alone(said: Said, graph: Graph) -> None:

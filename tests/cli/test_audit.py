@@ -15,7 +15,7 @@ from hushgraph.cli.app import main
 
 def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "audit.json"
-    assert main(["audit", "--epsilon", "4", "--trials", "100", "--secure-noise", "--out", str(out)]) == 0
+    assert main(["audit", "--epsilon", "4", "--trials", "100", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "lower bound (95% confidence)" in said
     assert "claimed epsilon" in said
@@ -31,9 +31,7 @@ def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_a_figure_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib")
     figure = tmp_path / "audit.svg"
-    assert (
-        main(["audit", "--epsilon", "4", "--trials", "100", "--secure-noise", "--figure", str(figure)]) == 0
-    )
+    assert main(["audit", "--epsilon", "4", "--trials", "100", "--figure", str(figure)]) == 0
     assert "with the row emptied" in figure.read_text()
     assert main(["audit", "--epsilon", "4", "--figure", str(tmp_path / "audit.bmp")]) == 2
     assert ".svg or .png" in capsys.readouterr().err
@@ -48,7 +46,7 @@ def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_float_noise_is_found_out(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["audit", "--epsilon", "4", "--fault", "float-noise", "--secure-noise", "--trials", "100"]
+    words = ["audit", "--epsilon", "4", "--fault", "float-noise", "--trials", "100"]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "The fault was caught: the digits of released numbers tell" in said
@@ -56,7 +54,7 @@ def test_float_noise_is_found_out(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_run_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1)
-    settings = {"epsilon": 4.0, "steps": 3, "hidden": 4, "max_readers": 1, "secure_noise": True}
+    settings = {"epsilon": 4.0, "steps": 3, "hidden": 4, "max_readers": 1}
     run = hg.train(data, device="cpu", out=tmp_path / "run", **settings)
     assert main(["audit", str(tmp_path / "run"), "--trials", "100", "--json"]) == 0
     record = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -65,12 +63,7 @@ def test_a_run_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
     assert main(["audit", str(tmp_path / "run"), "--epsilon", "4"]) == 2
     assert "has its own" in capsys.readouterr().err
-    assert (
-        main(
-            ["audit", "demo", "--epsilon", "4", "--steps", "2", "--trials", "50", "--secure-noise", "--json"]
-        )
-        == 0
-    )
+    assert main(["audit", "demo", "--epsilon", "4", "--steps", "2", "--trials", "50", "--json"]) == 0
     record = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (record["source"], record["steps"]) == ("demo", 2)
     assert record["claimed_epsilon"] <= 4
@@ -83,7 +76,7 @@ def test_a_refuted_claim_is_a_failure(
     monkeypatch.setattr(
         attack.Stage, "audit", lambda *args, **more: replace(real(*args, **more), claimed=0.0)
     )
-    assert main(["audit", "--epsilon", "4", "--trials", "300", "--secure-noise"]) == 1
+    assert main(["audit", "--epsilon", "4", "--trials", "300"]) == 1
     assert "The claim is false" in capsys.readouterr().out
 
 

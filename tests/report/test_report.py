@@ -213,7 +213,11 @@ def test_a_seeded_run_says_so(graph: Graph, tmp_path: Path) -> None:
     assert "The plan, not guaranteed" in page.headings
     assert "Nothing below holds for this run." in page.text
     assert (twin["guarantee"]["epsilon"], twin["guarantee_details"]["epsilon"]) == ("inf", "inf")
-    assert twin["guarantee_details"]["priced_epsilon"] == twin["ledger"]["epsilon_spent"] == seeded.epsilon
+    assert (
+        twin["guarantee_details"]["priced_epsilon"]
+        == twin["ledger"]["epsilon_spent"]
+        == seeded.result["epsilon_spent"]
+    )
     assert "epsilon guaranteed infinity epsilon spent, not guaranteed 6.00" in page.text
     assert sentence(seeded.plan) not in page.text
     assert "The guarantee holds" not in page.text
@@ -252,7 +256,7 @@ def test_training_without_privacy_says_so(graph: Graph, tmp_path: Path) -> None:
     assert "No guarantee" in page.headings
     assert twin["guarantee"]["epsilon"] == twin["ledger"]["epsilon_spent"] == "inf"
     assert "There is no epsilon to show" in page.text
-    assert "Privacy report: GCN on" in page.text
+    assert "Privacy report: Billboard on" in page.text
     assert "Assumptions" not in page.headings
 
 

@@ -44,7 +44,7 @@ import hushgraph as hg
 from hushgraph.training import distributed
 from hushgraph.training import trainer as loop
 from hushgraph.training import session, tree_batches
-from hushgraph.noise import gaussian
+from hushgraph.noise import source
 from hushgraph.cli.app import main
 
 graph = hg.datasets.synthetic(num_nodes=60, num_classes=3)
@@ -193,8 +193,8 @@ def steps_paid(run: Path) -> int:
 RECORDING = """
 import atexit
 import numpy as np
-roots, before, after, models, generators = [], [], [], [], []
-batches, noise = tree_batches.TreeBatches, gaussian.GaussianNoise
+roots, before, after, models, sources = [], [], [], [], []
+batches, noise = tree_batches.TreeBatches, source.ExactNoise
 cut_pieces, add_noise, take_step = batches.cut_pieces, noise.add_noise, loop.Trainer.take_step
 start_noise = noise.__init__
 flat = lambda tensors: np.concatenate([t.detach().numpy().ravel() for t in tensors])
@@ -212,13 +212,14 @@ def _add_noise(self, sums, *others):
 def _take_step(self, trees):
     take_step(self, trees)
     models.append(flat(self.state.model.parameters()))
-    sigma = self.plan.sigma
+    size = sum(p.numel() for p in self.state.model.parameters())
+    sigma = self.plan.sigma * (self.noise.widening(size) if self.noise else 1)
     np.savez(f"{order['log']}.{rank}", *roots, before=before, after=after, models=models, sigma=sigma,
-             generators=generators)
+             sources=sources)
 
-def _start_noise(self, *arguments):
-    generators.append(1)
-    start_noise(self, *arguments)
+def _start_noise(self, **arguments):
+    sources.append(1)
+    start_noise(self, **arguments)
 
 batches.cut_pieces, noise.add_noise, loop.Trainer.take_step = _cut_pieces, _add_noise, _take_step
 noise.__init__ = _start_noise
@@ -236,7 +237,7 @@ def test_one_draw_one_noise_and_the_same_weights(launcher: Launcher, data: Path,
         assert codes == [0] * size, said(log, 0)
         recorded[size] = [dict(np.load(f"{log}.{rank}.npz")) for rank in range(size)]
         assert all(said(log, rank, "out") + said(log, rank) == "" for rank in range(1, size))
-        assert json.loads(said(log, 0, "out"))["epsilon"] <= 4
+        assert json.loads(said(log, 0, "out"))["epsilon_spent"] <= 4
         assert charged(tmp_path / f"run{size}") == charged(tmp_path / "run1")
         assert_same(weights(tmp_path / "run1"), weights(tmp_path / f"run{size}"))
     alone = recorded[1][0]
@@ -247,7 +248,7 @@ def test_one_draw_one_noise_and_the_same_weights(launcher: Launcher, data: Path,
         shares = np.concatenate([leader[f"arr_{step}"], other[f"arr_{step}"]])
         assert Counter(shares.tolist()) == Counter(draw.tolist())
     assert any(len(other[f"arr_{step}"]) == 0 for step in range(12))
-    assert (len(leader["generators"]), len(other["generators"])) == (1, 0)
+    assert (len(leader["sources"]), len(other["sources"])) == (1, 0)
     assert (len(leader["before"]), len(other["before"])) == (12, 0)
     np.testing.assert_allclose(leader["before"], alone["before"], atol=1e-5)
     noise = (leader["after"] - leader["before"]).ravel() / alone["sigma"]
@@ -293,10 +294,10 @@ def test_the_published_recipe_runs_in_a_group(launcher: Launcher, data: Path, tm
 def test_without_a_seed_the_operating_system_decides_for_all(
     launcher: Launcher, data: Path, tmp_path: Path
 ) -> None:
-    for name, more in (("one", []), ("two", ["--secure-noise"])):
+    for name in ("one", "two"):
         log = tmp_path / name
         out = tmp_path / f"run-{name}"
-        codes = launcher.run(2, log, "train", data, *SHORT, *more, "--quiet", "--out", out, before=RECORDING)
+        codes = launcher.run(2, log, "train", data, *SHORT, "--quiet", "--out", out, before=RECORDING)
         assert codes == [0, 0], said(log, 0)
     one, two = ([np.load(f"{tmp_path / name}.{rank}.npz") for rank in range(2)] for name in ("one", "two"))
     for leader, other in (one, two):
@@ -421,7 +422,7 @@ def test_bad_input_is_said_once(launcher: Launcher, data: Path, tmp_path: Path) 
     assert "it holds a run already" in refused(data, *SHORT, "--out", taken)
     assert "no run.json" in refused(data, "--resume", tmp_path / "none")
     assert "--hidden" in refused(data, "--resume", taken, "--hidden", "3")
-    assert "max_readers" in refused(data, *SHORT, "--max-readers", "-1")
+    assert "--max-readers" in refused(data, *SHORT, "--max-readers", "-1")
     other = save(tmp_path / "other.npz", seed=2)
     moved = f"if rank == 1: order['arguments'][1] = {str(other)!r}"
     assert refused(data, *SHORT, "--out", tmp_path / "run", before=moved) == (

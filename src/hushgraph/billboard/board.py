@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hushgraph.billboard.ballots import GRID, GRID_BITS, Int64Array, check_classes
 from hushgraph.errors import PlanError, RunError
 from hushgraph.noise import normal
+from hushgraph.privacy.billboard_bounds import LEAST_BOARD_NOISE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +24,7 @@ _BLOCK = 1 << 20
 # A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
 _FARTHEST = 1 << 62
 _LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
-_LEAST_STD = 1e-6
+_LEAST_STD = LEAST_BOARD_NOISE
 _KIND = "hushgraph board 1"
 _INTEGERS, _TEXTS, _ENDS = "names", "name_bytes", "name_ends"
 

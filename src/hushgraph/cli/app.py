@@ -16,6 +16,7 @@ from hushgraph.cli import audit, budget, compare, datasets, plan, predict, repor
 from hushgraph.cli.config_file import print_settings
 from hushgraph.cli.options import check_choices
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
+from hushgraph.errors import ReportedError
 from hushgraph.training.interruption import treat_sigterm_as_interrupt
 
 app = typer.Typer(
@@ -75,7 +76,7 @@ class SectionedCommand(TyperCommand):
             sections[list(sections)[-2]] += sections.pop("Options")
         for heading, records in sections.items():
             with formatter.section(heading):
-                formatter.write_dl(records)
+                formatter.write_dl([(_fold(names, formatter.width - 2), words) for names, words in records])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Called by typer at the end of the help; wrapping would break a command to copy."""
@@ -83,6 +84,14 @@ class SectionedCommand(TyperCommand):
             with formatter.section("Examples"):
                 for line in self.epilog.splitlines():
                     formatter.write(f"  {line}\n")
+
+
+def _fold(names: str, width: int) -> str:
+    """An option and its choices, broken after the last choice that fits."""
+    if len(names) <= width or "|" not in names[:width]:
+        return names
+    end = names.rindex("|", 0, width) + 1
+    return f"{names[:end]}\n{' ' * 10}{names[end:]}"
 
 
 @app.callback(invoke_without_command=True)
@@ -130,6 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has left; Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except ReportedError as error:
+        # Another process of the group has said why.
+        return error.exit_code
     except (Exception, KeyboardInterrupt) as error:
         failure = describe_failure(error, call.flags)
         if failure is None:

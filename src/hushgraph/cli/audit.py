@@ -64,13 +64,15 @@ def audit(
     canary: Annotated[
         str, _attack("[strongest: all trees that may change do]", metavar="strongest|read|hub")
     ] = "strongest",
-    trials: Annotated[int | None, _attack("With the row, and without. [20,000; fewer of many steps]")] = None,
+    trials: Annotated[
+        int | None, _attack("With the row, and without. [100 to 200,000: ten to twenty seconds]")
+    ] = None,
     confidence: Annotated[float, _attack("Of the bound. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
         _attack(
             "Audit training broken on purpose. [the code as it is]",
-            metavar="half-noise|reused-noise|too-few-trees|per-layer-noise|paper-sampler",
+            metavar="half-noise|reused-noise|too-few-trees|per-layer-noise|paper-sampler|float-noise",
         ),
     ] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,

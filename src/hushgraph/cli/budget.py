@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 hushgraph budget people.ledger --epsilon 10 --delta 1e-6
-hushgraph train people.npz --epsilon 2 --budget people.ledger
-hushgraph budget people.ledger"""
+hushgraph budget people.ledger
+hushgraph budget people.ledger --json"""
 
 _total = section("A new budget")
 

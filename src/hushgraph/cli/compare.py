@@ -88,10 +88,10 @@ def compare(
     print_config: PrintConfig = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train GNN, MLP, DP-Billboard, DP-GNN and DP-MLP side by side on your data.
+    """Train five models side by side on your data.
 
-    All on the same split: what privacy costs, and what the edges are still worth under it. With --out the
-    same command continues after an interruption.
+    GNN, MLP, DP-Billboard, DP-GNN and DP-MLP, all on the same split: what privacy costs, and what the edges
+    are still worth under it. With --out the same command continues after an interruption.
     """
     arguments = {name: context.params[name] for name in _ARGUMENTS}
     arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}

@@ -25,7 +25,6 @@ EXAMPLES = """\
 hushgraph reproduce --list
 hushgraph reproduce degree --quick
 hushgraph reproduce transductive --data-root data --only ogbn-arxiv
-hushgraph reproduce all --substitute ogbn-arxiv=mine.npz --dry-run
 hushgraph reproduce frontier --data-root data --only facebook_32_schools"""
 
 MODES = {"both": ("as-published", "sound"), "sound": ("sound",), "as-published": ("as-published",)}

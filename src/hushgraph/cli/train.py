@@ -17,7 +17,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.config_file import ConfigFile, PrintConfig
 from hushgraph.cli.options import list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
-from hushgraph.errors import InputError, ReportedError
+from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
@@ -193,8 +193,6 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
                 run = training.train(graph, out=out, **settings, **hooks)
             else:
                 run = training.resume(resume, graph, **hooks)
-    except ReportedError as error:
-        raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
         message = describe_stop(folders[0], data) + more if folders else "interrupted"

@@ -53,6 +53,13 @@ class Reads:
         num_lower: number of lower rows.
         frontier: set while per-root gradients are recorded and roots share lower rows. Gradients are then
             kept per entry instead of being summed per lower row.
+
+    Example:
+        >>> import torch
+        >>> reads = Reads(indptr=torch.tensor([0, 2, 3]), index=torch.tensor([0, 1, 1]), num_lower=2)
+        >>> reads.mean(torch.tensor([[2.0], [4.0]]))
+        tensor([[3.],
+                [4.]])
     """
 
     indptr: Tensor

@@ -29,6 +29,9 @@ from dataclasses import dataclass, replace
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import PlanError
 
+# What the noise of a board may be: the grid that its draws are on has no finer and no coarser one.
+LEAST_BOARD_NOISE, LARGEST_BOARD_NOISE = 1e-6, 2**16
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoardCharge:

@@ -177,6 +177,12 @@ class BillboardPlan(PrivacyPlan):
             delta=self.delta,
         )
         noise = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
+        least, largest = billboard_bounds.LEAST_BOARD_NOISE, billboard_bounds.LARGEST_BOARD_NOISE
+        if not least <= min(noise) <= max(noise) <= largest:
+            raise PlanError(
+                f"epsilon={epsilon}: its boards would have noise of {max(noise):.3g}, and boards take from "
+                f"{least:g} to {largest}; use another epsilon"
+            )
         sigma = next(charge.sigma_over_clip for charge in noisy if isinstance(charge, TrainingCharge))
         for margin in (0.0, 1e-12, 1e-9, 1e-6):
             # Dividing by 2 and multiplying again is exact; the margin is for callers that round.

@@ -16,6 +16,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 16, 46
 _TOP_BELOW_LABEL = 34
 _TICKS = 5
 # Bars narrower than this are hard to tell apart, so a chart of many classes grows wider.
+_FEW_BARS = 8
 _NARROWEST_BAR = 16
 # Widths of a letter, on average in a label below a bar, at most in a tick label.
 _LETTER, _TICK_LETTER = 7.0, 8.5
@@ -174,11 +175,14 @@ def bar_chart(
 ) -> Markup:
     """Draw vertical bars from zero; arguments as in `line_chart`."""
     left = _left_margin(y)
+    longest = max((len(line) for bar in bars for line in bar.label.split("\n")), default=1)
     slot = max((WIDTH - left - _RIGHT) / max(1, len(bars)), _NARROWEST_BAR)
+    if len(bars) <= _FEW_BARS:
+        # A few bars all have their labels; the chart grows instead.
+        slot = max(slot, (longest + 1) * _LETTER)
     width = left + _RIGHT + slot * len(bars)
     to_y = _scale(y, HEIGHT - _BOTTOM, _TOP if limit is None else _TOP_BELOW_LABEL)
     parts = [_draw_grid(y, to_y, left, width)]
-    longest = max((len(line) for bar in bars for line in bar.label.split("\n")), default=1)
     # Labels that would run into each other are left out.
     every = max(1, math.ceil((longest + 1) * _LETTER / slot))
     middles = [left + slot * (place + 0.5) for place in range(len(bars))]

@@ -85,6 +85,10 @@ def render_report(facts: Mapping[str, Any]) -> str:
     )
 
 
+# Beside the name of a model, so that colour is not all that says it.
+_STANDINGS = {True: "private", False: "not private"}
+
+
 def _name_model(facts: Mapping[str, Any]) -> str:
     model = facts["config"]["model"]
     name = "own model" if model == "own" else model.upper()
@@ -287,7 +291,7 @@ def _show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
     rows = facts["comparison"]["rows"]
     bars = [
         Bar(
-            label=f"{row['name']}\n{'private' if row['guarantee'] == 'holds' else 'not private'}",
+            label="\n".join([row["name"].partition(" (")[0], _STANDINGS[row["guarantee"] == "holds"]]),
             value=row["test_accuracy"],
             kind="safe" if row["guarantee"] == "holds" else "unsafe",
             text="" if row["test_accuracy"] is None else f"{row['test_accuracy']:.1%}",

@@ -52,6 +52,11 @@ class TrainingConfig:
         symmetrize, split, split_seed: how the data was read.
         train_accuracy: whether a private run's result has the accuracy on training nodes, a private figure.
         seed: None draws from the operating system; a fixed seed makes a run reproducible, not private.
+
+    Example:
+        >>> config = TrainingConfig(model="gin", hidden=64)
+        >>> TrainingConfig.from_json(config.to_json()) == config
+        True
     """
 
     model: ConfiguredModel = "gcn"

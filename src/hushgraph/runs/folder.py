@@ -363,12 +363,16 @@ class RunFolder:
         self.check_charged(ledger)
         result = self.result()
         # Another version of the accountant may have rounded the last digits otherwise.
-        spent = float(result.get("epsilon_spent", result["epsilon"]))
-        if not math.isclose(spent, ledger.budget, rel_tol=1e-6):
-            raise RunError(
-                f"run={self.path}: result.json says epsilon={spent:.6g}, the ledger {ledger.budget:.6g}; "
-                "restore result.json"
-            )
+        epsilon = float(result["epsilon"])
+        spent = float(result.get("epsilon_spent", epsilon))
+        # Older versions gave what was spent as epsilon, also where nothing is guaranteed.
+        is_none = "epsilon_spent" in result and self.guarantee.kind == "none"
+        for shown, right in ((epsilon, math.inf if is_none else ledger.budget), (spent, ledger.budget)):
+            if not math.isclose(shown, right, rel_tol=1e-6):
+                raise RunError(
+                    f"run={self.path}: result.json says epsilon={shown:.6g}, the ledger and run.json "
+                    f"{right:.6g}; restore result.json"
+                )
         if result.get("guarantee") == "holds" and self.guarantee.kind != "holds":
             raise RunError(
                 f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "

@@ -66,6 +66,8 @@ _TREES_ONLY: dict[str, Any] = {
     "accountant": "pair",
     "noise": "common",
     "setting": "transductive",
+    "encoder_layers": TrainingConfig.encoder_layers,
+    "decoder_layers": TrainingConfig.decoder_layers,
 }
 
 
@@ -135,9 +137,10 @@ def prepare(
     arguments = {name: value for name, value in locals().items() if name != "others"}
     _check_names(others, known=arguments)
     convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
+    convert_numbers(others, {field.name: field.type for field in fields(TrainingConfig)})
     if model is not None:
         check_model(model)
-    method = choose_method(method, arguments)
+    method = choose_method(method, {**arguments, **others})
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
     graph, split = load_for_training(
         data,
@@ -246,7 +249,8 @@ def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -
     for_trees = [
         name
         for name, default in _TREES_ONLY.items()
-        if arguments[name] != default and not (name == "model" and isinstance(arguments[name], nn.Module))
+        if arguments.get(name, default) != default
+        and not (name == "model" and isinstance(arguments[name], nn.Module))
     ]
     if method is None:
         return "trees" if for_trees or arguments["model"] is not None else "billboard"

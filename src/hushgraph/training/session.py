@@ -25,7 +25,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inference.evaluation import measure_accuracy
 from hushgraph.inference.in_memory import WholeGraph, best_classes
 from hushgraph.models.device import choose_device, keep_freed_memory
-from hushgraph.noise.source import ExactNoise, NoiseSource
+from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
@@ -82,6 +82,9 @@ class Session:
         self.model = _build_model(folder, model, int(init_seed)).to(self.device).train()
         self.optimizer = _build_optimizer(self.model, folder.config, optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        if self._noise is not None:
+            # Too much noise for its grid is refused before a step is charged.
+            self._noise.widening(sum(p.numel() for p in self.average.values()))
 
     def check_agreement(self) -> None:
         """Refuse to go on where the processes of a group have begun different runs."""
@@ -203,7 +206,7 @@ class Session:
         return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
 
     @cached_property
-    def _noise(self) -> NoiseSource | None:
+    def _noise(self) -> ExactNoise | None:
         """The noise of all steps: one stream, of which nothing is used twice."""
         plan = self.folder.plan
         if not self.group.leads:
