@@ -111,7 +111,7 @@ def test_noise_beyond_the_grid_is_refused(std: float) -> None:
 @pytest.mark.parametrize("epsilon", [1e300, 1e13, 1e-12])
 def test_a_plan_with_noise_beyond_the_grid_is_refused(epsilon: float) -> None:
     """Before anything is charged."""
-    plan = BillboardPlan(num_train_nodes=1000, num_classes=3, batch_size=1000, steps=10)
+    plan = BillboardPlan(num_train_nodes=1000, num_classes=3, batch_size=1000, steps=10, delta=1e-9)
     with pytest.raises(PlanError, match=r"epsilon=.*boards take from 1e-06 to 65536; use another epsilon"):
         plan.calibrated(epsilon=epsilon)
     assert noise_divisor(billboard_bounds.LARGEST_BOARD_NOISE) == 1

@@ -72,6 +72,10 @@ def test_a_fault_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("--lr 1e30", "--lr=1e+30"),
         ("--clip 1e30", "clip=1e+30"),
         ("--epsilon 1e300", "epsilon=1e+300"),
+        ("--epsilon 1e300 --method trees", "epsilon=1e+300"),
+        ("--epsilon 1e-12 --delta 1e-14", "epsilon=1e-12"),
+        ("--epsilon 1e-12 --delta 1e-14 --method trees", "too much noise for its grid"),
+        ("--encoder-layers 2 --method billboard", "only trees have that"),
     ],
 )
 def test_what_no_machine_can_do_is_one_line(
@@ -87,3 +91,4 @@ def test_what_no_machine_can_do_is_one_line(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -56,7 +56,8 @@ class Reads:
 
     Example:
         >>> import torch
-        >>> reads = Reads(indptr=torch.tensor([0, 2, 3]), index=torch.tensor([0, 1, 1]), num_lower=2)
+        >>> import hushgraph as hg
+        >>> reads = hg.Reads(indptr=torch.tensor([0, 2, 3]), index=torch.tensor([0, 1, 1]), num_lower=2)
         >>> reads.mean(torch.tensor([[2.0], [4.0]]))
         tensor([[3.],
                 [4.]])

@@ -54,8 +54,9 @@ class TrainingConfig:
         seed: None draws from the operating system; a fixed seed makes a run reproducible, not private.
 
     Example:
-        >>> config = TrainingConfig(model="gin", hidden=64)
-        >>> TrainingConfig.from_json(config.to_json()) == config
+        >>> import hushgraph as hg
+        >>> config = hg.TrainingConfig(model="gin", hidden=64)
+        >>> hg.TrainingConfig.from_json(config.to_json()) == config
         True
     """
 
