@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +124,15 @@ def test_any_object_with_the_fields_will_do() -> None:
 
 
 @pytest.fixture
-def _without_pyg(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_pyg(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Once imported, PyG lets torch load its classes for as long as the process lives.
+    registered = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
     for name in [name for name in sys.modules if name.startswith("torch_geometric")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    yield
+    torch.serialization.add_safe_globals(registered)
 
 
 @pytest.mark.usefixtures("_without_pyg")
