@@ -49,7 +49,8 @@ def test_a_canary_outside_the_split_is_reached_through_edges_only(layers: int) -
     scene = scene_for(given, canary="read")
     assert scene.canary not in scene.graph.train_idx
     there, empty = terms(stage.there), terms(stage.empty)
-    assert sum(float((there[v] - empty[v]).norm()) > 1e-3 for v in there) == given.changed_trees - 1
+    # What is left of the others is how float32 rounds a pass over trees of another shape.
+    assert sum(float((there[v] - empty[v]).norm()) > 1e-6 for v in there) == given.changed_trees - 1
 
 
 @pytest.mark.parametrize(("owner", "reads", "changed"), [("sender", 1, 3), ("reader", 3, 3)])

@@ -95,6 +95,8 @@ class TreeBatch:
         pointers: r + 1 tensors int64 [roots + 1]: the rows of root v at level l are
             pointers[l][v]:pointers[l][v + 1].
         most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
+        may_read: whether trees may have more than their roots, by the plan. How norms and sums are computed
+            follows from this and never from the rows: one emptied row must not change that for the others.
     """
 
     x: Tensor
@@ -102,6 +104,7 @@ class TreeBatch:
     labels: Tensor
     pointers: tuple[Tensor, ...]
     most_rows: tuple[int, ...]
+    may_read: bool = False
 
     @property
     def num_roots(self) -> int:

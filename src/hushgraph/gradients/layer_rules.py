@@ -24,6 +24,7 @@ class Rows(NamedTuple):
         pointers: int64 [roots + 1].
         owners: int64 [rows].
         most: no root has more rows.
+        one_row: whether every root has one row by the plan, whatever the data.
     """
 
     inputs: Tensor
@@ -31,6 +32,7 @@ class Rows(NamedTuple):
     pointers: Tensor
     owners: Tensor
     most: int
+    one_row: bool = True
 
 
 def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
@@ -51,7 +53,8 @@ def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
         times = record.inputs.shape[0] // max(1, record.tree_rows)
         if times > 1:
             pointers, owners, most = pointers * times, owners.repeat_interleave(times), most * times
-        parts.append(Rows(record.inputs, record.gradients, pointers, owners, most))
+        one_row = not batch.may_read and times == 1
+        parts.append(Rows(record.inputs, record.gradients, pointers, owners, most, one_row))
     if not parts:
         return None
     if len(parts) == 1:
@@ -65,6 +68,7 @@ def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
         torch.stack([part.pointers for part in parts]).sum(0),
         owners[order],
         sum(part.most for part in parts),
+        False,
     )
 
 
@@ -72,7 +76,12 @@ def squared_norms(layer: nn.Module, rows: Rows) -> tuple[Tensor, Tensor]:
     """Per root: squared norm of the layer's gradient, and the size that rounding is measured against."""
     if isinstance(layer, nn.Linear):
         return pairs.linear_norms(
-            rows.inputs, rows.gradients, rows.pointers, bias=layer.bias is not None, most_rows=rows.most
+            rows.inputs,
+            rows.gradients,
+            rows.pointers,
+            bias=layer.bias is not None,
+            most_rows=rows.most,
+            one_row=rows.one_row,
         )
     gradients = rows.gradients.double()
     if isinstance(layer, nn.Embedding):
@@ -106,7 +115,7 @@ def weighted_sums(layer: nn.Module, rows: Rows, factors: Tensor, *, clean: bool 
     """
     parts: dict[str, Tensor] = {}
     row_factors = factors[rows.owners]
-    if isinstance(layer, nn.Linear) and rows.inputs.shape[0] == factors.numel():
+    if isinstance(layer, nn.Linear) and rows.one_row and rows.inputs.shape[0] == factors.numel():
         weight, bias = sums.sums_of_roots(rows.gradients, rows.inputs, row_factors, clean=clean)
         parts = {"weight": weight, "bias": bias}
     else:

@@ -14,11 +14,11 @@ _PADDED_FLOATS = 1 << 26
 
 
 def linear_norms(
-    a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool, most_rows: int
+    a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool, most_rows: int, one_row: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Squared norms [roots] of the gradient of a Linear layer, and what their rounding is measured against.
 
-    Both are float64. Where every root has one row, norms are right up to 2^-30 and the second is zero.
+    Both are float64. With `one_row`, norms are right up to 2^-30 and the second is zero.
 
     Args:
         a: [rows, in], input rows; those of root v are pointers[v]:pointers[v + 1].
@@ -26,9 +26,10 @@ def linear_norms(
         pointers: int64 [roots + 1].
         bias: whether the layer has one.
         most_rows: no root has more rows.
+        one_row: whether every root has one row by the plan; never read off the rows.
     """
     roots = pointers.numel() - 1
-    if a.shape[0] == roots:
+    if one_row and a.shape[0] == roots:
         squares = (_row_squares(a) + float(bias)) * _row_squares(d)
         return squares, torch.zeros_like(squares)
     if a.dtype == torch.float32 and not a.is_cuda:

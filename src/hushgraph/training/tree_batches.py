@@ -155,6 +155,7 @@ class TreeBatches:
             fitting = int(np.searchsorted(ends, rows_before + limit, side="right")) - begin
             end = begin + max(CHUNK, fitting - fitting % CHUNK)
             piece = tree_batch(grow(lists, roots[begin:end], depth), self.features, self.graph.y)
+            piece = replace(piece, may_read=self.plan.reads_edges)
             yield _drop_labels(piece, ~is_kept[begin:end])
             begin = end
 
