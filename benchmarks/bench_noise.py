@@ -149,7 +149,7 @@ def report(title: str, works: dict[str, Callable[[], float]], repeats: int) -> N
 
 
 def report_draws(device: torch.device) -> None:
-    from hushgraph.noise import normal, stream
+    from hushgraph.noise import normal
 
     def nanoseconds(work: Step, count: int) -> float:
         work()
@@ -158,7 +158,7 @@ def report_draws(device: torch.device) -> None:
     key, none = bytes(32), torch.empty(DRAWS)
     works: dict[str, tuple[Step, int]] = {
         "operating system, 8 bytes": (lambda: os.urandom(8 * DRAWS), DRAWS),
-        "ChaCha20, 8 bytes": (lambda: stream.random_words(key, 0, DRAWS), DRAWS),
+        "ChaCha20, 8 bytes": (lambda: normal.random_words(key, 0, DRAWS), DRAWS),
         "exact draw, all included": (lambda: normal.draw(DRAWS), DRAWS),
         "torch.randn": (lambda: none.normal_(), DRAWS),
     }
