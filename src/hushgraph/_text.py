@@ -25,8 +25,3 @@ def digits_up(value: float, *, digits: int = 5) -> str:
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value))).normalize()
     is_extreme = rounded != 0 and (rounded.adjusted() < -4 or rounded.adjusted() > 15)
     return f"{rounded:e}" if is_extreme else f"{rounded:f}"
-
-
-def json_number(value: float) -> float | str:
-    """Return the number, or "inf": JSON has no infinity."""
-    return "inf" if math.isinf(value) else value

@@ -97,9 +97,9 @@ class RunFolder:
             path=Path(path),
             plan=plan,
             config=config,
+            split_id=split_id(graph),
             num_features=graph.num_features,
             num_classes=graph.num_classes,
-            split_id=split_id(graph),
             data=data,
             columns=graph.columns,
         )
@@ -264,9 +264,11 @@ class RunFolder:
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        count = self.num_boards if count is None else count
-        fingerprint = self.plan.fingerprint()
-        return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
+        return [self.load_board(place) for place in range(self.num_boards if count is None else count)]
+
+    def load_board(self, place: int) -> Board:
+        """One board of this run; RunError where it is missing, damaged or foreign."""
+        return load_board(self.board_path(place), plan=self.plan.fingerprint())
 
     @property
     def has_halfway_weights(self) -> bool:
