@@ -154,9 +154,10 @@ def prepare(
         return _prepare_billboard(graph, owner, arguments, {**reading, **others})
     model = "gcn" if model is None else model
     depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
-    defaults = _choose_defaults(graph, private, epsilon, delta, depth, owner)
+    name = model if isinstance(model, str) else "own"
+    defaults = _choose_defaults(graph, private, epsilon, delta, depth, owner, name)
     config = TrainingConfig(
-        model="own" if isinstance(model, nn.Module) else model,
+        model=name,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
         learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
         hidden=defaults.hidden if hidden is None else hidden,
@@ -265,10 +266,11 @@ def _choose_defaults(
     delta: float | None,
     depth: int,
     owner: choices.EdgeOwner,
+    model: str,
 ) -> Defaults:
     num_train_nodes = len(graph.train_idx)
     if not private:
-        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes)
+        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes, model=model)
     return choose_private(
         num_train_nodes=num_train_nodes,
         epsilon=_USUAL_EPSILON if epsilon is None else min(epsilon, _LARGEST_EPSILON),
