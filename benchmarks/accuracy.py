@@ -41,6 +41,7 @@ CEILING_MODELS = ("gcn", "gat", "mlp")
 CHANGES: tuple[dict[str, Any], ...] = (
     {},
     {"feature_norm": 0.0},
+    {"feature_norm": 6.0},
     {"feature_norm": 12.0},
     {"learning_rate": 0.01},
     {"learning_rate": 0.003},

@@ -99,7 +99,7 @@ def choose_non_private(*, num_train_nodes: int, num_classes: int, model: str = "
         steps=600 if num_train_nodes >= plenty * num_classes else 300,
         learning_rate=0.003 if model == "gat" else 0.01,
         hidden=256,
-        feature_norm=_FEATURE_NORM,
+        feature_norm=0.0 if model == "mlp" else _FEATURE_NORM,
         momentum=0.9,
     )
 
