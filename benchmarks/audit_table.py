@@ -3,8 +3,8 @@
     python benchmarks/audit_table.py --out benchmarks/records/audit.jsonl
     python benchmarks/audit_table.py --table benchmarks/records/audit.jsonl
 
-Ends with 1 where a bound exceeds its claim, a fault is not caught, or the strongest canary shows less than a
-quarter of the claim where training reads no edges. Seven minutes of processor time, shared by two processes.
+Ends with 1 where a bound exceeds its claim, a fault is not caught, or the strongest canary shows less than
+seven tenths of the claim. A few minutes of processor time, shared by two processes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ FAULTS = {
     "too-few-trees": "n counted for one layer less",
     "per-layer-noise": "the paper's noise per layer",
     "paper-sampler": "the paper's sampler, readers own the edges",
+    "float-noise": "float32 noise of torch",
 }
 DELTA = 1e-5
-LEAST_PART = 0.25
+LEAST_PART = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,8 @@ def cells(part: float) -> list[Cell]:
     def many(count: int) -> int:
         return max(40, int(count * part))
 
-    found = [
-        Cell(table="models", row="MLP", claim=claim, trials=many(100_000), attack={"model": "mlp"})
+    listed = [
+        Cell(table="models", row="MLP", claim=claim, trials=many(40_000), attack={"model": "mlp"})
         for claim in CLAIMS
     ]
     for model in ("gcn", "gin", "gat"):
@@ -62,12 +63,12 @@ def cells(part: float) -> list[Cell]:
             for K in (0, 2):
                 plan = {"num_layers": r, "max_readers": K}
                 row = f"{model.upper()}, r = {r}, K = {K}"
-                found += [
+                listed += [
                     Cell(
                         table="models",
                         row=row,
                         claim=claim,
-                        trials=many(100_000),
+                        trials=many(40_000),
                         plan=plan,
                         attack={"model": model},
                     )
@@ -80,19 +81,19 @@ def cells(part: float) -> list[Cell]:
     ways: list[tuple[str, int, dict[str, Any], dict[str, Any], str]] = []
     for r, plan in ((1, one), (2, two)):
         ways += [
-            (f"canary outside the training split, r = {r}", 100_000, plan, {"canary": "read"}, "loop"),
-            (f"hub: its readers get other reads, r = {r}", 100_000, plan, {"canary": "hub"}, "loop"),
-            (f"readers own the edges, D = 2, r = {r}", 100_000, plan | by_reader, {}, "loop"),
+            (f"canary outside the training split, r = {r}", 40_000, plan, {"canary": "read"}, "loop"),
+            (f"hub: its readers get other reads, r = {r}", 40_000, plan, {"canary": "hub"}, "loop"),
+            (f"readers own the edges, D = 2, r = {r}", 40_000, plan | by_reader, {}, "loop"),
             (
                 f"readers own the edges, displaced reads alone, r = {r}",
-                100_000,
+                40_000,
                 plan | by_reader,
                 {"canary": "hub"},
                 "loop",
             ),
         ]
     ways += [
-        ("flat clipping, r = 1", 100_000, one | {"clipping": "flat"}, {}, "loop"),
+        ("flat clipping, r = 1", 40_000, one | {"clipping": "flat"}, {}, "loop"),
         ("600 steps, K = 0", 6_000, none | {"steps": 600}, {}, "loop"),
         ("Poisson batches of half, 4 steps, K = 0", 8_000, none | half, {}, "loop"),
         ("Poisson batches of half, 4 steps, r = 1", 8_000, one | half, {}, "loop"),
@@ -103,28 +104,28 @@ def cells(part: float) -> list[Cell]:
             {},
             "loop",
         ),
-        ("secure noise, r = 1", 8_000, one, {"secure_noise": True}, "loop"),
+        ("torch's noise, r = 1", 40_000, one, {"secure_noise": False}, "loop"),
         ("every clipped sum computed anew, r = 1", 2_000, one, {"remember": False}, "loop"),
         ("hushgraph.train, final weights alone, r = 1", 300, one | {"steps": 1}, {}, "train"),
         ("one run with 2,000 canaries, K = 0", 2_000, {"steps": 1}, {}, "one run"),
     ]
-    found += [
+    listed += [
         Cell(table="ways", row=row, claim=4.0, trials=many(count), plan=plan, attack=attack, way=way)
         for row, count, plan, attack, way in ways
     ]
-    found += [
+    listed += [
         Cell(
             table="faults",
             row=FAULTS[fault],
             claim=claim,
-            trials=many(200_000),
+            trials=many(40_000),
             plan=two if fault == "too-few-trees" else one,
             attack={"fault": fault},
         )
         for fault in FAULTS
         for claim in FAULT_CLAIMS
     ]
-    return [Cell(**{**asdict(cell), "seed": number}) for number, cell in enumerate(found)]
+    return [Cell(**{**asdict(cell), "seed": number}) for number, cell in enumerate(listed)]
 
 
 def audited(cell: Cell) -> dict[str, Any]:
@@ -148,8 +149,9 @@ def audited(cell: Cell) -> dict[str, Any]:
     elif cell.way == "one run":
         record = audit_one_run(plan, rows=cell.trials, seed=cell.seed).record()
     else:
-        seed = None if cell.attack.get("secure_noise") else cell.seed
-        record = audit_plan(plan, trials=cell.trials, seed=seed, **cell.attack).record()
+        # The digits of noise are attacked where the fault is in the digits.
+        numbers = cell.attack.get("fault") == "float-noise"
+        record = audit_plan(plan, trials=cell.trials, seed=cell.seed, numbers=numbers, **cell.attack).record()
     return {"table": cell.table, "row": cell.row, "claim": cell.claim, **record, "versions": versions()}
 
 
@@ -160,7 +162,13 @@ def tables(records: list[dict[str, Any]]) -> str:
         found.setdefault((record["table"], record["row"]), {})[record["claim"]] = record
 
     def low(record: dict[str, Any]) -> str:
-        return f"{int(100 * record['lower_bound']) / 100:.2f}"
+        numbers = record.get("numbers")
+        if numbers is not None and numbers["exceeds"]:
+            best = max(numbers["guesses"], key=lambda guesses: guesses["right"])
+            return f"{best['right']} of {best['trials']} guesses"
+        bounds = [record["lower_bound"], record.get("lower_bound_by_event", record["lower_bound"])]
+        shown = [f"{int(100 * bound) / 100:.2f}" for bound in bounds]
+        return shown[0] if bounds[0] == bounds[1] else " / ".join(shown)
 
     lines: list[str] = []
     for table, claims, words in (
@@ -177,7 +185,7 @@ def tables(records: list[dict[str, Any]]) -> str:
                 for row, cells in rows.items()
             ]
         else:
-            lines += [f"| {words} | lower bound | trials each |", "|---|---:|---:|"]
+            lines += [f"| {words} | lower bounds | trials each |", "|---|---:|---:|"]
             for row, cells in rows.items():
                 (record,) = cells.values()
                 trials = record["trials"] if "trials" in record else record["rows"]
@@ -193,9 +201,8 @@ def complaints(records: list[dict[str, Any]]) -> list[str]:
         what = f"{record['row']}, claimed {record['claim']:g}: {record['lower_bound']:.3f}"
         if record["exceeds"] != (record["table"] == "faults"):
             wrong.append(f"{what} {'exceeds the claim' if record['exceeds'] else 'is not caught'}")
-        no_edges = record["table"] == "models" and record["changed_trees"] == 1
-        if no_edges and record["lower_bound"] < LEAST_PART * record["claimed_epsilon"]:
-            wrong.append(f"{what} is less than a quarter of the claim")
+        if record["table"] == "models" and record["lower_bound"] < LEAST_PART * record["claimed_epsilon"]:
+            wrong.append(f"{what} is less than seven tenths of the claim")
     return wrong
 
 

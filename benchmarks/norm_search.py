@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from hushgraph.models.gnn import Scale, mlp
 from torch import Tensor, nn
 
 from hushgraph.gradients import layer_rules as layers
@@ -24,6 +23,7 @@ from hushgraph.gradients.clip import GROUPS, Clipping
 from hushgraph.gradients.layer_rules import Rows
 from hushgraph.gradients.shared import SharedEncoder
 from hushgraph.models.blocks import Reads, RowGradient
+from hushgraph.models.gnn import Scale, mlp
 
 Values = Callable[[np.random.Generator, int, int], np.ndarray]
 KINDS = (

@@ -59,7 +59,7 @@ def test_parameters_are_those_of_train_with_its_defaults() -> None:
     config = {field.name: field.default for field in fields(TrainingConfig)}
     params = NodeClassifier().get_params()
     assert params == {name: usual[name] if name in usual else config[name] for name in params}
-    assert usual.keys() - params.keys() == {"data", "observer", "on_start", "others"}
+    assert usual.keys() - params.keys() == {"budget", "data", "observer", "on_start", "others"}
 
 
 def test_the_constructor_takes_keywords_and_only_stores() -> None:
@@ -84,7 +84,7 @@ def test_set_params_changes_all_or_nothing() -> None:
 
 def test_the_text_names_what_differs_from_the_defaults() -> None:
     assert repr(NodeClassifier()) == "NodeClassifier()"
-    assert repr(NodeClassifier(steps=3, epsilon=4.0, model="gcn")) == "NodeClassifier(epsilon=4.0, steps=3)"
+    assert repr(NodeClassifier(steps=3, epsilon=4.0)) == "NodeClassifier(epsilon=4.0, steps=3)"
     assert repr(NodeClassifier(private=False, seed=0)) == "NodeClassifier(private=False, seed=0)"
 
 

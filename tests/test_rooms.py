@@ -42,49 +42,6 @@ MAX_ROOT_MODULES = 10
 
 # Not names of functions or variables: they do not say what a value is or what a function does.
 RETIRED_NAMES = frozenset({"found", "made", "lived", "whole", "plain", "said", "decided"})
-# Files that still use retired names, with the names. This list only gets shorter.
-RETIRED_NAMES_LEFT: dict[str, set[str]] = {
-    "accounting/calibrate.py": {"found"},
-    "accounting/pair_accountant.py": {"found"},
-    "accounting/renyi.py": {"found"},
-    "audit/attack.py": {"found", "made"},
-    "audit/end_to_end.py": {"found"},
-    "audit/figure.py": {"found"},
-    "audit/one_run_bound.py": {"found"},
-    "audit/scene.py": {"found"},
-    "audit/trials.py": {"_found", "_plain", "found"},
-    "audit/witness.py": {"found"},
-    "audit/words.py": {"found"},
-    "comparison.py": {"found", "plain"},
-    "estimator.py": {"found"},
-    "gradients/ghost.py": {"found"},
-    "gradients/model_check.py": {"found"},
-    "gradients/probe.py": {"found", "whole"},
-    "inference/in_memory.py": {"made", "whole"},
-    "inference/predictions.py": {"found"},
-    "noise/secure_noise.py": {"found"},
-    "privacy/grid.py": {"found"},
-    "privacy/guarantee.py": {"plain"},
-    "privacy/ledger.py": {"found"},
-    "privacy/plan.py": {"found"},
-    "privacy/plan_fields.py": {"_whole", "found", "plain", "whole"},
-    "privacy/solve.py": {"found"},
-    "report/facts.py": {"found"},
-    "report/planner_figures.py": {"found", "whole"},
-    "report/planner_page.py": {"_plain", "found"},
-    "report/planner_sections.py": {"found", "said"},
-    "report/report.py": {"found"},
-    "report/sections.py": {"found"},
-    "report/words.py": {"found"},
-    "runs/checkpoint.py": {"found"},
-    "runs/folder.py": {"found"},
-    "runs/result_file.py": {"found"},
-    "training/distributed.py": {"_said", "decided", "found", "said"},
-    "training/run.py": {"found"},
-    "training/session.py": {"found", "whole"},
-    "training/train.py": {"_lived", "made"},
-    "training/trainer.py": {"_made", "found", "made", "plain", "whole"},
-}
 
 
 class Import(NamedTuple):
@@ -374,10 +331,7 @@ def test_retired_names_are_gone() -> None:
         for path in source_files()
         if (names := retired_names(parse(path)))
     }
-    new = {file: names - RETIRED_NAMES_LEFT.get(file, set()) for file, names in left.items()}
-    assert {file: names for file, names in new.items() if names} == {}
-    fixed = {file: names - left.get(file, set()) for file, names in RETIRED_NAMES_LEFT.items()}
-    assert {file: names for file, names in fixed.items() if names} == {}, "take these off RETIRED_NAMES_LEFT"
+    assert left == {}
 
 
 def test_the_check_of_names_can_fail() -> None:

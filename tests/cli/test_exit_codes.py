@@ -141,6 +141,7 @@ def test_predict_says_in_json_what_it_wrote(run: Run, folder: Path, graph: Graph
         "nodes": graph.num_nodes,
         "classes": 3,
         "probabilities": False,
+        "predictions": "covered towards everybody else",
         "covered": True,
     }
     more = ["--out", "more.npz", "--probabilities", "--in-the-clear", "--quiet"]

@@ -45,7 +45,7 @@ def test_rows_give_the_clipped_sum_of_trees(kind: str, num_rows: int) -> None:
     expected, sums = ghost.clipped_sum(model, batch, clipping), RowSums()(model, batch, clipping)
     assert set(sums) == set(expected)
     for name, value in expected.items():
-        torch.testing.assert_close(sums[name].float(), value, rtol=2e-4, atol=2e-4)
+        torch.testing.assert_close(sums[name], value, rtol=1e-6, atol=1e-6)
 
 
 def test_norms_of_inputs_are_kept_for_one_input_only() -> None:

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hushgraph.models.blocks import transpose
 from torch import Tensor
 
 from hushgraph.gradients import sums, sums_gpu
+from hushgraph.models.blocks import transpose
 from triton_kernels import DEVICE, NEEDS_TRITON
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hushgraph._text import rounded_up
+from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.errors import PlanError
 from hushgraph.privacy.guarantee import Guarantee, Reason, sentence, statement
 from hushgraph.privacy.plan import PrivacyPlan
@@ -93,7 +94,7 @@ def test_json_has_everything_but_the_words() -> None:
     assert (found["kind"], found["epsilon"], found["epsilon_edge"]) == ("none", "inf", "inf")
     assert found["priced_epsilon"] == make().epsilon
     assert [reason["code"] for reason in found["why"]] == ["fixed-seed"]
-    assert Guarantee.of(make(max_readers=1)).to_json()["epsilon_edge"] is None
+    assert Guarantee.of(make(sampler="paper", max_reads=None)).to_json()["epsilon_edge"] is None
 
 
 @pytest.mark.parametrize(
@@ -194,17 +195,25 @@ def test_no_noise_guarantees_nothing(noise: float | None, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_derived"),
+    ("changes", "trees"),
     [
-        ({"max_readers": 1, "max_reads": 8}, False),
-        ({"max_readers": 2, "max_reads": 8}, True),
-        ({"max_readers": 1, "max_reads": 1, "edge_owner": "reader"}, False),
-        ({"max_readers": 1, "max_reads": 2, "edge_owner": "reader"}, True),
-        ({"max_readers": 2, "sampler": "paper"}, False),
+        # Two records, each of which changes at most 2 N(K, 0) trees.
+        ({"max_readers": 1, "max_reads": 8}, 4),
+        ({"max_readers": 2, "max_reads": 8}, 4),
+        # One record, which changes at most 3 N(K, 0) trees.
+        ({"max_readers": 1, "max_reads": 2, "edge_owner": "reader"}, 3),
+        ({"max_readers": 2, "sampler": "paper"}, None),
     ],
 )
-def test_an_edge_has_a_figure_only_where_a_proof_covers_it(changes: dict[str, Any], is_derived: bool) -> None:
+def test_an_edge_has_a_figure_only_where_a_proof_covers_it(
+    changes: dict[str, Any], trees: int | None
+) -> None:
     plan = make(batch_size=1_000, steps=10, noise_multiplier=5.0, **changes)
-    guarantee = Guarantee.of(plan)
-    assert guarantee.epsilon_edge == (plan.epsilon_group_of_two if is_derived else None)
-    assert ("may cost more" in statement(plan)) == (not is_derived)
+    edge = Guarantee.of(plan).epsilon_edge
+    assert ("no bound is proven" in statement(plan)) == (trees is None)
+    if trees is None:
+        assert edge is None
+    else:
+        # Full batches: one Gaussian, in which every changed tree moves the sum from +C to -C.
+        shift = math.sqrt(plan.steps) * 2 * trees / plan.sigma_over_clip
+        assert edge == pytest.approx(gaussian_epsilon(shift, plan.delta), rel=1e-6)

@@ -60,9 +60,9 @@ def test_settings_that_are_no_numbers_are_refused(graph: Graph, name: str) -> No
 
 
 def test_all_that_is_no_number_is_told_at_once(graph: Graph) -> None:
-    assert refusal(graph, epsilon="4", num_layers=None, hidden=8.0) == (
-        "num_layers=None: expected a whole number; epsilon='4': expected a number; "
-        "hidden=8.0: expected a whole number"
+    assert refusal(graph, epsilon="4", split_seed=None, hidden=8.0) == (
+        "epsilon='4': expected a number; hidden=8.0: expected a whole number; "
+        "split_seed=None: expected a whole number"
     )
 
 
@@ -75,7 +75,7 @@ def test_numbers_of_numpy_are_numbers(graph: Graph) -> None:
         **{name: np.int32(value) for name, value in whole.items()},
         **{name: np.float32(value) for name, value in real.items()},
     )
-    assert run.epsilon <= 8.0
+    assert run.result["epsilon_spent"] <= 8.0
     assert type(run.config.hidden) is type(run.config.seed) is int
     assert type(run.config.learning_rate) is float
     # Written and read again, which only Python's own numbers are.

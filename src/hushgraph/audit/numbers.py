@@ -273,16 +273,16 @@ class _Candidate:
 
 def _candidates(world: World) -> list[_Candidate]:
     """All roots, or none where batches are drawn: only the canary has a label then."""
-    whole = {name: value.double().numpy().ravel() for name, value in world.sums()[0].items()}
+    full = {name: value.double().numpy().ravel() for name, value in world.sums()[0].items()}
     rate = world.plan.sampling_rate
     if rate == 1:
-        return [_Candidate(sums=whole, log_weight=0.0)]
-    nothing = {name: np.zeros_like(value) for name, value in whole.items()}
+        return [_Candidate(sums=full, log_weight=0.0)]
+    nothing = {name: np.zeros_like(value) for name, value in full.items()}
     if world.roots == 0:
         return [_Candidate(sums=nothing, log_weight=0.0)]
     return [
         _Candidate(sums=nothing, log_weight=math.log1p(-rate)),
-        _Candidate(sums=whole, log_weight=math.log(rate)),
+        _Candidate(sums=full, log_weight=math.log(rate)),
     ]
 
 
@@ -325,12 +325,12 @@ def _score_rings(seen: Floats, sums: Floats, sigma: float, batch_size: int) -> F
 def _score_support(seen: Floats, sums: Floats, sigma: float, batch_size: int) -> Floats:
     """[trials, steps]: minus how many numbers cannot be sum + sigma * (a float32) over the batch size."""
     total, width, size = sums.astype(np.float32), np.float32(sigma), np.float32(batch_size)
-    whole = seen.astype(np.float32)
+    summed = seen.astype(np.float32)
     # Dividing by a power of two is exact; otherwise neighbours may become the same number.
     is_exact = batch_size & (batch_size - 1) == 0
     released = (seen / batch_size).astype(np.float32)
     possible = np.zeros(seen.shape, dtype=bool)
-    for noisy in (whole,) if is_exact else _neighbours(whole):
+    for noisy in (summed,) if is_exact else _neighbours(summed):
         divides = noisy / size == released
         for noise in _neighbours((noisy.astype(np.float64) - total).astype(np.float32)):
             adds = divides & (total + noise == noisy)
@@ -347,10 +347,10 @@ def _score_low_bits(seen: Floats, sums: Floats, sigma: float, batch_size: int) -
     The sum of two float32 is a multiple of the last digit of the smaller one. A number that is smaller than
     what was added shows it: it ends in zeros, or it cannot be such a sum.
     """
-    whole, total = seen.astype(np.float32), sums.astype(np.float32)
-    finest = np.minimum(_last_digit(total), _last_digit((whole - total).astype(np.float32)))
-    step = np.maximum(_last_digit(whole), finest).astype(np.float64)
-    is_multiple = np.remainder(whole.astype(np.float64), step) == 0
+    released, total = seen.astype(np.float32), sums.astype(np.float32)
+    finest = np.minimum(_last_digit(total), _last_digit((released - total).astype(np.float32)))
+    step = np.maximum(_last_digit(released), finest).astype(np.float64)
+    is_multiple = np.remainder(released.astype(np.float64), step) == 0
     return np.asarray((np.log2(step) - np.where(is_multiple, 0.0, _IMPOSSIBLE_BITS)).sum(-1))
 
 

@@ -52,8 +52,8 @@ def one_run_lower_bound(
         )
 
     def refuted(epsilon: float) -> bool:
-        found = guesses_p_value(rows=rows, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta)
-        return found <= 1 - confidence
+        chance = guesses_p_value(rows=rows, guesses=guesses, correct=correct, epsilon=epsilon, delta=delta)
+        return chance <= 1 - confidence
 
     low, high = 0.0, _LARGEST
     if not refuted(low):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import json
 import os
 import sys
@@ -14,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from hushgraph.cli import audit, compare, datasets, plan, predict, report, reproduce, train
+from hushgraph.cli import audit, budget, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.cli.config_file import print_settings
 from hushgraph.cli.options import check_choices
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
@@ -103,6 +101,7 @@ def root(
 
 app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
 app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
+app.command(cls=SectionedCommand, epilog=budget.EXAMPLES)(budget.budget)
 app.command(cls=SectionedCommand, epilog=predict.EXAMPLES)(predict.predict)
 app.command(cls=SectionedCommand, epilog=compare.EXAMPLES)(compare.compare)
 app.command(cls=SectionedCommand, epilog=report.EXAMPLES)(report.report)
@@ -122,9 +121,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted. With `--json`, a command
         that fails prints an object with `error` and `exit_code` as the last line of standard output.
     """
-    if arguments is None:
-        # At exit Python would search all that PyTorch and Numba loaded for garbage: a second or more.
-        atexit.register(gc.freeze)
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:

@@ -88,7 +88,9 @@ def compare(
     print_config: PrintConfig = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train GNN, MLP, DP-Billboard, DP-GNN and DP-MLP side by side on your data.
+    """Train five models side by side on your data, three privately.
+
+    GNN and MLP without privacy; DP-Billboard, DP-GNN (trees) and DP-MLP at --epsilon.
 
     All on the same split: what privacy costs, and what the edges are still worth under it. With --out the
     same command continues after an interruption.

@@ -181,6 +181,9 @@ _model, _training = section("Model"), section("Training")
 _data, _tables, _output = section("Data"), section("Tables (CSV or Parquet)"), section("Run and output")
 
 Delta = Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]")]
+Budget = Annotated[
+    Path | None, _budget("Charge the whole run to this budget of the data; see budget. [none]")
+]
 EdgeOwner = Annotated[
     str | None,
     _privacy(

@@ -13,12 +13,8 @@ from hushgraph.cli.options import section
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
-hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities"""
-
-_COVERED = (
-    "A prediction is computed from the node's own row, the boards and the weights: it is covered towards "
-    "everybody else."
-)
+hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities
+hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv"""
 
 _output = section("Run and output")
 
@@ -26,11 +22,14 @@ _output = section("Run and output")
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     data: Annotated[
-        str, options.data_argument("The graph: its own or another; labels and splits are not read.")
+        str, options.data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")
     ],
     out: Annotated[Path, _output("The file to write: .csv or .npz.")],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
+    ] = False,
+    new: Annotated[
+        bool, _output("DATA is nodes that were not there at training. [nodes of the graph]", "--new")
     ] = False,
     in_the_clear: Annotated[
         bool, _output("Of a billboard: read neighbours too, not covered. [covered]", "--in-the-clear")
@@ -53,26 +52,19 @@ def predict(
         line.show(f"Loading {run}")
         loaded = Run.load(run, device=device)
         terminal.show_loading(line, data)
-        source = options.join_edges(data, edges)
-        if loaded.plan.covers_predictions:
-            # A board belongs to one graph, which is read as it was for training.
-            graph = loaded.folder.read_graph(source)
-        else:
-            graph = loaded.read(source, symmetrize=symmetrize)
-        line.show("Predicting")
-        scores = loaded.predict_proba(graph, symmetrize=False, in_the_clear=in_the_clear)
+        predicted = loaded.predict_table(
+            options.join_edges(data, edges), new=new, symmetrize=symmetrize, in_the_clear=in_the_clear
+        )
         predictions.save(
             out,
-            scores,
+            predicted.probabilities,
             with_probabilities=probabilities,
-            node_names=graph.node_names,
+            node_names=predicted.names,
             class_names=loaded.folder.class_names,
         )
-    holds = loaded.result["guarantee"] == "holds"
-    is_covered = holds and loaded.plan.covers_predictions and not in_the_clear
+    about = predicted.to_json()
     if as_json:
-        about = {"out": str(out), "run": str(run), "nodes": len(scores), "classes": scores.shape[1]}
-        typer.echo(json.dumps(about | {"probabilities": probabilities, "covered": is_covered}))
+        typer.echo(json.dumps({"out": str(out), "run": str(run), "probabilities": probabilities, **about}))
     elif not quiet:
-        note = _COVERED if is_covered else predictions.NOT_COVERED
-        typer.echo(f"{len(scores):,} predictions in {out}. {note}")
+        typer.echo(f"{about['nodes']:,} predictions in {out}. {predicted.explanation}")
+        typer.echo("\n".join(predicted.to_lines()))

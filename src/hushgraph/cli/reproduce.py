@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 hushgraph reproduce --list
-hushgraph reproduce degree --quick
 hushgraph reproduce transductive --data-root data --only ogbn-arxiv
 hushgraph reproduce all --substitute ogbn-arxiv=mine.npz --dry-run
 hushgraph reproduce frontier --data-root data --only facebook_32_schools"""

@@ -60,6 +60,7 @@ def train(
         bool, _budget("No clipping, no noise, epsilon infinite.", "--non-private")
     ] = False,
     delta: options.Delta = None,
+    budget: options.Budget = None,
     max_readers: Annotated[
         int | None, _bounds("K, how many training nodes read one node; 0 reads no edge. [by epsilon]")
     ] = None,
@@ -233,7 +234,11 @@ def _show_dry_run(context: typer.Context) -> None:
         raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
     is_silent = flags["as_json"] or flags["quiet"]
     with terminal.status("Loading PyTorch", quiet=is_silent) as line:
-        solved, prepared = ask_prepare(context, _read_settings(context), line)
+        settings = _read_settings(context)
+        budget = settings.pop("budget")
+        solved, prepared = ask_prepare(context, settings, line)
+        if budget is not None:
+            _check_budget(budget, prepared.plan, is_seeded=prepared.config.seed is not None)
     graph, config = prepared.graph, prepared.config
     if flags["as_json"]:
         facts = list_facts(solved, is_seeded=config.seed is not None)
@@ -244,6 +249,15 @@ def _show_dry_run(context: typer.Context) -> None:
         text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.num_classes)
         terminal.print_line(screen, f"Dry run: nothing is trained, written or spent.\n{text}\n")
         show_plan(solved, screen, is_seeded=config.seed is not None)
+
+
+def _check_budget(path: Path, plan: PrivacyPlan, *, is_seeded: bool) -> None:
+    """Raise BudgetExceededError where the budget of the data does not allow a run by `plan`."""
+    from hushgraph.privacy.budget import Charge, DataBudget
+
+    guarantee = Guarantee.of(plan, seed_is_fixed=is_seeded)
+    charge = Charge.of_plan(plan, guarantee, run="dry run", command="train", data="")
+    DataBudget.open(path).check(charge)
 
 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,19 @@ def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]
         splits: whether a split is required.
         labels: False reads only edges and features.
     """
+    return _read_archive(path, lambda archive: _read_members(archive, splits=splits, labels=labels))
+
+
+def read_lists_npz(path: Path) -> dict[str, Any]:
+    """Return `x`, `places_indptr` and `places` from a file of rows that list places.
+
+    Args:
+        path: the file; one without permission raises PermissionError.
+    """
+    return _read_archive(path, lambda archive: _read_arrays(archive, ["places_indptr", "places"]))
+
+
+def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     check_is_file(path)
     # A damaged header can make NumPy warn before it fails; the error alone is enough.
     with warnings.catch_warnings():
@@ -35,7 +49,7 @@ def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]
         try:
             # Opened here, because NumPy does not close files that it cannot read.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return _read_members(archive, splits=splits, labels=labels)
+                return read(archive)
         except (GraphError, PermissionError):
             raise
         except Exception as error:  # zipfile and NumPy raise a dozen types on damaged files
@@ -46,16 +60,7 @@ def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]
 
 def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
     keys = set(archive.files)
-    sparse_keys = keys & set(_SPARSE)
-    if "x" in keys and sparse_keys:
-        raise GraphError(
-            "both x and sparse features (x_indptr, ...); expected one of them; leave the other out"
-        )
-    wanted = ["edge_index", *(["y"] if labels else []), *(_SPARSE if sparse_keys else ["x"])]
-    missing = [key for key in wanted if key not in keys]
-    if missing:
-        raise GraphError(f"missing {', '.join(missing)}; expected the keys {', '.join(wanted)}")
-    arrays = {key: _read_member(archive, key) for key in wanted}
+    arrays = _read_arrays(archive, ["edge_index", *(["y"] if labels else [])])
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")
@@ -65,6 +70,22 @@ def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]
             if key in keys:
                 array = _read_member(archive, key)
                 arrays[name] = array if key == name else nodes_of_mask(key, array, arrays["y"].shape[:1])
+    return arrays
+
+
+def _read_arrays(archive: Any, names: list[str]) -> dict[str, Any]:
+    """Return these arrays and the features `x`, which may be stored dense or as sparse rows."""
+    keys = set(archive.files)
+    sparse_keys = keys & set(_SPARSE)
+    if "x" in keys and sparse_keys:
+        raise GraphError(
+            "both x and sparse features (x_indptr, ...); expected one of them; leave the other out"
+        )
+    wanted = [*names, *(_SPARSE if sparse_keys else ["x"])]
+    missing = [key for key in wanted if key not in keys]
+    if missing:
+        raise GraphError(f"missing {', '.join(missing)}; expected the keys {', '.join(wanted)}")
+    arrays = {key: _read_member(archive, key) for key in wanted}
     if sparse_keys:
         arrays["x"] = _build_sparse_rows(*(arrays.pop(key) for key in _SPARSE))
     return arrays

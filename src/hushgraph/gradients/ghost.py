@@ -88,7 +88,11 @@ class _Pass:
                     blocks = (*batch.blocks[:-1], tree)
                 with taped(model, tape):
                     _loss(model(x, blocks), batch.labels).backward()  # type: ignore[no-untyped-call]
-        rows = {name: found for name, r in tape.records.items() if (found := layers.rows_of(name, r, batch))}
+        rows = {
+            name: layer_rows
+            for name, r in tape.records.items()
+            if (layer_rows := layers.rows_of(name, r, batch))
+        }
         gradient = total_gradient(frontier.gradients) if frontier.gradients else None
         return cls(model, batch, rows, encoder, gradient)
 

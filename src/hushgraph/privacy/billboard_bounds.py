@@ -26,8 +26,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hushgraph.accounting.accountants import gaussian_shift, make_accountant
-from hushgraph.accounting.calibrate import smallest_scale
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import PlanError
 
@@ -138,6 +136,9 @@ def epsilon(charges: Sequence[Charge], change: Change, *, delta: float) -> float
         >>> round(epsilon(charges, rows_emptied(1), delta=1e-6), 3)
         1.212
     """
+    # Imported here: commands that price nothing should not wait for SciPy.
+    from hushgraph.accounting.accountants import make_accountant
+
     accountant = make_accountant("pair")
     for event, count in events(charges, change):
         accountant.compose(event, count)
@@ -172,6 +173,9 @@ def calibrate(
         >>> round(board.noise_std, 3), round(training.sigma_over_clip, 3)
         (1.688, 41.345)
     """
+    from hushgraph.accounting.accountants import gaussian_shift
+    from hushgraph.accounting.calibrate import smallest_scale
+
     _check_split(charges, shares)
     if not 0.0 < epsilon < math.inf:
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0.")

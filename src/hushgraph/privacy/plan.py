@@ -164,10 +164,16 @@ class PrivacyPlan:
     @property
     def rows_per_root(self) -> int:
         """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
-        if not self.reads_edges:
-            return self.num_layers + 1
-        reads = self.num_train_nodes if self.max_reads is None else self.max_reads
-        return bounds.occurrences(reads, self.num_layers, at_most=LARGEST_TREE)
+        deepest = 1
+        if self.reads_edges:
+            # A row has a copy of itself and its reads in the level below.
+            unlimited = self.max_reads is None
+            deepest = (
+                LARGEST_TREE
+                if unlimited
+                else min((1 + (self.max_reads or 0)) ** self.num_layers, LARGEST_TREE)
+            )
+        return (self.num_layers + 1) * deepest
 
     @property
     def sigma(self) -> float:

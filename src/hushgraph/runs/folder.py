@@ -20,7 +20,7 @@ import os
 import platform
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,6 +38,7 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.budget import BudgetEntry
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
@@ -70,6 +71,7 @@ class RunFolder:
         split_id: which nodes are in the training split, as `split_id` gives it.
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
+        budget: where the run is charged to the budget of its data, if it has one.
     """
 
     path: Path
@@ -80,6 +82,7 @@ class RunFolder:
     split_id: str
     data: str
     columns: Columns | None = None
+    budget: BudgetEntry | None = None
 
     @classmethod
     def describe(
@@ -116,6 +119,8 @@ class RunFolder:
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": versions(),
         }
+        if self.budget is not None:
+            about["budget"] = asdict(self.budget)
         about["sum"] = _checksum(about)
         is_new = self._make_directory()
         ledger: Ledger | None = None
@@ -132,6 +137,15 @@ class RunFolder:
                 if is_new:
                     self.path.rmdir()
             raise
+
+    def charge_budget(self) -> contextlib.AbstractContextManager[None]:
+        """Charge the run to the budget of its data, if it has one, at the end of the `with` block.
+
+        A run that was charged before is not charged again. BudgetExceededError before the block begins.
+        """
+        if self.budget is None:
+            return contextlib.nullcontext()
+        return self.budget.charging(self.plan, self.guarantee, data=self.data, folder=str(self.path))
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
@@ -181,6 +195,7 @@ class RunFolder:
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
                 columns=Columns.of(about["columns"]) if about["columns"] else None,
+                budget=BudgetEntry.from_json(about.get("budget")),
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")

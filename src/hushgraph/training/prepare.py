@@ -17,6 +17,7 @@ from hushgraph.datasets.loading import load_for_training
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
 from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import (
@@ -28,8 +29,9 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.sampling.trees import bound_tree_size
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 """A function from parameters to an optimiser."""
@@ -119,8 +121,9 @@ def prepare(
         BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
 
     Guarantees:
-        The plan depends on the arguments and on public figures alone: training nodes, features, classes and,
-        unless `edge_owner` is given, whether the graph is directed.
+        The plan, and whether it is refused, depends on the arguments and on public figures alone: nodes,
+        training nodes, features, classes and, where training reads edges and `edge_owner` is not given,
+        whether the graph is directed.
 
     Examples:
         >>> import hushgraph as hg
@@ -146,16 +149,32 @@ def prepare(
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
         raise InputError(f"columns are for tables, and {name_data(data)} is none; leave them out")
+    if num_classes is None and not isinstance(data, Graph):
+        _check_has_labels(graph)
     if setting == "inductive":
         graph = graph.disjoint()
-    owner = edge_owner or ("reader" if graph.is_directed else "sender")
     reading = {"setting": setting, "symmetrize": symmetrize, "split": split, "split_seed": split_seed}
     if method == "billboard":
-        return _prepare_billboard(graph, owner, arguments, {**reading, **others})
+        return _prepare_billboard(
+            graph, edge_owner or _look_up_owner(graph), arguments, {**reading, **others}
+        )
     model = "gcn" if model is None else model
     depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
     name = model if isinstance(model, str) else "own"
-    defaults = _choose_defaults(graph, private, epsilon, delta, depth, owner, name)
+
+    def choose_defaults(owner: choices.EdgeOwner) -> Defaults:
+        return _choose_defaults(graph, private, epsilon, delta, depth, owner, name)
+
+    owner = edge_owner or "sender"
+    if edge_owner is None and depth > 0 and max_reads != 0:
+        # One row can make an undirected graph directed: look only where the answer makes a difference.
+        possible = (
+            [max_readers]
+            if max_readers is not None
+            else [choose_defaults(each).max_readers for each in get_args(choices.EdgeOwner)]
+        )
+        owner = _look_up_owner(graph) if any(possible) else owner
+    defaults = choose_defaults(owner)
     config = TrainingConfig(
         model=name,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
@@ -184,7 +203,38 @@ def prepare(
         clipping=clipping,
         noise=noise,
     )
+    _check_tree_size(plan, graph.num_nodes)
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
+
+
+def _check_has_labels(graph: Graph) -> None:
+    """Refuse data without a training label, unless its number of classes is known without labels.
+
+    Where that number is given, labels do not decide whether there is a run: one row could decide it.
+    Otherwise they have been looked at already, for the number.
+    """
+    is_named = graph.columns is not None and graph.columns.classes is not None
+    if is_named or isinstance(graph, StoredGraph):
+        return
+    if not (graph.y[graph.train_idx] >= 0).any():
+        raise InputError(
+            "no training node has a label; expected labels in the training split; to train all the same, "
+            "give num_classes or the names of the classes"
+        )
+
+
+def _look_up_owner(graph: Graph) -> choices.EdgeOwner:
+    return "reader" if graph.is_directed else "sender"
+
+
+def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
+    """Refuse bounds by which a tree may be too large, by public figures, so that no row decides it later."""
+    if bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, num_nodes) > LARGEST_TREE:
+        raise PlanError(
+            f"num_layers={plan.num_layers}, max_readers={plan.max_readers}, max_reads={plan.max_reads}: with "
+            f"{num_nodes:,} nodes a tree may have more than {LARGEST_TREE:,} rows, too many to train on; "
+            "take fewer of them"
+        )
 
 
 def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:

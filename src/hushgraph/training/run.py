@@ -10,27 +10,32 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import nn
 
 from hushgraph._text import rounded_up
+from hushgraph.billboard.board import Board
 from hushgraph.billboard.reading import combine_boards, read_rows
 from hushgraph.datasets import load_graph
+from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
+from hushgraph.graph.checks import check_features
 from hushgraph.graph.graph import Graph
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import (
     average_over_neighbours,
     check_width,
     scale_readings,
-    scale_rows,
     score_table,
 )
 from hushgraph.inference.evaluation import Evaluation, evaluate
+from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
+from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.boards import build_table
+from hushgraph.training.boards import build_table, get_billboard_plan
 from hushgraph.training.prepare import check_model
 
 if TYPE_CHECKING:
@@ -117,19 +122,51 @@ class Run:
         self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
     ) -> npt.NDArray[np.float32]:
         """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
-        if not self.plan.covers_predictions:
+        graph = self._read_to_predict(data, symmetrize=symmetrize)
+        return self._predict_graph(graph, in_the_clear=in_the_clear)
+
+    def predict_table(
+        self, data: Any, *, new: bool = False, symmetrize: bool | None = None, in_the_clear: bool = False
+    ) -> Predicted:
+        """Probabilities with the names of the nodes, what is promised about them and what was skipped.
+
+        Args:
+            data: as in `predict`. With `new`, nodes that were not there at training: a table of them in the
+                columns of the training tables, whose label and split may be missing, with a table of edges
+                that name places of the board; or an `.npz` file with `x`, `places_indptr` and `places`.
+            new: whether these are new nodes. Nothing is charged for them.
+            symmetrize: as in `predict`; with `new`, whether either end of an edge lists the other one.
+            in_the_clear: as in `predict`; not for new nodes, which read the board alone.
+
+        Raises:
+            InputError: where the data cannot be used; nothing was written.
+
+        Guarantees:
+            A covered prediction is a function of the node's own row, the board and the weights. New nodes
+            change neither the ledger nor anybody's prediction.
+
+        Examples:
+            >>> import numpy as np
+            >>> import hushgraph as hg
+            >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+            >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu")
+            >>> np.savez("new.npz", x=data.x[:2], places_indptr=[0, 2, 3], places=[4, 17, 999])
+            >>> predicted = run.predict_table("new.npz", new=True)
+            >>> predicted.probabilities.shape, predicted.predictions, predicted.new_nodes.num_unknown
+            ((2, 3), 'covered towards everybody else', 1)
+        """
+        if new:
             if in_the_clear:
-                raise InputError("in_the_clear: trees always read neighbours in the clear; leave it out")
-            graph = self.read(data, symmetrize=symmetrize)
-            scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
-        else:
-            graph = self._read_training_data(data)
-            scores = self._score_covered(graph)
-        probabilities = scores.softmax(1)
-        if in_the_clear:
-            probabilities = average_over_neighbours(probabilities, graph)
-        values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
-        return values
+                raise InputError("in_the_clear: new nodes read the board alone; leave it out")
+            return self._predict_new_nodes(data, symmetrize=symmetrize)
+        graph = self._read_to_predict(data, symmetrize=symmetrize)
+        reads_neighbours = in_the_clear or not self.plan.covers_predictions
+        return Predicted(
+            probabilities=self._predict_graph(graph, in_the_clear=in_the_clear),
+            names=graph.node_names,
+            is_covered=self._is_covered and not reads_neighbours,
+            reads_neighbours=reads_neighbours,
+        )
 
     def predict_new(
         self, features: Any, places: Sequence[Sequence[Any]]
@@ -139,7 +176,7 @@ class Run:
         Nothing is charged: a new node reads what was released and its own row.
 
         Args:
-            features: [R, d], or [d] for one row.
+            features: [R, d], or [d] for one row; dense or any SciPy sparse matrix.
             places: for every row the identifiers that it lists, as the training data named its nodes; numbers
                 from 0 where it had no names. Repeats count once; unknown identifiers are skipped.
 
@@ -154,42 +191,96 @@ class Run:
             >>> probabilities.shape, unknown.tolist()
             ((1, 3), [1])
         """
-        boards = self.folder.load_boards()
-        rows = torch.from_numpy(np.atleast_2d(np.asarray(features, np.float32)))
-        check_width(rows.shape[1], self.folder.num_features)
-        if len(places) != len(rows):
-            raise InputError(f"places has {len(places)} lists; expected one for each of {len(rows)} rows")
+        rows = features if sparse.issparse(features) else np.atleast_2d(np.asarray(features))
+        if len(places) != rows.shape[0]:
+            raise InputError(f"places has {len(places)} lists; expected one for each of {rows.shape[0]} rows")
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in places])]).astype(np.int64)
-        listed = boards[0].places_of(np.asarray([place for row in places for place in row]))
+        listed = self._load_boards()[0].places_of(np.asarray([place for row in places for place in row]))
         return self.predict_listed(rows, indptr, listed)
 
     def predict_listed(
-        self, features: torch.Tensor, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+        self, features: Any, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
-        board, _ = combine_boards(self.folder.load_boards())
-        seen = read_rows(board, indptr, places)
-        config = self.config
+        boards = self._load_boards()
+        x = check_features(features)
+        check_width(x.shape[1], self.folder.num_features)
+        return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
+
+    def _predict_new_nodes(self, data: Any, *, symmetrize: bool | None) -> Predicted:
+        boards = self._load_boards()
+        is_symmetrized = self.config.symmetrize if symmetrize is None else symmetrize
+        lister: ListedBy = "source" if self.plan.edge_owner == "sender" else "target"
+        with open_new_nodes(
+            data,
+            boards[0],
+            columns=self.folder.columns,
+            num_features=self.folder.num_features,
+            listed_by="either" if is_symmetrized else lister,
+        ) as nodes:
+            probabilities, _ = self._predict_rows(boards, nodes)
+        return Predicted(
+            probabilities=probabilities,
+            names=nodes.names,
+            is_covered=self._is_covered,
+            reads_neighbours=False,
+            new_nodes=nodes,
+        )
+
+    def _predict_rows(
+        self, boards: Sequence[Board], nodes: NewNodes
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Probabilities of rows that read the boards, and how many places of each are unknown."""
+        config, (board, _) = self.config, combine_boards(boards)
+        seen = read_rows(board, nodes.indptr, nodes.places)
         readings = scale_readings(
             seen.values, board, scale=config.reading_scale, radius=config.reading_radius
         )
-        device = next(self.model.parameters()).device
-        rows = [scale_rows(features, config.feature_norm), torch.from_numpy(readings)]
-        with torch.no_grad():
-            values: npt.NDArray[np.float32] = (
-                self.model(torch.cat(rows, dim=1).to(device), ()).softmax(1).cpu().numpy()
-            )
+        scores = score_rows(self.model, nodes.x, readings, feature_norm=config.feature_norm)
+        values: npt.NDArray[np.float32] = scores.softmax(1).cpu().numpy()
         return values, seen.unknown
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether predictions that read no neighbour are covered."""
+        return self.result.get("predictions") == PREDICTIONS[True]
+
+    def _load_boards(self) -> list[Board]:
+        """The boards; RunError where the run has none."""
+        get_billboard_plan(self.folder)
+        return self.folder.load_boards()
+
+    def _read_to_predict(self, data: Any, *, symmetrize: bool | None) -> Graph:
+        """The graph to predict on: of a billboard run its own, with labels; else any with the features."""
+        if self.plan.covers_predictions:
+            return self._read_training_data(data)
+        return self.read(data, symmetrize=symmetrize)
+
+    def _predict_graph(self, graph: Graph, *, in_the_clear: bool) -> npt.NDArray[np.float32]:
+        if self.plan.covers_predictions:
+            scores = self._score_covered(graph)
+        elif in_the_clear:
+            raise InputError("in_the_clear: trees always read neighbours in the clear; leave it out")
+        else:
+            scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
+        probabilities = scores.softmax(1)
+        if in_the_clear:
+            probabilities = average_over_neighbours(probabilities, graph)
+        values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
+        return values
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
+        board = self._load_boards()[0]
         try:
-            return self.folder.read_graph(data)
+            graph = self.folder.read_graph(data)
         except RunError as error:
             raise RunError(
-                f"{error}; on another graph there is no board: give new nodes as lists of places "
-                "(predict_new), or train with method='trees'"
+                f"{error}; on another graph there is no board: give new nodes and the places they list "
+                "(predict --new, predict_new), or train with method='trees'"
             ) from None
+        check_names(board, graph.node_names)
+        return graph
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device

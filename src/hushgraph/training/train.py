@@ -9,6 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import nn
 
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
@@ -25,7 +27,7 @@ from hushgraph.training.session import Observer, OnStart, Session
 __all__ = ["Run", "resume", "train"]
 
 # Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "device", "out", "observer", "on_start", "others"}
+_NOT_SETTINGS = {"data", "budget", "device", "out", "observer", "on_start", "others"}
 
 
 def train(
@@ -60,6 +62,7 @@ def train(
     seed: int | None = None,
     device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
+    budget: str | os.PathLike[str] | DataBudget | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     **others: Any,
@@ -99,6 +102,8 @@ def train(
             given.
         device: "auto", "cpu" or "cuda".
         out: folder of the run; a temporary one unless given.
+        budget: the budget of the data, which the whole planned cost of the run is charged to before it
+            begins: a file that `hushgraph budget` or `DataBudget.create` wrote.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
         others: fields of `TrainingConfig`.
@@ -109,7 +114,8 @@ def train(
     Raises:
         InputError: before anything is written, where something given cannot be used. `GraphError`,
             `PlanError`, `ModelError` and `RunError` are kinds of it.
-        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
+        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step, or where `budget` does
+            not allow the run; nothing was written.
 
     Guarantees:
         The weights are (`run.epsilon`, `run.delta`)-differentially private for every single node, and
@@ -130,6 +136,8 @@ def train(
     with group.share_errors():
         graph, plan, config = prepare(data, **settings, **others)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
+        if budget is not None:
+            folder = replace(folder, budget=BudgetEntry.of(budget, plan))
         session = Session(
             folder,
             graph,
@@ -141,15 +149,21 @@ def train(
         )
     session.check_agreement()
     if out is not None:
-        group.broadcast(folder.create)
+        group.broadcast(partial(_create, folder))
         return session.run(observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        group.broadcast(session.folder.create)
+        group.broadcast(partial(_create, session.folder))
         run = session.run(observer, on_start)
     if group.leads:
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
+
+
+def _create(folder: RunFolder) -> None:
+    """Write the folder, then charge the run: a kill in between leaves a run that is charged when resumed."""
+    with folder.charge_budget():
+        folder.create()
 
 
 @contextlib.contextmanager
@@ -214,4 +228,11 @@ def resume(
             group=group,
         )
     session.check_agreement()
+    group.broadcast(partial(_charge_again, folder))
     return session.run(observer, on_start)
+
+
+def _charge_again(folder: RunFolder) -> None:
+    """Charge a run that a kill kept from being charged; otherwise its budget shows it already."""
+    with folder.charge_budget():
+        pass

@@ -13,7 +13,7 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.edge_table import EdgeTable
 from hushgraph.datasets.tables.files import TableFiles, find_tables
 from hushgraph.datasets.tables.node_table import NodeTable
-from hushgraph.datasets.tables.table import open_table
+from hushgraph.datasets.tables.table import Table, open_table
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
 
@@ -49,21 +49,15 @@ def arrays_from_tables(
         if num_classes not in (None, len(given.classes)):
             raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))
         num_classes = len(given.classes)
-    with _open_database() as (connection, folder):
-        options: dict[str, Any] = {"delimiter": given.delimiter, "is_fixed": isinstance(columns, Columns)}
-        nodes = open_table(connection, files.nodes, role="nodes", **options)
-        edges = open_table(connection, files.edges, role="edges", **options)
+    with open_database() as (connection, folder):
+        nodes, edges = open_pair(connection, files, given, is_fixed=isinstance(columns, Columns))
         given = given.resolve_names(nodes.names)
         if splits and given.split is None:
             raise MissingSplitError(
                 f"{format_path(files.nodes)}: no column 'split'; name one that holds train, val or test, or "
                 "give split='0.6/0.2/0.2' to draw train/val/test at random"
             )
-        for name, role in ((given.source, "source"), (given.target, "target")):
-            edges.check_exists(name, role)
-            edges.check_scalar(name, role)
-        nodes.check_exists(given.id, "id")
-        integer_ids = nodes.is_integer(given.id) and all(map(edges.is_integer, (given.source, given.target)))
+        integer_ids = has_integer_ids(nodes, edges, given)
         reader = NodeTable(
             connection=connection,
             table=nodes,
@@ -87,6 +81,22 @@ def arrays_from_tables(
         yield {**arrays, "columns": given, "num_classes": num_classes}
 
 
+def open_pair(connection: Any, files: TableFiles, columns: Columns, *, is_fixed: bool) -> tuple[Table, Table]:
+    """Open the tables of nodes and edges."""
+    options: dict[str, Any] = {"delimiter": columns.delimiter, "is_fixed": is_fixed}
+    nodes = open_table(connection, files.nodes, role="nodes", **options)
+    return nodes, open_table(connection, files.edges, role="edges", **options)
+
+
+def has_integer_ids(nodes: Table, edges: Table, columns: Columns) -> bool:
+    """Return whether ids are integers in both tables; check that the columns of ids exist."""
+    for name, role in ((columns.source, "source"), (columns.target, "target")):
+        edges.check_exists(name, role)
+        edges.check_scalar(name, role)
+    nodes.check_exists(columns.id, "id")
+    return nodes.is_integer(columns.id) and all(map(edges.is_integer, (columns.source, columns.target)))
+
+
 def _count_mismatch(num_classes: int | None, names: int, files: TableFiles, columns: Any) -> str:
     by_call = isinstance(columns, Columns) or (columns and "classes" in columns)
     where = (
@@ -99,7 +109,7 @@ def _count_mismatch(num_classes: int | None, names: int, files: TableFiles, colu
 
 
 @contextmanager
-def _open_database() -> Iterator[tuple[Any, Path]]:
+def open_database() -> Iterator[tuple[Any, Path]]:
     """Yield a DuckDB connection to a database in a temporary folder, and the folder."""
     import duckdb
 

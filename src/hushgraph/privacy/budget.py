@@ -1,0 +1,513 @@
+"""DataBudget: what all runs on one data set have spent together, in a file that its owner names once.
+
+The first line of the file holds the total, every other line one charge: the whole planned cost of a run,
+written before the run begins. Lines are chained by checksums, as in the ledger of a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hushgraph._files import write_whole
+from hushgraph._text import json_number, rounded_up
+from hushgraph._validate import as_float, show_value
+from hushgraph.accounting.events import Event
+from hushgraph.errors import BudgetExceededError, HushgraphError, PlanError, RunError, WriteError
+from hushgraph.privacy.ledger import event_from_json, event_to_json, read_line, write_line
+from hushgraph.privacy.ledger_lock import is_same, lock_path
+
+if TYPE_CHECKING:
+    from hushgraph.privacy.guarantee import Guarantee
+    from hushgraph.privacy.plan import PrivacyPlan
+
+VERSION = 1
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
+# A number ends with the comma after it, so that one that was cut short is never read.
+_TORN = re.compile(rb'\{"epsilon": ([0-9.e+-]+), "delta": ([0-9.e+-]+), "')
+_NEW_BUDGET = "count the whole budget as spent; whether a new one is set up is its owner's decision"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """The whole planned cost of one run, for one emptied row.
+
+    Attributes:
+        run: the identifier of the run; a run that is resumed has the same.
+        epsilon, delta: of the run alone; epsilon is infinite where nothing is guaranteed.
+        accountant: of the plan; "unknown" where only epsilon and delta are known.
+        events: what the run releases, with counts; empty where nothing is guaranteed.
+        command: what charged it: train, compare or audit.
+        data: what the data was called.
+        folder: of the run.
+        plan: fingerprint of the plan.
+        time: of the charge, in UTC.
+        why: why nothing is guaranteed; empty where a guarantee holds.
+    """
+
+    run: str
+    epsilon: float
+    delta: float
+    accountant: str
+    events: tuple[tuple[Event, int], ...]
+    command: str
+    data: str
+    folder: str = ""
+    plan: str = ""
+    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    why: str = ""
+
+    @classmethod
+    def of_plan(
+        cls, plan: PrivacyPlan, guarantee: Guarantee, *, run: str, command: str, data: str, folder: str = ""
+    ) -> Charge:
+        """What a run by `plan` is charged for before it begins."""
+        is_protected = guarantee.kind == "holds"
+        return cls(
+            run=run,
+            epsilon=guarantee.epsilon if is_protected else math.inf,
+            delta=plan.delta,
+            accountant=plan.accountant,
+            events=plan.charges if is_protected else (),
+            command=command,
+            data=data,
+            folder=folder,
+            plan=plan.fingerprint(),
+            why=" ".join(reason.sentence for reason in guarantee.why),
+        )
+
+    @classmethod
+    def unprotected(cls, *, command: str, data: str, why: str) -> Charge:
+        """The charge of something that reads private data and protects nothing."""
+        return cls(
+            run=make_run_id(command),
+            epsilon=math.inf,
+            delta=0.0,
+            accountant="unknown",
+            events=(),
+            command=command,
+            data=data,
+            why=why,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values. Epsilon and delta come first: they are what is left of most lines that a crash cut."""
+        return {
+            "epsilon": json_number(self.epsilon),
+            "delta": self.delta,
+            "run": self.run,
+            "time": self.time,
+            "command": self.command,
+            "data": self.data,
+            "folder": self.folder,
+            "plan": self.plan,
+            "accountant": self.accountant,
+            "events": [[event_to_json(event), count] for event, count in self.events],
+            "why": self.why,
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Charge:
+        """The charge that `to_json` wrote; one of several errors where something else did."""
+        events = tuple((event_from_json(event), int(count)) for event, count in fields["events"])
+        charge = cls(
+            **{**fields, "epsilon": float(fields["epsilon"]), "delta": float(fields["delta"])}
+            | {"events": events}
+        )
+        if not charge.epsilon >= 0 or not 0 <= charge.delta < 1 or any(count < 0 for _, count in events):
+            raise ValueError(f"{charge.epsilon}, {charge.delta}: expected the cost of a run")
+        return charge
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataBudget:
+    """A budget of a data set: the total that its owner set, and everything charged to it so far.
+
+    Make one with `DataBudget.create` or `DataBudget.open`.
+
+    Attributes:
+        path: the file.
+        total: the most epsilon that all runs may spend together; None only records.
+        delta: of the total.
+        charges: in the order in which they were made, as of when the file was opened.
+        command: what later charges are recorded as.
+
+    Guarantees:
+        A charge is on disk, flushed and synced, before the run that it pays for begins.
+        A charge that would exceed the total raises BudgetExceededError and writes nothing.
+        A line that a crash cut short counts as the run that it was to pay for, or as infinite where what it
+        was cannot be read. A damaged line anywhere else is an error, not a smaller sum.
+        Processes that charge at the same time wait for each other. One run is charged once.
+
+    Examples:
+        >>> import tempfile, pathlib
+        >>> from hushgraph.privacy.budget import DataBudget
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.ledger"
+        >>> budget = DataBudget.create(path, epsilon=10.0, delta=1e-6)
+        >>> budget.spent, budget.left
+        (0.0, 10.0)
+    """
+
+    path: Path
+    total: float | None
+    delta: float
+    charges: tuple[Charge, ...] = ()
+    command: str = "train"
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], *, epsilon: float | None = None, delta: float
+    ) -> DataBudget:
+        """Write a new budget.
+
+        Args:
+            path: the file, which must not exist.
+            epsilon: the total of all runs; None only records.
+            delta: of the total.
+        """
+        target = Path(path)
+        total = None if epsilon is None else as_float(epsilon)
+        if epsilon is not None and (total is None or not 0 < total < math.inf):
+            raise PlanError(f"epsilon={show_value(epsilon)}: expected a finite number above 0")
+        checked = as_float(delta)
+        if checked is None or not 0 < checked < 1:
+            raise PlanError(
+                f"delta={show_value(delta)}: expected a number above 0 and below 1, at most 1 / (10 N) for N "
+                "training nodes"
+            )
+        line, _ = write_line({"budget": VERSION, "epsilon": total, "delta": checked}, after="")
+        with _hold_lock(target):
+            if target.exists():
+                raise RunError(f"budget={target}: it exists already; its total was set when it was created")
+            write_whole(target, line)
+        return cls(path=target, total=total, delta=checked)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> DataBudget:
+        """Read a budget; RunError where it is missing or damaged."""
+        target = Path(path)
+        contents = _read(target)
+        if contents.is_torn:
+            # Perhaps another process is writing this line just now.
+            with contextlib.suppress(RunError), _hold_lock(target):
+                contents = _read(target)
+        return contents.budget
+
+    @cached_property
+    def spent(self) -> float:
+        """Epsilon of all charges together at `delta`, by the accountant's composition; never less."""
+        return compose_charges(self.charges, self.delta)
+
+    @property
+    def left(self) -> float | None:
+        """The total less what was spent; None without a total."""
+        return None if self.total is None else max(0.0, self.total - self.spent)
+
+    @property
+    def composition(self) -> str:
+        """How `spent` was computed, in words."""
+        return _describe_composition(self.charges)
+
+    def price_alone(self, charge: Charge) -> float:
+        """Epsilon of one charge by itself, at the delta of the budget."""
+        return compose_charges([charge], self.delta)
+
+    @contextlib.contextmanager
+    def charging(self, charge: Charge) -> Iterator[None]:
+        """Check that the total allows `charge`, run the body, then write the charge.
+
+        The body prepares what the charge pays for, such as the folder of a run. Where it raises, nothing is
+        charged. The lock is held throughout, so that what was checked is still true when it is written. A run
+        that was charged before is not charged again.
+
+        Raises:
+            BudgetExceededError: the total does not allow it; the body did not run, and nothing was written.
+            RunError: the file is missing or damaged, or cannot be written.
+        """
+        with _hold_lock(self.path):
+            contents = _read(self.path)
+            if any(earlier.run == charge.run for earlier in contents.budget.charges):
+                yield
+                return
+            contents.budget.check(charge)
+            yield
+            _append(self.path, contents, charge)
+
+    def charge(self, charge: Charge) -> None:
+        """Write a charge, unless its run was charged before; see `charging`."""
+        with self.charging(charge):
+            pass
+
+    def check(self, charge: Charge) -> None:
+        """Raise BudgetExceededError where the total does not allow `charge` after `charges`."""
+        if self.total is None:
+            return
+        if math.isinf(charge.epsilon):
+            raise BudgetExceededError(
+                f"budget={self.path}: this run has no guarantee, so no total allows it. {charge.why} Train "
+                "with a guarantee that holds, or without this budget"
+            )
+        spent = compose_charges([*self.charges, charge], self.delta)
+        if spent > self.total:
+            raise BudgetExceededError(
+                f"budget={self.path}: its total is epsilon {self.total:g} at delta {self.delta:g}, of which "
+                f"{rounded_up(self.spent)} are spent; with this run it would be {rounded_up(spent)}; take a "
+                "smaller epsilon"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `hushgraph budget` shows, as JSON values; infinity is "inf"."""
+        alone = [self.price_alone(charge) for charge in self.charges]
+        return {
+            "budget": str(self.path),
+            "total_epsilon": self.total,
+            "delta": self.delta,
+            "epsilon_spent": json_number(self.spent),
+            "epsilon_left": self.left,
+            "epsilon_sum": json_number(math.fsum(alone)),
+            "composition": self.composition,
+            "charges": [
+                {**charge.to_json(), "epsilon_at_budget_delta": json_number(price)}
+                for charge, price in zip(self.charges, alone, strict=True)
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetEntry:
+    """Where a run is charged, as its folder keeps it: a resumed run is the same entry.
+
+    Attributes:
+        file: the absolute path of the budget.
+        run: the identifier of the run in it.
+        command: what the charge is recorded as.
+    """
+
+    file: str
+    run: str
+    command: str
+
+    @classmethod
+    def of(cls, budget: str | os.PathLike[str] | DataBudget, plan: PrivacyPlan) -> BudgetEntry:
+        """A new entry for a run by `plan`; RunError where there is no such budget."""
+        opened = budget if isinstance(budget, DataBudget) else DataBudget.open(budget)
+        return cls(
+            file=os.path.abspath(opened.path), run=make_run_id(plan.fingerprint()), command=opened.command
+        )
+
+    @classmethod
+    def from_json(cls, fields: Any) -> BudgetEntry | None:
+        """The entry in a run folder, or None where the run has none."""
+        return None if fields is None else cls(**{name: str(value) for name, value in fields.items()})
+
+    @contextlib.contextmanager
+    def charging(self, plan: PrivacyPlan, guarantee: Guarantee, *, data: str, folder: str) -> Iterator[None]:
+        """Charge the run around the body, as `DataBudget.charging` does."""
+        charge = Charge.of_plan(
+            plan, guarantee, run=self.run, command=self.command, data=data, folder=os.path.abspath(folder)
+        )
+        with DataBudget.open(self.file).charging(charge):
+            yield
+
+
+def make_run_id(prefix: str) -> str:
+    """A new identifier: the beginning of a fingerprint, and random digits."""
+    return f"{prefix[:12]}-{secrets.token_hex(8)}"
+
+
+def compose_charges(charges: Iterable[Charge], delta: float) -> float:
+    """Epsilon of all charges together at `delta`: an upper bound for one emptied row.
+
+    Events of all runs that one accountant prices are composed by it. The two accountants, and charges of
+    which only epsilon and delta are known, are added up by basic composition, which divides delta among them.
+    """
+    charges = list(charges)
+    if any(math.isinf(charge.epsilon) for charge in charges):
+        return math.inf
+    counts = _count_events(charges)
+    opaque = [charge for charge in charges if not charge.events]
+    rest = delta - math.fsum(charge.delta for charge in opaque)
+    if rest < 0 or (counts and rest == 0):
+        return math.inf
+    share = rest / max(1, len(counts))
+    return math.fsum(
+        [
+            *(charge.epsilon for charge in opaque),
+            *(_price(name, events, share) for name, events in counts.items()),
+        ]
+    )
+
+
+def _count_events(charges: Iterable[Charge]) -> dict[str, Counter[Event]]:
+    """How often each event occurs, by accountant."""
+    counts: dict[str, Counter[Event]] = {}
+    for charge in charges:
+        for event, count in charge.events:
+            counts.setdefault(charge.accountant, Counter())[event] += count
+    return counts
+
+
+def _price(accountant: str, counts: Counter[Event], delta: float) -> float:
+    # Imported here: opening a budget should not wait for the accountants' libraries.
+    from hushgraph.accounting.accountants import price
+
+    return price(counts.items(), delta=delta, accountant=accountant)
+
+
+def _describe_composition(charges: Iterable[Charge]) -> str:
+    charges = list(charges)
+    if any(math.isinf(charge.epsilon) for charge in charges):
+        return "a run without a guarantee is among them, so nothing bounds the total"
+    groups = [f"all events by the '{name}' accountant" for name in _count_events(charges)]
+    opaque = sum(not charge.events for charge in charges)
+    if opaque:
+        groups.append(f"{opaque} of which only epsilon and delta are known")
+    if len(groups) < 2:
+        return groups[0] if groups else "nothing was charged"
+    return f"basic composition of {len(groups)} parts, which divide delta: {'; '.join(groups)}"
+
+
+class _Contents(NamedTuple):
+    """A budget as it was read: `kept` is what the file should hold, a torn line replaced."""
+
+    budget: DataBudget
+    checksum: str
+    kept: bytes
+    is_torn: bool
+
+
+def _read(path: Path) -> _Contents:
+    """Read and check every line."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise RunError(
+            f"budget={path}: no such file; set it up with hushgraph budget {path} --epsilon E --delta D"
+        ) from None
+    except OSError as error:
+        raise RunError(f"budget={path}: cannot be read ({error.strerror}); allow it") from None
+    *lines, torn = content.split(b"\n")
+    first = read_line(lines[0], after="") if lines else None
+    if first is None:
+        raise RunError(f"budget={path}: its first line is damaged or not a budget's; {_NEW_BUDGET}")
+    header, checksum = first
+    budget = _read_header(path, header)
+    charges = []
+    for number, raw in enumerate(lines[1:], start=2):
+        entry = read_line(raw, after=checksum)
+        if entry is None:
+            raise RunError(
+                f"budget={path}: line {number} is damaged, so what was spent is unknown; {_NEW_BUDGET}"
+            )
+        charges.append(_read_charge(path, number, entry[0]))
+        checksum = entry[1]
+    if torn:
+        entry = read_line(torn, after=checksum)
+        # Of a line that lacks its end alone everything is known.
+        charge = _read_torn_line(torn) if entry is None else _read_charge(path, len(lines) + 1, entry[0])
+        line, checksum = write_line(charge.to_json(), after=checksum)
+        content = content.removesuffix(torn) + line
+        charges.append(charge)
+    return _Contents(replace(budget, charges=tuple(charges)), checksum, content, bool(torn))
+
+
+def _read_header(path: Path, header: dict[str, Any]) -> DataBudget:
+    try:
+        if header["budget"] != VERSION:
+            raise ValueError(header["budget"])
+        total = None if header["epsilon"] is None else float(header["epsilon"])
+        return DataBudget(path=path, total=total, delta=float(header["delta"]))
+    except _MALFORMED:
+        raise RunError(
+            f"budget={path}: its first line is not that of a budget of version {VERSION}; give the file that "
+            "hushgraph budget wrote"
+        ) from None
+
+
+def _read_charge(path: Path, number: int, entry: dict[str, Any]) -> Charge:
+    try:
+        return Charge.from_json(entry)
+    except _MALFORMED:
+        raise RunError(f"budget={path}: line {number} is not a charge; {_NEW_BUDGET}") from None
+
+
+def _read_torn_line(raw: bytes) -> Charge:
+    """What a line that was cut short counts as: the most that it can have been."""
+    unreadable = Charge.unprotected(
+        command="unknown", data="unknown", why="A line of the budget was cut short, so its cost is unknown."
+    )
+    begun = _TORN.match(raw)
+    if begun is None:
+        return unreadable
+    try:
+        epsilon, delta = float(begun[1]), float(begun[2])
+    except ValueError:
+        return unreadable
+    why = "A line of the budget was cut short; epsilon and delta are what is left of it."
+    return replace(unreadable, epsilon=epsilon, delta=delta, why=why)
+
+
+def _append(path: Path, contents: _Contents, charge: Charge) -> None:
+    """Write one line and sync it; where that fails, leave the file as it was."""
+    line, _ = write_line(charge.to_json(), after=contents.checksum)
+    if contents.is_torn:
+        write_whole(path, contents.kept)
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    except OSError as error:
+        raise WriteError(f"budget={path}: cannot be written ({error.strerror}); allow it") from None
+    try:
+        size = os.fstat(file).st_size
+        if size != len(contents.kept):
+            raise WriteError(
+                f"budget={path}: it was changed by something that does not lock it; nothing was charged"
+            )
+        try:
+            if os.write(file, line) != len(line):
+                raise OSError("the line was cut short")
+            os.fsync(file)
+        except OSError as error:
+            # The run has not begun and will not, so what reached the disk may go.
+            with contextlib.suppress(OSError):
+                os.ftruncate(file, size)
+            reason = error.strerror or error
+            raise WriteError(f"budget={path}: cannot be written ({reason}); free space") from None
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _hold_lock(path: Path) -> Iterator[None]:
+    """Hold the lock beside the budget, after waiting for whoever holds it; it goes with the process."""
+    try:
+        import fcntl
+    except ImportError:
+        raise RunError(f"budget={path}: this system cannot lock files, so it cannot be guarded") from None
+    beside = lock_path(path)
+    while True:
+        try:
+            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise RunError(
+                f"budget={path}: cannot be locked ({error.strerror}); choose a folder you can write to"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Whoever waited for a file that was removed meanwhile holds a lock that nobody looks at.
+            if is_same(descriptor, beside):
+                yield
+                return
+        finally:
+            # A forked child may still have it open, so closing alone would not release it.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
