@@ -247,8 +247,9 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
         if isinstance(file.get(name), Mapping):
             merged[name] = {**file[name], **flags.get(name, {})}
     by_flag = {name: _columns_in(flags.get(name)) for name in ("features", "ignore", "categorical", "hashed")}
+    named = {flags[role] for role in ("id", "label", "split") if isinstance(flags.get(role), str)}
     for name in by_flag:
-        others = set().union(*(columns for other, columns in by_flag.items() if other != name))
+        others = named.union(*(columns for other, columns in by_flag.items() if other != name))
         value = merged.get(name)
         if isinstance(value, Mapping):
             merged[name] = {c: each for c, each in value.items() if c not in others or c in by_flag[name]}

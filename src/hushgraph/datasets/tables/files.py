@@ -94,6 +94,15 @@ def find_tables(data: Any, connection: Any, folder: Path) -> TableFiles:
     )
 
 
+def sniff_delimiter(path: Path) -> str | None:
+    """Return the delimiter of a CSV file whose first line has no comma; None if it is the usual one."""
+    if path.suffix != ".csv" or not path_exists(path) or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        first = file.readline(1 << 16).decode("utf-8", errors="replace")
+    return next((each for each in (";", "\t", "|") if each in first and "," not in first), None)
+
+
 def _pair(nodes: Path, edges: Path) -> TableFiles:
     """Return a pair of files. `nodes` may be a folder or TOML file, whose edges are then replaced."""
     if nodes.suffix == ".toml" or (path_exists(nodes) and nodes.is_dir()):

@@ -84,6 +84,10 @@ class Table:
         """Return whether the type of a column is an integer of at most 64 bits."""
         return _INTEGERS.fullmatch(self.type_of(name)) is not None
 
+    def is_numeric(self, name: str) -> bool:
+        """Return whether the type of a column is a number or a boolean."""
+        return _NUMBERS.fullmatch(self.type_of(name)) is not None
+
     def check_exists(self, name: str, role: str) -> None:
         """Raise GraphError if there is no column of this name."""
         if name not in self.names:
