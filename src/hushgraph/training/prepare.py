@@ -346,7 +346,7 @@ def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: fl
 def name_data(data: Any) -> str:
     """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
     named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(data).__name__
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
 
 
 def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:
