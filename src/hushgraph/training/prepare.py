@@ -163,9 +163,10 @@ def prepare(
         )
     model = "gcn" if model is None else model
     depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
+    name = model if isinstance(model, str) else "own"
 
     def choose_defaults(owner: choices.EdgeOwner) -> Defaults:
-        return _choose_defaults(graph, private, epsilon, delta, depth, owner)
+        return _choose_defaults(graph, private, epsilon, delta, depth, owner, name)
 
     owner = edge_owner or "sender"
     if edge_owner is None and depth > 0 and max_reads != 0:
@@ -178,7 +179,7 @@ def prepare(
         owner = _look_up_owner(graph) if any(possible) else owner
     defaults = choose_defaults(owner)
     config = TrainingConfig(
-        model="own" if isinstance(model, nn.Module) else model,
+        model=name,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
         learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
         hidden=defaults.hidden if hidden is None else hidden,
@@ -319,10 +320,11 @@ def _choose_defaults(
     delta: float | None,
     depth: int,
     owner: choices.EdgeOwner,
+    model: str,
 ) -> Defaults:
     num_train_nodes = len(graph.train_idx)
     if not private:
-        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes)
+        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes, model=model)
     return choose_private(
         num_train_nodes=num_train_nodes,
         epsilon=_USUAL_EPSILON if epsilon is None else min(epsilon, _LARGEST_EPSILON),
