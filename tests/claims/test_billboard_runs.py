@@ -185,7 +185,16 @@ def test_no_label_helps_to_predict_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["planetoid_cora", "planetoid_citeseer", "planetoid_pubmed", "amazon_computers"]
+    "name",
+    [
+        "planetoid_cora",
+        "planetoid_citeseer",
+        "planetoid_pubmed",
+        "amazon_computers",
+        "coauthor_physics",
+        "ogbn_arxiv_hints",
+        "facebook_32_schools",
+    ],
 )
 def test_words_json_and_ledger_agree_on_real_graphs(name: str, tmp_path: Path) -> None:
     file = DATA / f"{name}.npz"

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from hushgraph.cli import audit, budget, compare, datasets, plan, predict, report, reproduce, train
+from hushgraph.cli import audit, budget, check, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
@@ -107,6 +107,7 @@ def root(
         typer.echo(context.get_help())
 
 
+app.command(cls=SectionedCommand, epilog=check.EXAMPLES)(check.check)
 app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
 app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
 app.command(cls=SectionedCommand, epilog=budget.EXAMPLES)(budget.budget)

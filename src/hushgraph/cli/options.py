@@ -13,6 +13,9 @@ from typing import Annotated, Any, get_args
 import typer
 
 from hushgraph.errors import InputError
+from hushgraph.graph.columns import EVERY_NUMBER
+from hushgraph.graph.columns import UnknownCategory as UnknownCategories
+from hushgraph.graph.columns import UnknownIds as UnknownEnds
 from hushgraph.privacy import choices
 from hushgraph.privacy.plan import PrivacyPlan
 
@@ -288,6 +291,25 @@ Source = Annotated[str | None, _tables("Column of an edge: who is read. [source]
 Target = Annotated[str | None, _tables("Column of an edge: who reads. [target]")]
 Delimiter = Annotated[str | None, _tables("Of CSV; or tab. [a comma]", metavar="CHAR")]
 
+Missing = Annotated[
+    str | None, _tables("Texts that count as an empty cell, not in ids. [none]", metavar="A,B,...")
+]
+Fill = Annotated[
+    list[str] | None,
+    _tables("Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]", metavar="[COL=]X"),
+]
+Indicators = Annotated[
+    str | None, _tables("Filled columns with a feature for that. [none]", metavar="A,B,...")
+]
+UnknownCategory = Annotated[
+    str | None,
+    _tables("A value that --categorical does not list. [refuse]", metavar=list_choices(UnknownCategories)),
+]
+UnknownIds = Annotated[
+    str | None,
+    _tables("Edges with an end that is not a node. [refuse]", metavar=list_choices(UnknownEnds)),
+]
+
 TABLE_FLAGS = {
     "id_column": "id",
     "label": "label",
@@ -300,6 +322,11 @@ TABLE_FLAGS = {
     "source": "source",
     "target": "target",
     "delimiter": "delimiter",
+    "missing": "missing",
+    "fill": "fill",
+    "indicators": "indicators",
+    "unknown_category": "unknown_category",
+    "unknown_ids": "unknown_ids",
 }
 """Parameters of a command, and the names that `Columns` has for them."""
 
@@ -311,8 +338,10 @@ def read_columns(parameters: dict[str, Any]) -> dict[str, Any] | None:
         value = parameters.get(name)
         if value is None or value == [] or value == ():
             continue
-        if key in ("features", "ignore", "classes"):
+        if key in ("features", "ignore", "classes", "missing", "indicators"):
             columns[key] = value.split(",")
+        elif key == "fill":
+            columns[key] = _read_constants(value)
         elif key == "categorical":
             columns[key] = {
                 column: values.split("|") for column, values in _split_pairs("categorical", value)
@@ -342,6 +371,20 @@ def _split_pairs(flag: str, values: list[str]) -> list[tuple[str, str]]:
             raise InputError(f"{flag}={value!r}: column {column!r} was given before; give it once")
         pairs.append((column, rest))
     return pairs
+
+
+def _read_constants(values: list[str]) -> dict[str, float]:
+    """The constants of `--fill`, by column; a number alone is for every column of numbers."""
+    constants: dict[str, float] = {}
+    for value in values:
+        column, equals, number = value.rpartition("=")
+        try:
+            constants[column if equals else EVERY_NUMBER] = float(number)
+        except ValueError:
+            raise InputError(
+                f"fill={value!r}: expected a number, as 0, or a column and one, as COL=0"
+            ) from None
+    return constants
 
 
 def _read_buckets(column: str, number: str) -> int:

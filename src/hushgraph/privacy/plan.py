@@ -177,6 +177,29 @@ class PrivacyPlan:
             )
         return (self.num_layers + 1) * deepest
 
+    def most_rows(self, num_nodes: int) -> int:
+        """The most rows that all trees of a batch have together, those of all levels.
+
+        A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l.
+        """
+        by_root = self.num_train_nodes * self.rows_per_root
+        if not self.reads_edges:
+            return by_root
+        return min(
+            by_root, num_nodes * sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
+        )
+
+    def mean_rows_per_root(self, num_nodes: int) -> float:
+        """The most rows that the deepest level of a tree has on average over all training nodes.
+
+        A node is at the end of at most K^j paths of j reads.
+        """
+        if not self.reads_edges:
+            return 1.0
+        paths = (1 + self.max_readers) ** self.num_layers - 1
+        mean = 1 + num_nodes * paths / max(1, self.num_train_nodes)
+        return mean if self.max_reads is None else min(mean, (1 + self.max_reads) ** self.num_layers)
+
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on the clipped sum."""

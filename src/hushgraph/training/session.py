@@ -236,7 +236,9 @@ class Session:
             return None
         return ExactNoise(
             sigma_over_clip=plan.sigma_over_clip,
-            sum_error=sum_error(num_roots=plan.num_train_nodes, rows_per_root=plan.rows_per_root),
+            sum_error=sum_error(
+                num_roots=plan.num_train_nodes, num_rows=plan.most_rows(self.graph.num_nodes)
+            ),
             seed=self._seed,
         )
 
