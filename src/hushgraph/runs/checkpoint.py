@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,22 @@ from hushgraph.errors import RunError
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 # What the built-in optimisers keep for every single weight.
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+
+
+class Optimizer(Protocol):
+    """What a run needs of an optimiser: any `torch.optim.Optimizer` will do."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def state(self) -> Mapping[Any, Any]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+    def step(self) -> Any: ...
 
 
 class Progress(NamedTuple):
@@ -30,7 +46,7 @@ def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     progress: Progress,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
@@ -47,7 +63,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: Optimizer
 ) -> Progress:
     """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
@@ -115,7 +131,7 @@ def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     model.load_state_dict(dict(tensors), strict=False)
 
 
-def _check_state(optimizer: torch.optim.Optimizer) -> None:
+def _check_state(optimizer: Optimizer) -> None:
     """Refuse a state that the optimiser would stumble over at its next step."""
     if len({frozenset(state) for state in optimizer.state.values()}) > 1:
         raise ValueError("some weights have more of the optimiser's state than others")

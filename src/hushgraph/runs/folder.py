@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
@@ -42,7 +41,14 @@ from hushgraph.privacy.budget import BudgetEntry
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.checkpoint import Progress, fill_model, read_checkpoint, read_progress, write_checkpoint
+from hushgraph.runs.checkpoint import (
+    Optimizer,
+    Progress,
+    fill_model,
+    read_checkpoint,
+    read_progress,
+    write_checkpoint,
+)
 from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
@@ -315,15 +321,13 @@ class RunFolder:
         self,
         model: nn.Module,
         average: Mapping[str, Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         progress: Progress,
     ) -> None:
         """Write everything that a resumed run goes on from."""
         write_checkpoint(self._checkpoint, model, average, optimizer, progress)
 
-    def load_checkpoint(
-        self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> Progress:
+    def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
         """Fill model, average and optimiser from the checkpoint; return how far it is."""
         if not self._checkpoint.exists():
             return Progress()
