@@ -119,7 +119,7 @@ def choose_target(solved: Solved) -> float:
     plan: PrivacyPlan = solved.plan
     if plan.method == "billboard":
         raise PlanError(
-            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, or "
+            "method='billboard': the page compares bounds on reads, which only trees have; leave out html or "
             "give method='trees'"
         )
     if plan.steps == 0:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -315,15 +315,13 @@ class RunFolder:
         self,
         model: nn.Module,
         average: Mapping[str, Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         progress: Progress,
     ) -> None:
         """Write everything that a resumed run goes on from."""
         write_checkpoint(self._checkpoint, model, average, optimizer, progress)
 
-    def load_checkpoint(
-        self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> Progress:
+    def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
         """Fill model, average and optimiser from the checkpoint; return how far it is."""
         if not self._checkpoint.exists():
             return Progress()
@@ -489,6 +487,22 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, Overf
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
+class Optimizer(Protocol):
+    """What a run needs of an optimiser: any `torch.optim.Optimizer` will do."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def state(self) -> Mapping[Any, Any]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+    def step(self) -> Any: ...
+
+
 class Progress(NamedTuple):
     """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
 
@@ -501,7 +515,7 @@ def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     progress: Progress,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
@@ -518,7 +532,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: Optimizer
 ) -> Progress:
     """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
@@ -586,7 +600,7 @@ def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     model.load_state_dict(dict(tensors), strict=False)
 
 
-def _check_state(optimizer: torch.optim.Optimizer) -> None:
+def _check_state(optimizer: Optimizer) -> None:
     """Refuse a state that the optimiser would stumble over at its next step."""
     if len({frozenset(state) for state in optimizer.state.values()}) > 1:
         raise ValueError("some weights have more of the optimiser's state than others")
