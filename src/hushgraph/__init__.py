@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph import datasets as datasets
+    from hushgraph import engines as engines
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
@@ -61,6 +62,7 @@ __all__ = [
     "WriteError",
     "compare",
     "datasets",
+    "engines",
     "prepare",
     "resume",
     "train",
@@ -95,7 +97,7 @@ _HOMES = {
     "resume": "training.train",
     "train": "training.train",
 }
-_SUBPACKAGES = ("datasets",)
+_SUBPACKAGES = ("datasets", "engines")
 
 
 def __getattr__(name: str) -> Any:
