@@ -67,10 +67,9 @@ def generate(folder: Path, num_nodes: int, num_edges: int, options: dict[str, An
             source = rng.integers(0, num_nodes, size, dtype=np.int32)
             target = rng.integers(0, num_nodes, size, dtype=np.int32)
             alike = rng.random(size, dtype=np.float32) < 0.5
-            # Classes repeat every 10 * CLASSES nodes.
-            period = 10 * CLASSES
-            near = target - target % period + source % period
-            target = np.where(alike & (near < num_nodes), near, target).astype(np.int32)
+            # Classes are ten nodes in a row, and repeat: the target moves to the class of the source.
+            near = target + 10 * (source // 10 % CLASSES - target // 10 % CLASSES)
+            target = np.where(alike & (near >= 0) & (near < num_nodes), near, target).astype(np.int32)
             columns = {"source": source, "target": target}
             write_parquet(connection, folder / "edges" / f"{begin // CHUNK:05d}.parquet", columns)
     return {"disk": disk_use(folder)}

@@ -14,6 +14,7 @@ import hushgraph as hg
 from hushgraph.billboard.ballots import cast, label_ballots
 from hushgraph.billboard.board import release
 from hushgraph.engines import duck, plan
+from hushgraph.engines import records as records_module
 from hushgraph.engines.duck import make_rows, parse_memory
 from hushgraph.engines.records import Records
 from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunError
@@ -25,6 +26,12 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder, split_id
 
 NODES, CLASSES = 3_000, 4
+
+
+@pytest.fixture(autouse=True)
+def _several_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs have one range; cut these into three."""
+    monkeypatch.setattr(records_module, "_LEAST_BITS", 10)
 
 
 class Data:

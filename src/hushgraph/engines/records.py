@@ -28,7 +28,7 @@ Int32Array = npt.NDArray[np.int32]
 # At most 2^8 files are open at a time.
 _PARTS_BITS = 8
 # Ranges of fewer numbers than this are not worth a file of their own.
-_LEAST_BITS = 10
+_LEAST_BITS = 17
 # Records of a file that are read at a time: 32 MiB.
 _BLOCK = 1 << 22
 # Bytes that sorting a record takes: the record, its sorted copy and a mask.
