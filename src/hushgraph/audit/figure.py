@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.audit.attack import Audit
+from hushgraph.audit.result import Audit
 from hushgraph.audit.words import rounded_down
 from hushgraph.errors import InputError
 from hushgraph.plots import canvas

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.audit.attack import Audit
 from hushgraph.audit.faults import FAULTS
+from hushgraph.audit.result import Audit
 
 CANARY_WORDS = {
     "strongest": "a row that changes as many trees as the plan allows, its own among them",
