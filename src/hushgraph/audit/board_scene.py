@@ -22,8 +22,9 @@ NUM_CLASSES = 3
 # The class that only the canary has, and the one that a flipped label becomes.
 UNIQUE, FLIPPED = 2, 1
 HOT = 1e8
-# Readers of the canary's place, so many that a reading which knows the canary's row turns the sum around.
-_CROWD = 16
+# Readers of the canary's place, so many that a reading which knows the canary's row turns the sum around. They
+# list the square of that many places.
+_CROWD = 8
 
 Difference = Literal["emptied", "flipped", "unlabelled"]
 Split = Literal["train", "val", "test"]
@@ -116,15 +117,18 @@ def plant_row(
 def plant_crowd(plan: BillboardPlan) -> BoardScene:
     """A canary whose one place many training rows read, each with a gradient that points where they read.
 
-    Two others cast half a ballot each against the canary's class onto that place, so that the tally without
-    noise changes its sign when the canary goes.
+    The crowd has the other two classes, in equal parts, and lists so much that it casts half a ballot against
+    the canary's class onto that place: the tally without noise changes its sign when the canary goes.
     """
     rows = _Rows()
-    place, *spare = [rows.add(split="test") for _ in range(4)]
+    place = rows.add(split="test")
     canary = rows.add(places=[place], label=UNIQUE, feature=HOT)
-    for label in (0, 1):
-        rows.add(places=[place, *spare], label=label)
-    crowd = [rows.add(places=[place, canary], label=0) for _ in range(_CROWD)]
+    crowd = []
+    for number in range(_CROWD):
+        spare = [rows.add(split="test") for _ in range(_CROWD**2 - 2)]
+        crowd.append(rows.add(places=[place, canary, *spare], label=number % 2))
+    # The crowd reads the canary's own place too; what it cast there is made up for.
+    rows.add(places=[canary, *(rows.add(split="test") for _ in range(3))], label=UNIQUE)
     for _ in range(count_bystanders(rows.count("train"), plan.sampling_rate)):
         rows.add()
     return _pair(rows.graph(plan.edge_owner), plan.edge_owner, canary, crowd, "emptied")

@@ -54,8 +54,8 @@ def point_at_readings() -> list[Weights]:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-        # All rows of the crowd have class 0.
-        model.decoder.weight[0] = _SURE
+        # Nobody in the crowd has this class, so that the gradients of all have one sign.
+        model.decoder.weight[UNIQUE] = _SURE
     first = copy_weights(model)
     second = {name: -value if name == "decoder.weight" else value for name, value in first.items()}
     return [first, second]
