@@ -36,7 +36,7 @@ from hushgraph.audit.weights import Weights, use
 from hushgraph.billboard.ballots import GRID, Ballots, cast
 from hushgraph.inference.covered import Float32Array, RowTable
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.sampling.random import RandomSource
 from hushgraph.training.distributed import Group
 from hushgraph.training.trainer import State, Trainer

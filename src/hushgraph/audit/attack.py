@@ -20,8 +20,7 @@ from hushgraph.audit.statistics import Floats, check_confidence, epsilon_lower_b
 from hushgraph.audit.trials import Observer, World
 from hushgraph.audit.weights import new_model, pointed, pointed_temperatures, spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.billboard_plan import BillboardPlan
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")

@@ -30,9 +30,9 @@ from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, quiet_process
 from hushgraph.errors import InputError, PlanError
 from hushgraph.gradients.rows import RowSums
-from hushgraph.privacy import billboard_bounds
-from hushgraph.privacy.billboard_bounds import UNLABELLED_ROW, Change, Charge, label_changed, rows_emptied
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy import bounds
+from hushgraph.privacy.bounds import UNLABELLED_ROW, Change, Charge, label_changed, rows_emptied
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.sampling.lists import BoundedLists
 
 # The row that is attacked with everything: it lists a few places, so that their number counts.
@@ -92,7 +92,7 @@ def audit_billboard(
 
     Examples:
         >>> from hushgraph.audit.billboard import audit_billboard
-        >>> from hushgraph.privacy.billboard_plan import BillboardPlan
+        >>> from hushgraph.privacy.plan import BillboardPlan
         >>> plan = BillboardPlan(num_train_nodes=100, num_classes=3, batch_size=100, steps=2)
         >>> audit = audit_billboard(plan.calibrated(epsilon=4.0), trials=500, numbers=False)
         >>> audit.exceeds, audit.others_changed
@@ -264,9 +264,9 @@ def _measure(
     return Attack.measure(
         name,
         *statistic,
-        claimed=billboard_bounds.epsilon(charges, change, delta=plan.delta),
+        claimed=bounds.epsilon(charges, change, delta=plan.delta),
         plan=plan,
-        charges=billboard_bounds.events(charges, change),
+        charges=bounds.events(charges, change),
         confidence=confidence,
     )
 
@@ -298,7 +298,7 @@ def _attack_board(stage: _Stage, degree: int, trials: int, confidence: float) ->
         (ratios[0], ratios[1]),
         plan,
         [plan.board_charge(0)],
-        billboard_bounds.rows_emptied(1),
+        bounds.rows_emptied(1),
         confidence,
     )
 
@@ -310,7 +310,7 @@ def _attack_anew(stage: _Stage, trials: int, confidence: float) -> tuple[Attack,
     there, empty = (
         anew.run(world, trials=count, seed=stage.seed, observer=stage.observer) for world in (0, 1)
     )
-    plan, one_row = anew.plan, billboard_bounds.rows_emptied(1)
+    plan, one_row = anew.plan, bounds.rows_emptied(1)
     charges = plan.charges_until(plan.steps)
     by_ratio = there.log_ratios, empty.log_ratios
     by_difference = there.differences, empty.differences

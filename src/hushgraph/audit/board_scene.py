@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from hushgraph.audit.scene import count_bystanders
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan
 
 NUM_CLASSES = 3
 # The class that only the canary has, and the one that a flipped label becomes.
 UNIQUE, FLIPPED = 2, 1
 HOT = 1e8
-# Readers of the canary's place, so many that a reading which knows the canary's row turns the sum around. They
-# list the square of that many places.
+# Readers of the canary's place: so many that a reading which knows the canary's row turns the sum around.
+# Each lists the square of that many places.
 _CROWD = 8
 
 Difference = Literal["emptied", "flipped", "unlabelled"]

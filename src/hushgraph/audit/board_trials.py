@@ -28,7 +28,7 @@ from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, cast, with_pr
 from hushgraph.billboard.board import Board
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import Float32Array, RowTable, score_table
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
 
 _DEFAULTS = TrainingConfig()

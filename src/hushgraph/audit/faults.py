@@ -24,8 +24,8 @@ from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.covered import Float32Array
 from hushgraph.noise import normal
+from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import NoiseSource
-from hushgraph.noise.stream import seeded_keys
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.plan import PrivacyPlan
 

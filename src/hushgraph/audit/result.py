@@ -10,8 +10,7 @@ from hushgraph.audit.curve import Charges, CurveBound, curve_lower_bound
 from hushgraph.audit.numbers import NumbersAudit
 from hushgraph.audit.statistics import Floats, LowerBound, epsilon_lower_bound
 from hushgraph.privacy import choices
-from hushgraph.privacy.billboard_plan import BillboardPlan
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 
 @dataclass(frozen=True, kw_only=True)
