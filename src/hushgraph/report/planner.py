@@ -118,8 +118,8 @@ def choose_target(solved: Solved) -> float:
     plan: PrivacyPlan = solved.plan
     if plan.method == "billboard":
         raise PlanError(
-            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, or "
-            "give method='trees'"
+            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, "
+            "or give method='trees'"
         )
     if plan.steps == 0:
         raise PlanError("steps=0: expected at least one step to show the cost of; give steps")
