@@ -18,7 +18,7 @@ from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
 from hushgraph.datasets.stored_reader import is_stored, open_stored
-from hushgraph.datasets.tables.files import is_tables
+from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.checks import Array, check_shape
 from hushgraph.graph.columns import Columns
@@ -44,8 +44,9 @@ def load_graph(
 
     Args:
         data: a `Graph`, a PyG `Data`, a NetworkX graph (read with the defaults of `from_networkx`), the path
-            of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables, the TOML
-            file that names them, or the name of a dataset.
+            of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables, a pair of
+            DataFrames of pandas or Polars (nodes, edges), the TOML file that names tables, or the name of a
+            dataset.
         symmetrize: add the reverse of every edge.
         split: "0.6/0.2/0.2" draws a split with `random_split` and replaces any split of the data.
         split_seed: the seed of that draw.
@@ -313,8 +314,7 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
         try:
             return _build(arrays, **options)
         except GraphError as error:
-            nodes = data[0] if isinstance(data, (tuple, list)) else data
-            raise GraphError(f"{format_path(Path(nodes))}: {error}") from None
+            raise GraphError(f"{name_tables(data)}: {error}") from None
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:

@@ -48,8 +48,11 @@ class Features:
             self._dense = self.rows(np.arange(self.num_nodes))
         return self._dense
 
-    def shares_all(self, num_rows: int) -> bool:
-        """Whether trees of so many rows take the features of all nodes, and not of those that occur."""
+    def shares_all(self, num_rows: float) -> bool:
+        """Whether trees of so many rows take the features of all nodes, and not of those that occur.
+
+        In training the number comes from the plan: the rows of private trees choose nothing.
+        """
         return self._loads and num_rows >= _DISTINCT_BELOW[self.device.type] * self.num_nodes
 
     def distinct(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -130,8 +133,24 @@ class TreeBatch:
         )
 
 
-def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatch:
-    """Tensors of `trees`; `labels` holds the label of every node."""
+def tree_batch(
+    trees: Trees,
+    features: Features,
+    labels: np.ndarray,
+    *,
+    may_read: bool | None = None,
+    expected_rows: float | None = None,
+) -> TreeBatch:
+    """Tensors of `trees`.
+
+    Args:
+        trees: the trees.
+        features: of all nodes.
+        labels: of all nodes.
+        may_read: whether trees may have more than their roots, by the plan.
+        expected_rows: how many rows to expect in the deepest level, by the plan. Both choose how the batch is
+            computed; without a plan, as in tests, the trees themselves do.
+    """
     device = features.device
 
     def tensor(array: np.ndarray) -> Tensor:
@@ -143,9 +162,10 @@ def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatc
         pointers.append(block.indptr[pointers[-1]])
     nodes = trees.nodes
     index: np.ndarray | None = None
-    if len(nodes) == num_roots:
+    shares = len(nodes) != num_roots if may_read is None else may_read and trees.depth > 0
+    if not shares:
         x = features.rows(nodes)
-    elif features.shares_all(len(nodes)):
+    elif features.shares_all(len(nodes) if expected_rows is None else expected_rows):
         x, index = features.all(), nodes
     else:
         distinct, index = features.distinct(nodes)
@@ -162,4 +182,5 @@ def tree_batch(trees: Trees, features: Features, labels: np.ndarray) -> TreeBatc
         labels=tensor(labels[trees.roots].astype(np.int64, copy=False)),
         pointers=tuple(tensor(p) for p in pointers),
         most_rows=tuple(int(np.diff(p).max(initial=0)) for p in pointers),
+        may_read=bool(may_read),
     )

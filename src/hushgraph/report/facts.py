@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, json_number
 from hushgraph.errors import RunError
-from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.statement import FIXED_SEED
 
 if TYPE_CHECKING:
     from hushgraph.inference.evaluation import Evaluation
