@@ -14,8 +14,8 @@ from hushgraph.inference.predictions import NOT_COVERED, list_columns
 from hushgraph.privacy.plan import PREDICTIONS
 
 _COVERED = (
-    "A prediction is computed from the node's own row, the board and the weights. Whoever sees it sees a "
-    "function of that node's own row."
+    "A prediction is computed from the node's own row and from what was released: weights, and boards where "
+    "there are any. Whoever sees it sees a function of that node's own row."
 )
 _NO_GUARANTEE = "The run guarantees nothing, so its predictions are not covered either."
 

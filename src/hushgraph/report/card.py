@@ -15,7 +15,7 @@ from hushgraph._text import digits_down, digits_up
 from hushgraph.errors import InputError
 from hushgraph.report.facts import collect_facts, describe_standing
 from hushgraph.report.pages import format_epsilon, format_percent, render_template
-from hushgraph.report.report import list_epsilons, name_data, name_model, name_released
+from hushgraph.report.report import list_epsilons, name_data, name_model
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -82,7 +82,6 @@ def render_card(folder: RunFolder, *, accuracy: bool = False) -> str:
         classes=[escape_markdown(name) for name in folder.class_names or ()],
         standing=facts["standing"],
         figures=[*list_epsilons(facts), ("delta", digits_up(facts["guarantee"]["delta"]))],
-        released=name_released(facts),
         settings=_list_settings(facts),
         accuracies=_list_accuracies(facts["result"]) if accuracy else [],
         # The page has a line about accuracies on it; the card has a section.

@@ -73,7 +73,6 @@ def render_report(facts: Mapping[str, Any]) -> str:
         standing=facts["standing"],
         cards=_report_cards(facts),
         best_guess=rounded_up(100 * facts["guarantee"]["best_guess"]),
-        released=name_released(facts),
         bounds=_draw_bounds(facts),
         guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
         has_epsilon=_has_epsilon(facts),
@@ -206,14 +205,6 @@ def _list_tree_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("reads of one node, D", "unlimited" if reads is None else f"{reads:,}"),
         ("sampler", about["sampler"]),
     ]
-
-
-def name_released(facts: Mapping[str, Any]) -> str:
-    """Name what epsilon covers, for a sentence."""
-    if facts["guarantee"]["predictions"] == "not covered":
-        return "the weights"
-    boards = ", the boards" if _is_billboard(facts) else ""
-    return f"the weights{boards} and the predictions for everybody else"
 
 
 def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:

@@ -123,7 +123,7 @@ class Run:
 
         Classes are numbers, or names where the training data had names. A billboard run computes them from
         the node's own row, the board and the weights, so that they are covered towards everybody else. A run
-        on trees reads full neighbourhoods in the clear.
+        on trees reads full neighbourhoods in the clear, unless it has no rounds of messages.
 
         Args:
             data: the training data of a billboard run; for trees the training graph or another one with the
@@ -262,6 +262,10 @@ class Run:
         return values, seen.unknown
 
     @property
+    def _has_boards(self) -> bool:
+        return self.folder.num_boards > 0
+
+    @property
     def _id_name(self) -> str | None:
         """What the column of ids was called, where the run was trained on tables."""
         return None if self.folder.columns is None else self.folder.columns.id
@@ -278,15 +282,18 @@ class Run:
 
     def _read_to_predict(self, data: Any, *, symmetrize: bool | None) -> Graph:
         """The graph to predict on: of a billboard run its own, with labels; else any with the features."""
-        if self.plan.covers_predictions:
+        if self._has_boards:
             return self._read_training_data(data)
         return self.read(data, symmetrize=symmetrize)
 
     def _predict_graph(self, graph: Graph, *, in_the_clear: bool) -> npt.NDArray[np.float32]:
-        if self.plan.covers_predictions:
+        if self._has_boards:
             scores = self._score_covered(graph)
         elif in_the_clear:
-            raise InputError("in_the_clear: trees always read neighbours in the clear; leave it out")
+            raise InputError(
+                "in_the_clear: it is for billboard runs; trees always read neighbours in the clear, and models "
+                "without messages never do; leave it out"
+            )
         else:
             scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
         probabilities = scores.softmax(1)
@@ -324,7 +331,7 @@ class Run:
         graph = self.folder.read_graph(data)
         scores = (
             self._score_covered(graph)
-            if self.plan.covers_predictions
+            if self._has_boards
             else inference.scores(self.model, graph, depth=self.plan.num_layers)
         )
         best = scores.argmax(1).cpu().numpy()
