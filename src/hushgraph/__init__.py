@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from hushgraph import datasets as datasets
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
+    from hushgraph.datasets.tables.check import Check as Check
+    from hushgraph.datasets.tables.check import check as check
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
     from hushgraph.errors import DivergedError as DivergedError
     from hushgraph.errors import DownloadError as DownloadError
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetExceededError",
+    "Check",
     "Columns",
     "Comparison",
     "DivergedError",
@@ -59,6 +62,7 @@ __all__ = [
     "RunError",
     "TrainingConfig",
     "WriteError",
+    "check",
     "compare",
     "datasets",
     "prepare",
@@ -68,6 +72,7 @@ __all__ = [
 
 _HOMES = {
     "BudgetExceededError": "errors",
+    "Check": "datasets.tables.check",
     "Columns": "graph.columns",
     "Comparison": "comparison",
     "DivergedError": "errors",
@@ -90,6 +95,7 @@ _HOMES = {
     "RunError": "errors",
     "TrainingConfig": "runs.config",
     "WriteError": "errors",
+    "check": "datasets.tables.check",
     "compare": "comparison",
     "prepare": "training.prepare",
     "resume": "training.train",

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.billboard.ballots import Ballots
-from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, read
+from hushgraph.billboard.board import Board, combine_boards, read
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features, scale_rows
 from hushgraph.gradients.rows import Rows

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from hushgraph.billboard.board import Board
 from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
@@ -23,16 +24,14 @@ from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.evaluation import measure_accuracy
-from hushgraph.inference.in_memory import WholeGraph, best_classes
+from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
 from hushgraph.models.device import choose_device, keep_freed_memory
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.checkpoint import Optimizer, Progress
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import RunFolder, versions
+from hushgraph.runs.folder import Optimizer, Progress, RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.boards import build_table, make_board
 from hushgraph.training.distributed import Group, require_leader
@@ -84,7 +83,10 @@ class Session:
         group: Group,
     ) -> None:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
-        self.device = group.assign_device(choose_device(device))
+        self._boards: list[Board] = []
+        self.device = choose_device(device)
+        if group.size > 1:
+            self.device = group.assign_device(self.device)
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
@@ -97,6 +99,8 @@ class Session:
 
     def check_agreement(self) -> None:
         """Refuse to go on where the processes of a group have begun different runs."""
+        if self.group.size == 1:
+            return
         self.group.check_same(
             lambda: {
                 "plan": self.folder.plan.fingerprint(),
@@ -132,7 +136,7 @@ class Session:
         begin = time.monotonic()
         group = self.group
         step, lost, seconds, batch_seed = group.broadcast(lambda: self._load_progress(require_leader(ledger)))
-        group.follow([p.detach() for p in self.model.parameters()])
+        self._follow_leader()
         watch: _Watch | None = None
         for place, end in enumerate(self.folder.plan.segment_ends):
             is_last = end == self.folder.plan.steps
@@ -147,9 +151,14 @@ class Session:
             if not is_last:
                 group.broadcast(partial(self._keep_halfway, watch))
         result = group.broadcast(lambda: self._finish(require_leader(watch)))
-        group.follow([p.detach() for p in self.model.parameters()])
+        self._follow_leader()
         self.model.eval()
         return result
+
+    def _follow_leader(self) -> None:
+        """Take over the weights of the process that leads."""
+        if self.group.size > 1:
+            self.group.follow([p.detach() for p in self.model.parameters()])
 
     def _keep_halfway(self, watch: _Watch | None) -> None:
         """Keep the weights that the ballots of the next board come from."""
@@ -175,8 +184,22 @@ class Session:
         """What a root sees of itself: its features and, with a board, its reading."""
         if not self.folder.num_boards:
             return Features(self.graph, self.device)
-        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), place))
-        return build_table(self.folder, self.graph, self.device, num_boards=place + 1)
+        if len(self._boards) < place:
+            # An earlier session made them.
+            self._boards = self.folder.load_boards(place)
+        self._boards.append(self._get_board(ledger, place))
+        return build_table(self.folder, self.graph, self.device, self._boards)
+
+    def _get_board(self, ledger: Ledger | None, place: int) -> Board:
+        """The board that is next: made by the process that leads; the others read its file."""
+        board: Board | None = None
+
+        def make() -> None:
+            nonlocal board
+            board = make_board(self.folder, self.graph, require_leader(ledger), self._boards, place)
+
+        self.group.broadcast(make)
+        return self.folder.load_board(place) if board is None else board
 
     def _build_trainer(
         self, features: Features, ledger: Ledger | None, step: int, batch_seed: int

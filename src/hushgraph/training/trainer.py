@@ -22,8 +22,8 @@ from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.device import use_one_pool
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.checkpoint import Optimizer
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import Optimizer
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.tree_batches import TreeBatches
 
