@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hushgraph._validate import as_float, as_int, show_value
-from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent, Terms
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.bounds import BoardCharge, Change, Charge, TrainingCharge
@@ -120,6 +120,8 @@ class PrivacyPlan:
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[choices.Method] = "trees"
+    # Whether predictions for everybody else are covered together with the weights.
+    covers_predictions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
@@ -225,14 +227,22 @@ class PrivacyPlan:
         return ((self.step_event, self.steps),)
 
     @property
+    def terms(self) -> Terms:
+        """What a ledger of this plan keeps to."""
+        return Terms(
+            fingerprint=self.fingerprint(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            accountant=self.accountant,
+            steps=self.steps,
+            step_event=self.step_event,
+            charges=self.charges,
+        )
+
+    @property
     def segment_ends(self) -> tuple[int, ...]:
         """The steps after which what roots see changes, and the last step."""
         return (self.steps,)
-
-    @property
-    def covers_predictions(self) -> bool:
-        """Whether predictions for everybody else are covered together with the weights."""
-        return False
 
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps."""
@@ -453,6 +463,7 @@ class BillboardPlan(PrivacyPlan):
     board_noise: tuple[float, ...] = ()
 
     method: ClassVar[choices.Method] = "billboard"
+    covers_predictions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Convert numbers, fill in what follows from other fields, then check everything."""
@@ -496,11 +507,6 @@ class BillboardPlan(PrivacyPlan):
     def segment_ends(self) -> tuple[int, ...]:
         """The steps at which a board is made anew, and the last step: a segment follows every board."""
         return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
-
-    @property
-    def covers_predictions(self) -> bool:
-        """Predictions for everybody else are covered together with the weights and the boards."""
-        return True
 
     def board_charge(self, place: int) -> BoardCharge:
         """What a board is charged as; everybody casts onto the second."""
@@ -565,10 +571,10 @@ class BillboardPlan(PrivacyPlan):
         target = as_float(epsilon)
         if target is None or not 0 < target < math.inf:
             raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+        rate, shares = self.sampling_rate, [self.board_share / self.num_boards] * self.num_boards
         boards = [BoardCharge(by_everybody=place > 0) for place in range(self.num_boards)]
-        shares = [self.board_share / self.num_boards] * self.num_boards
         noisy = bounds.calibrate(
-            [*boards, TrainingCharge(steps=self.steps, rate=self.sampling_rate)],
+            [*boards, TrainingCharge(steps=self.steps, rate=rate)],
             [*shares, 1 - self.board_share],
             epsilon=target,
             delta=self.delta,
@@ -594,11 +600,12 @@ class BillboardPlan(PrivacyPlan):
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning."""
-        return super().summary() | {
+        of_boards = {
             "board_share": self.board_share,
             "board_noise": list(self.board_noise),
             "epsilon_unlabelled_row": json_number(self.epsilon_unlabelled_row),
         }
+        return super().summary() | of_boards
 
     def to_json(self) -> str:
         """The plan's fields as one line of JSON with sorted keys; `from_json` gives the same plan back."""

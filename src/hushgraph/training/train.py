@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from hushgraph.graph.columns import Columns
+from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.runs.folder import RunFolder
@@ -135,8 +136,9 @@ def train(
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     group = current_group()
     with group.share_errors():
+        name = name_data(data)
         graph, plan, config = prepare(data, **settings, **others)
-        folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
+        folder = RunFolder.describe(out or "", graph, plan, config, data=name)
         if budget is not None:
             folder = replace(folder, budget=BudgetEntry.of(budget, plan))
         session = Session(
@@ -144,17 +146,18 @@ def train(
             graph,
             model=model if isinstance(model, nn.Module) else None,
             optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=False,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     if out is not None:
-        _in_leader(group, partial(_create, folder))
+        _in_leader(group, partial(_create, session))
         return session.run(observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        _in_leader(group, partial(_create, session.folder))
+        _in_leader(group, partial(_create, session))
         run = session.run(observer, on_start)
     if group.leads:
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
@@ -166,10 +169,13 @@ def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
     return make() if group.size == 1 else group.broadcast(make)
 
 
-def _create(folder: RunFolder) -> None:
+def _create(session: Session) -> None:
     """Write the folder, then charge the run: a kill in between leaves a run that is charged when resumed."""
-    with folder.charge_budget():
-        folder.create()
+    with contextlib.ExitStack() as stack:
+        with session.folder.charge_budget():
+            session.ledger = stack.enter_context(session.folder.create())
+        # From here on `Session.run` closes it.
+        stack.pop_all()
 
 
 @contextlib.contextmanager
@@ -229,11 +235,12 @@ def resume(
             folder.read_graph(data),
             model=model,
             optimizer=optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=True,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     group.broadcast(partial(_charge_again, folder))
     return session.run(observer, on_start)
 
