@@ -50,8 +50,6 @@ _FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
-    "board-1.safetensors",
-    "board-2.safetensors",
     "halfway.safetensors",
     "weights.safetensors",
     "result.json",
@@ -105,8 +103,13 @@ class RunFolder:
             columns=graph.columns,
         )
 
-    def create(self) -> None:
-        """Write the folder of a new run; raise RunError and leave nothing behind where that fails."""
+    def create(self) -> Ledger:
+        """Write the folder of a new run; RunError, with nothing left behind, where that fails.
+
+        Returns:
+            The ledger, open and locked.
+        """
+        terms = self.plan.terms
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -125,9 +128,9 @@ class RunFolder:
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            ledger = Ledger.create(self.ledger_path, self.plan)
+            ledger = Ledger.create(self.ledger_path, terms)
             write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
-            ledger.close()
+            return ledger
         except BaseException:
             # Only what was made here: another process may be making its run in the same folder.
             with contextlib.suppress(OSError):
@@ -149,7 +152,8 @@ class RunFolder:
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
         try:
-            if any((self.path / name).exists() for name in _FILES):
+            files = [*(self.path / name for name in _FILES), *(self.board_path(place) for place in range(2))]
+            if any(file.exists() for file in files):
                 raise RunError(
                     f"out={self.path}: it holds a run already; resume it, or choose another folder"
                 )
