@@ -19,7 +19,6 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import (
     Defaults,
     choose_billboard,
@@ -27,9 +26,9 @@ from hushgraph.privacy.defaults import (
     choose_non_private,
     choose_private,
     choose_reads,
+    default_delta,
 )
-from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.trees import bound_tree_size
 
@@ -347,7 +346,7 @@ def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: fl
 def name_data(data: Any) -> str:
     """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
     named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(data).__name__
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
 
 
 def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:
