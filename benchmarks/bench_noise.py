@@ -1,12 +1,16 @@
-"""What noise costs: a step with exact noise against one with torch's, interleaved in one run.
+"""What exact noise costs: a training step against the same step of another version, interleaved in one run.
 
-    python benchmarks/bench_noise.py [--repeats N] [--device auto|cpu|cuda] [--against SRC]
-        [--clock wall|cpu] [--threads N] [--hidden N]
+    python benchmarks/bench_noise.py --against OTHER/src [--device cpu|cuda] [--repeats N] [--threads N]
+        [--only WORKLOAD] [--seconds S]
 
-First random words and draws. Then a step (clipped sum and noise) of one GCN layer on an arxiv-shaped graph:
-without edges (K = 0) and with (K = 3), of 10,000 roots and of all, with exact noise and with torch's. With
-`--against` the same steps of the version of this package in the folder SRC take turns with them, in a process
-of their own, with the noise that version had by default. Last, what exact noise allows for rounding.
+A step is what the training loop does: draw the batch and grow its trees, or take those that are kept; clipped
+sum, noise, optimiser. "trees" is an arxiv-shaped graph with one GCN layer, hidden 256, K = 7 and D = 16;
+"billboard" is a ReadingMLP over 128 features and 40 classes, hidden 128, which reads no edges. Each has
+batches of 10,000 roots and of all 90,941.
+
+With `--against`, steps of the package in that folder, in a process of its own and with its own default noise,
+take turns with the steps of this one. Without it, this version's steps take turns with float32 noise and the
+same sums. Ratios are medians of ratios within a turn.
 """
 
 from __future__ import annotations
@@ -16,104 +20,148 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import numba
 import numpy as np
 import torch
-from torch import Tensor
 
-from bench_step import CLASSES, FEATURES, arxiv_shaped
-from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, tree_batch
+from bench_step import CLASSES, FEATURES, NODES, TRAINING, arxiv_shaped
+from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.graph.graph import Graph
 from hushgraph.models.device import keep_freed_memory
-from hushgraph.models.gnn import GNN
-from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import grow
+from hushgraph.models.gnn import GNN, ReadingMLP
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.training.distributed import Group
+from hushgraph.training.trainer import State, Trainer
+from hushgraph.training.tree_batches import TreeBatches
 
-SIGMA = 16.0
 DRAWS = 150_000
-Step = Callable[[], object]
-# Processor time does not see what else a busy machine does; it counts what other threads draw ahead.
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-clock_name = "wall"
+WORKLOADS: dict[str, tuple[str, int]] = {
+    "trees, 10,000 roots": ("trees", 10_000),
+    "trees, all roots": ("trees", TRAINING),
+    "billboard, 10,000 roots": ("billboard", 10_000),
+    "billboard, all roots": ("billboard", TRAINING),
+}
+# A run has more steps than any measurement takes.
+STEPS = 100_000
+Step = Callable[[], None]
 
 
-def seconds(work: Step, device: torch.device) -> float:
-    clock = CLOCKS[clock_name]
-    begin = clock()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return clock() - begin
+def default_noise(plan: PrivacyPlan, device: torch.device) -> object:
+    """The noise that training has by default in the version that is imported."""
+    try:
+        from hushgraph.gradients.sums import sum_error
+        from hushgraph.noise.source import ExactNoise
+    except ImportError:
+        from hushgraph.noise.gaussian import GaussianNoise
+
+        return GaussianNoise(device)
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(NODES))
+    return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error)
 
 
-def old_noise(device: torch.device) -> Callable[[dict[str, Tensor], dict[str, float]], object]:
-    """The default noise of a version that has no exact one by default."""
-    from hushgraph.noise.gaussian import noise_generator, noisy
+def float_noise(plan: PrivacyPlan, device: torch.device) -> object:
+    from hushgraph.noise.source import FloatNoise
 
-    generator = noise_generator(device)
-    return lambda sums, sigmas: noisy(sums, sigmas, generator)
-
-
-def new_noise(
-    name: str, device: torch.device, roots: int
-) -> Callable[[dict[str, Tensor], dict[str, float]], object]:
-    from hushgraph.gradients.sums import sum_error
-    from hushgraph.noise.source import ExactNoise, FloatNoise
-
-    if name == "float":
-        return FloatNoise(torch.Generator(device)).add_noise
-    error = sum_error(num_roots=roots, rows_per_root=18)
-    return ExactNoise(sigma_over_clip=SIGMA, sum_error=error).add_noise
+    return FloatNoise(torch.Generator(device))
 
 
 class Steps:
-    """Steps by the number of readers, of roots and the noise, each on a batch that is kept."""
+    """The training loop of each workload, a step at a time."""
 
-    def __init__(self, device: torch.device, hidden: int) -> None:
-        self.device = device
-        self.graph = arxiv_shaped(np.random.default_rng(0), FEATURES)
-        self.features = Features(self.graph, device)
-        torch.manual_seed(0)
-        self.model = GNN(FEATURES, CLASSES, hidden=hidden, feature_norm=1.0).to(device)
-        self.sigmas = {name: SIGMA for name, _ in self.model.named_parameters()}
-        self._steps: dict[tuple[int, int, str], Step] = {}
-
-    def step(self, readers: int, roots: int, noise: str) -> Step:
-        key = (readers, roots, noise)
-        if key not in self._steps:
-            self._steps[key] = self._new(*key)
-            self._steps[key]()
-        return self._steps[key]
-
-    def _new(self, readers: int, roots: int, noise: str) -> Step:
-        lists = stable_lists(
-            self.graph,
-            num_nodes=self.graph.num_nodes,
-            train_mask=self.graph.train_mask,
-            max_readers=readers,
-            max_reads=16 if readers else 0,
-            edge_owner="sender",
-            seed=1,
+    def __init__(self, device: torch.device, folder: Path) -> None:
+        self.device, self._folder = device, folder
+        rng = np.random.default_rng(0)
+        self._graph = arxiv_shaped(rng, FEATURES)
+        # Columns of the features, then those of the reading.
+        rows = rng.standard_normal((NODES, FEATURES + CLASSES), dtype=np.float32) / 10
+        self._table = Graph.from_arrays(
+            edge_index=np.empty((2, 0), np.int64),
+            x=rows,
+            y=self._graph.y,
+            train_idx=self._graph.train_idx,
+            num_classes=CLASSES,
         )
-        batch = tree_batch(grow(lists, self.graph.train_idx[:roots], 1), self.features, self.graph.y)
-        add = old_noise(self.device) if noise == "old" else new_noise(noise, self.device, roots)
-        return lambda: add(ghost.clipped_sum(self.model, batch, Clipping()), self.sigmas)
+        self._steps: dict[tuple[str, str], Step] = {}
+
+    def take(self, workload: str, noise: str) -> float:
+        """Seconds of one step."""
+        key = (workload, noise)
+        if key not in self._steps:
+            self._steps[key] = self._new(workload, noise)
+            for _ in range(3):
+                self._steps[key]()
+        self._wait()
+        begin = time.perf_counter()
+        self._steps[key]()
+        self._wait()
+        return time.perf_counter() - begin
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _new(self, workload: str, noise: str) -> Step:
+        method, roots = WORKLOADS[workload]
+        reads = method == "trees"
+        graph = self._graph if reads else self._table
+        plan = PrivacyPlan(
+            num_train_nodes=TRAINING,
+            num_layers=1 if reads else 0,
+            max_readers=7 if reads else 0,
+            max_reads=16 if reads else 0,
+            batch_size=roots,
+            steps=STEPS,
+            noise_multiplier=1.0,
+        )
+        torch.manual_seed(0)
+        model = (
+            GNN(FEATURES, CLASSES, num_layers=1, hidden=256, decoder_layers=2)
+            if reads
+            else ReadingMLP(FEATURES, CLASSES, hidden=128)
+        ).to(self.device)
+        batches = TreeBatches(
+            graph=graph,
+            features=Features(graph, self.device),
+            plan=plan,
+            rng=np.random.default_rng(1),
+            group=Group(),
+            resample_every=STEPS,
+        )
+        source = default_noise if noise == "default" else float_noise
+        trainer = Trainer(
+            plan=plan,
+            config=TrainingConfig(),
+            state=State(
+                model,
+                torch.optim.Adam(model.parameters(), lr=0.01),
+                {name: p.detach().clone() for name, p in model.named_parameters()},
+            ),
+            batches=batches,
+            clipping=Clipping(),
+            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan),
+            noise=source(plan, self.device),  # type: ignore[arg-type]
+        )
+        pieces = batches.iterate(0)
+        return lambda: trainer.take_step(next(pieces))
 
 
 def serve(steps: Steps) -> None:
     """Take a step for every line of input and say how long it took."""
     for line in sys.stdin:
-        readers, roots = map(int, line.split())
-        print(seconds(steps.step(readers, roots, "old"), steps.device), flush=True)
+        print(steps.take(line.strip(), "default"), flush=True)
 
 
 @contextmanager
-def other_version(source: str, arguments: list[str]) -> Iterator[Callable[[int, int], float]]:
+def other_version(source: str, arguments: list[str]) -> Iterator[Callable[[str], float]]:
     """Seconds of a step of the version in the folder `source`."""
     command = [sys.executable, __file__, "--serve", *arguments]
     environment = os.environ | {"PYTHONPATH": source}
@@ -124,110 +172,98 @@ def other_version(source: str, arguments: list[str]) -> Iterator[Callable[[int, 
         if pipe_in is None or pipe_out is None:
             raise RuntimeError("the other process has no pipes")
 
-        def step(readers: int, roots: int) -> float:
-            print(readers, roots, file=pipe_in, flush=True)
+        def step(workload: str) -> float:
+            print(workload, file=pipe_in, flush=True)
             return float(pipe_out.readline())
 
         yield step
         pipe_in.close()
 
 
-def report(title: str, works: dict[str, Callable[[], float]], repeats: int) -> None:
+def report(workload: str, takers: Mapping[str, Callable[[], float]], repeats: int, seconds: float) -> None:
     """Medians, taking turns so that a busy machine slows all of them; ratios are within a turn."""
-    times: dict[str, list[float]] = {name: [] for name in works}
+    times: dict[str, list[float]] = {name: [] for name in takers}
+    begin = time.monotonic()
     for turn in range(repeats + 1):
-        for name, work in works.items():
-            taken = work()
+        for name, take in takers.items():
+            taken = take()
             # The first turn builds what is kept.
             if turn:
                 times[name].append(taken)
-    print(title)
-    first = next(iter(times.values()))
-    for name, found in times.items():
-        ratio = statistics.median(one / base for one, base in zip(found, first, strict=True))
-        print(f"  {name:<24} {1e3 * statistics.median(found):10.2f} ms   x {ratio:.3f}", flush=True)
+        if turn > 3 and time.monotonic() - begin > seconds:
+            break
+    base = next(iter(times.values()))
+    print(f"{workload}, {len(base)} turns")
+    for name, values in times.items():
+        ratio = statistics.median(one / other for one, other in zip(values, base, strict=True))
+        print(f"  {name:<24} {1e3 * statistics.median(values):10.2f} ms   x {ratio:.3f}", flush=True)
 
 
-def report_draws(device: torch.device) -> None:
-    from hushgraph.noise import normal, stream
+def report_draws() -> None:
+    from hushgraph.noise import normal
 
-    def nanoseconds(work: Step, count: int) -> float:
-        work()
-        return 1e9 / count * statistics.median(seconds(work, device) for _ in range(9))
+    def nanoseconds(work: Callable[[], object]) -> float:
+        times = []
+        for _ in range(10):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        return 1e9 / DRAWS * statistics.median(times[1:])
 
-    key, none = bytes(32), torch.empty(DRAWS)
-    works: dict[str, tuple[Step, int]] = {
-        "operating system, 8 bytes": (lambda: os.urandom(8 * DRAWS), DRAWS),
-        "ChaCha20, 8 bytes": (lambda: stream.random_words(key, 0, DRAWS), DRAWS),
-        "exact draw, all included": (lambda: normal.draw(DRAWS), DRAWS),
-        "torch.randn": (lambda: none.normal_(), DRAWS),
+    key, out = bytes(32), torch.empty(DRAWS)
+    works: dict[str, Callable[[], object]] = {
+        "operating system, 8 bytes": lambda: os.urandom(8 * DRAWS),
+        "ChaCha20, 8 bytes": lambda: normal.random_words(key, 0, DRAWS),
+        "exact draw, all included": lambda: normal.draw(DRAWS),
+        "torch.randn": lambda: out.normal_(),
     }
     print("nanoseconds, on one thread")
-    for name, (work, count) in works.items():
-        print(f"  {name:<28} {nanoseconds(work, count):8.2f}", flush=True)
-
-
-def report_widening() -> None:
-    from hushgraph.gradients.sums import sum_error
-    from hushgraph.noise.source import ExactNoise
-
-    print("standard deviation as a part of the planned one: sigma / C = 16, 200,000 parameters")
-    for roots in (1_000, 10_000, 90_941, 200_000):
-        for rows in (1, 18, 300):
-            error = sum_error(num_roots=roots, rows_per_root=rows)
-            wider = ExactNoise(sigma_over_clip=SIGMA, sum_error=error).widening(200_000)
-            print(f"  {roots:7,} roots of at most {rows:3} rows: {wider:.5f}")
+    for name, work in works.items():
+        print(f"  {name:<28} {nanoseconds(work):8.2f}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=20.0, help="begin no turn of a workload after this")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--against", metavar="SRC", help="the folder src of another version")
-    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    parser.add_argument("--only", choices=list(WORKLOADS), help="one workload")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    global clock_name
-    clock_name = arguments.clock
     torch.set_num_threads(arguments.threads)
-    numba.set_num_threads(arguments.threads)
+    numba.set_num_threads(min(arguments.threads, numba.config.NUMBA_NUM_THREADS))
     name = arguments.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
     torch.backends.cuda.matmul.allow_tf32 = False
-    with keep_freed_memory():
-        steps = Steps(device, arguments.hidden)
+    with keep_freed_memory(), tempfile.TemporaryDirectory() as folder:
+        steps = Steps(torch.device(name), Path(folder))
         if arguments.serve:
             serve(steps)
             return
-        print(
-            f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, hidden {arguments.hidden}"
-        )
-        report_draws(device)
-        report_widening()
-        others = ["--device", name, "--hidden", str(arguments.hidden), "--clock", arguments.clock]
-        others += ["--threads", str(arguments.threads)]
+        print(f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+        report_draws()
+        workloads = [arguments.only] if arguments.only else list(WORKLOADS)
         if arguments.against is None:
-            report_steps(steps, arguments.repeats, None)
+            for workload in workloads:
+                takers = {
+                    kind: lambda kind=kind, workload=workload: steps.take(workload, kind)
+                    for kind in ("float", "default")
+                }
+                report(workload, takers, arguments.repeats, arguments.seconds)
             return
-        with other_version(arguments.against, others) as step:
-            report_steps(steps, arguments.repeats, step)
-
-
-def report_steps(steps: Steps, repeats: int, other: Callable[[int, int], float] | None) -> None:
-    for readers in (0, 3):
-        for roots in (10_000, len(steps.graph.train_idx)):
-            works: dict[str, Callable[[], float]] = {}
-            if other is not None:
-                works["other version"] = lambda K=readers, n=roots: other(K, n)
-            for noise in ("float", "exact"):
-                step = steps.step(readers, roots, noise)
-                works[noise] = lambda step=step: seconds(step, steps.device)
-            size = sum(p.numel() for p in steps.model.parameters())
-            report(f"a step, K = {readers}, {roots:,} roots, {size:,} parameters", works, repeats)
+        others = ["--device", name, "--threads", str(arguments.threads)]
+        with other_version(arguments.against, others) as other:
+            for workload in workloads:
+                takers = {
+                    "other version": lambda workload=workload: other(workload),
+                    "this version": lambda workload=workload: steps.take(workload, "default"),
+                }
+                report(workload, takers, arguments.repeats, arguments.seconds)
 
 
 if __name__ == "__main__":

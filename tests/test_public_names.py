@@ -15,7 +15,9 @@ HEAVY = ("torch", "torch_geometric", "numba", "scipy", "dp_accounting", "numpy",
 
 def test_these_are_the_names() -> None:
     things = [
+        "Check",
         "Columns",
+        "check",
         "Graph",
         "Guarantee",
         "Reads",

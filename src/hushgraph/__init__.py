@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from hushgraph import engines as engines
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
+    from hushgraph.datasets.tables.check import Check as Check
+    from hushgraph.datasets.tables.check import check as check
     from hushgraph.errors import BudgetExceededError as BudgetExceededError
     from hushgraph.errors import DivergedError as DivergedError
     from hushgraph.errors import DownloadError as DownloadError
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetExceededError",
+    "Check",
     "Columns",
     "Comparison",
     "DivergedError",
@@ -60,6 +63,7 @@ __all__ = [
     "RunError",
     "TrainingConfig",
     "WriteError",
+    "check",
     "compare",
     "datasets",
     "engines",
@@ -70,6 +74,7 @@ __all__ = [
 
 _HOMES = {
     "BudgetExceededError": "errors",
+    "Check": "datasets.tables.check",
     "Columns": "graph.columns",
     "Comparison": "comparison",
     "DivergedError": "errors",
@@ -92,6 +97,7 @@ _HOMES = {
     "RunError": "errors",
     "TrainingConfig": "runs.config",
     "WriteError": "errors",
+    "check": "datasets.tables.check",
     "compare": "comparison",
     "prepare": "training.prepare",
     "resume": "training.train",

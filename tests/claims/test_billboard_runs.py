@@ -141,8 +141,10 @@ def test_labels_outside_the_training_split_cast_nothing(trained: Trained) -> Non
         y[nodes] = (y[nodes] + 1) % 3
     changed = replace(graph, y=y)
     for place in range(run.folder.num_boards):
-        wanted = cast(graph, make_ballots(run.folder, graph, place))
-        assert np.array_equal(wanted, cast(changed, make_ballots(run.folder, changed, place)))
+        wanted = cast(graph, make_ballots(run.folder, graph, run.folder.load_boards(), place))
+        assert np.array_equal(
+            wanted, cast(changed, make_ballots(run.folder, changed, run.folder.load_boards(), place))
+        )
         assert wanted.any()
     assert np.array_equal(run.predict_proba(graph), run.predict_proba(changed))
 
@@ -154,7 +156,7 @@ def test_a_training_label_is_cast_and_taken_off_its_own_reading(trained: Trained
     y = graph.y.copy()
     y[node] = (y[node] + 1) % 3
     changed = replace(graph, y=y)
-    tallies = [cast(each, make_ballots(run.folder, each, 0)) for each in (graph, changed)]
+    tallies = [cast(each, make_ballots(run.folder, each, [], 0)) for each in (graph, changed)]
     moved = (tallies[1] - tallies[0]) / GRID
     assert np.square(moved).sum() == pytest.approx(2 * 3 / (3 - 1), rel=1e-5)
     touched = np.flatnonzero(np.abs(moved).sum(1))
@@ -164,8 +166,7 @@ def test_a_training_label_is_cast_and_taken_off_its_own_reading(trained: Trained
 def test_no_label_helps_to_predict_itself() -> None:
     """Boards without noise, own ballots on them: the reading of a row is the same whatever its own label."""
     from hushgraph.billboard.ballots import label_ballots
-    from hushgraph.billboard.board import release
-    from hushgraph.billboard.reading import read
+    from hushgraph.billboard.board import read, release
 
     graph = make_graph(directed=False)
     node = busy_node(graph, graph.train_idx, "sender")
@@ -184,7 +185,16 @@ def test_no_label_helps_to_predict_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["planetoid_cora", "planetoid_citeseer", "planetoid_pubmed", "amazon_computers"]
+    "name",
+    [
+        "planetoid_cora",
+        "planetoid_citeseer",
+        "planetoid_pubmed",
+        "amazon_computers",
+        "coauthor_physics",
+        "ogbn_arxiv_hints",
+        "facebook_32_schools",
+    ],
 )
 def test_words_json_and_ledger_agree_on_real_graphs(name: str, tmp_path: Path) -> None:
     file = DATA / f"{name}.npz"

@@ -33,7 +33,19 @@ def test_the_rule_takes_public_numbers_only() -> None:
     assert set(inspect.signature(defaults.choose_non_private).parameters) == {
         "num_train_nodes",
         "num_classes",
+        "model",
     }
+
+
+def test_the_rule_without_privacy_knows_the_model() -> None:
+    sizes = {"num_train_nodes": 90_941, "num_classes": 40}
+    gcn, gat, mlp = (defaults.choose_non_private(**sizes, model=name) for name in ("gcn", "gat", "mlp"))
+    assert (gcn.learning_rate, gat.learning_rate, mlp.learning_rate) == (0.01, 0.003, 0.01)
+    assert (gcn.steps, gat.steps, mlp.steps) == (300, 300, 600)
+    assert (gcn.feature_norm, gat.feature_norm, mlp.feature_norm) == (6.0, 6.0, 0.0)
+    # Few nodes are soon learned by heart.
+    small = defaults.choose_non_private(num_train_nodes=500, num_classes=5, model="mlp")
+    assert small.steps == 300
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

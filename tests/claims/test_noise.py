@@ -13,8 +13,8 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
 from hushgraph.models.gnn import GNN
 from hushgraph.noise import normal
+from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import ExactNoise
-from hushgraph.noise.stream import seeded_keys
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -60,7 +60,7 @@ def trainer(tmp_path, *, clipping: Clipping, noise: str = "common", seed: int = 
         ledger=Ledger.create(tmp_path / "ledger.jsonl", plan),
         noise=ExactNoise(
             sigma_over_clip=plan.sigma_over_clip,
-            sum_error=sum_error(num_roots=plan.num_train_nodes, rows_per_root=plan.rows_per_root),
+            sum_error=sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(graph.num_nodes)),
             seed=seed,
         ),
     )

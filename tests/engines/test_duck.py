@@ -21,7 +21,7 @@ from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunErr
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.covered import read_boards
 from hushgraph.noise import normal
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder, split_id
 

@@ -20,7 +20,7 @@ from hushgraph.billboard.board import Draws, release
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.covered import read_boards
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
 
 pyspark = pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'hushgraph[spark]'")

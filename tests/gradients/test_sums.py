@@ -79,9 +79,9 @@ def test_rounding_reaches_no_further_than_the_chunk_of_a_changed_root() -> None:
 
 
 def test_the_bound_is_small_for_large_batches() -> None:
-    assert 2 * sums.sum_error(num_roots=200_000, rows_per_root=1) < 0.005
-    assert 2 * sums.sum_error(num_roots=200_000, rows_per_root=300) < 0.005
-    assert sums.sum_error(num_roots=10**6, rows_per_root=10) > sums.sum_error(num_roots=10, rows_per_root=10)
+    assert 2 * sums.sum_error(num_roots=200_000, num_rows=200_000) < 0.005
+    assert 2 * sums.sum_error(num_roots=200_000, num_rows=60_000_000) < 0.005
+    assert sums.sum_error(num_roots=10**6, num_rows=10**7) > sums.sum_error(num_roots=10, num_rows=100)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

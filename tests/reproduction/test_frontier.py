@@ -39,9 +39,9 @@ def records_of(out: Path) -> list[dict[str, Any]]:
 def test_a_quick_run_fills_every_row(quick: tuple[Path, dict[str, Any]]) -> None:
     out, result = quick
     assert list(dict.fromkeys(line["row"] for line in result["lines"])) == frontier.list_rows()
-    # Five rows at two budgets and four ceilings.
-    assert len(result["lines"]) == 5 * 2 + 4
-    assert (result["planned"], result["left"], len(records_of(out))) == (11, 11, 11)
+    # Five rows at two budgets and five ceilings.
+    assert len(result["lines"]) == 5 * 2 + 5
+    assert (result["planned"], result["left"], len(records_of(out))) == (12, 12, 12)
     names = {"frontier.json", "frontier.jsonl", "frontier.jsonl.lock", "frontier.md"}
     names |= {"frontier.png", "frontier.svg"}
     assert {path.name for path in out.iterdir()} == names
@@ -86,7 +86,7 @@ def test_the_same_call_trains_nothing_again(
 def test_all_runs_of_the_experiment() -> None:
     jobs = list_jobs(Options(out=Path()))
     # Four private methods at six budgets and three ceilings, on seven graphs, three times.
-    assert len(jobs) == len({job.digest for job in jobs}) == 7 * 3 * (4 * 6 + 3)
+    assert len(jobs) == len({job.digest for job in jobs}) == 7 * 3 * (4 * 6 + 4)
     assert {job.epsilon for job in jobs} == {0.5, 1.0, 2.0, 4.0, 8.0, 12.0, None}
     # A graph is read once.
     order = [job.graph.name for job in jobs]
@@ -96,9 +96,9 @@ def test_all_runs_of_the_experiment() -> None:
 @pytest.mark.parametrize(
     ("only", "count"),
     [
-        (("planetoid_*",), 3 * 3 * 27),
+        (("planetoid_*",), 3 * 3 * 28),
         (("trees",), 7 * 3 * 6),
-        (("facebook_32_schools/ceiling-*", "ogbn_arxiv_hints/mlp"), 3 * 3 + 3 * 6),
+        (("facebook_32_schools/ceiling-*", "ogbn_arxiv_hints/mlp"), 3 * 4 + 3 * 6),
     ],
 )
 def test_patterns_choose_graphs_and_methods(only: tuple[str, ...], count: int) -> None:
@@ -211,8 +211,8 @@ def test_mistakes_are_one_line(
 def test_it_is_listed_and_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["reproduce", "frontier", "--list", "--json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["experiments"]
-    assert (listed["name"], listed["runs"], listed["source"]) == ("frontier", 567, "not in the paper")
+    assert (listed["name"], listed["runs"], listed["source"]) == ("frontier", 588, "not in the paper")
     words = ["--quick", "--dry-run", "--json", "--out", str(tmp_path / "out")]
     assert main(["reproduce", "frontier", *words]) == 0
-    assert json.loads(capsys.readouterr().out)["planned"] == 11
+    assert json.loads(capsys.readouterr().out)["planned"] == 12
     assert not (tmp_path / "out").exists()

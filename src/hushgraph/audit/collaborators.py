@@ -65,5 +65,6 @@ class FloatNoise:
 
 def make_exact_noise(plan: PrivacyPlan) -> NoiseSource:
     """The noise of training."""
-    error = sum_error(num_roots=plan.num_train_nodes, rows_per_root=plan.rows_per_root)
+    rows = plan.num_train_nodes * plan.rows_per_root
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=rows)
     return source.ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error, draw_ahead=False)

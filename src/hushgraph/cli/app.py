@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from hushgraph.cli import audit, budget, compare, datasets, plan, predict, report, reproduce, train
-from hushgraph.cli.config_file import print_settings
-from hushgraph.cli.options import check_choices
+from hushgraph.cli import audit, budget, check, compare, datasets, plan, predict, report, reproduce, train
+from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
 from hushgraph.training.interruption import treat_sigterm_as_interrupt
@@ -108,6 +107,7 @@ def root(
         typer.echo(context.get_help())
 
 
+app.command(cls=SectionedCommand, epilog=check.EXAMPLES)(check.check)
 app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
 app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
 app.command(cls=SectionedCommand, epilog=budget.EXAMPLES)(budget.budget)

@@ -260,20 +260,11 @@ def run_frontier(
 def _draw_frontier(lines: Sequence[Line], out: Path, say: Callable[[str], None]) -> list[Path]:
     if not _can_draw(say):
         return []
-    from hushgraph.plots.frontier import FrontierLine, draw_frontier
     from hushgraph.reproduction import frontier
 
-    panels: dict[str, list[FrontierLine]] = {}
-    for data, row in dict.fromkeys((each.data, each.row) for each in lines):
-        points = tuple(
-            (each.epsilon, each.ours, each.spread or 0.0)
-            for each in lines
-            if (each.data, each.row) == (data, row)
-        )
-        panels.setdefault(data, []).append(FrontierLine(label=row, points=points))
     paths = [out / f"{FRONTIER}.{suffix}" for suffix in ("svg", "png")]
     for path in paths:
-        draw_frontier(panels, path, title=frontier.TITLE, notes=frontier.list_notes(lines))
+        frontier.draw(lines, path)
     return paths
 
 

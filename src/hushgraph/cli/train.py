@@ -14,8 +14,7 @@ import typer
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.options import list_choices, section
+from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
@@ -124,6 +123,11 @@ def train(
     source: options.Source = None,
     target: options.Target = None,
     delimiter: options.Delimiter = None,
+    missing: options.Missing = None,
+    fill: options.Fill = None,
+    indicators: options.Indicators = None,
+    unknown_category: options.UnknownCategory = None,
+    unknown_ids: options.UnknownIds = None,
     data_root: options.DataRoot = None,
     seed: options.Seed = TrainingConfig.seed,
     device: options.Device = options.DEVICE,

@@ -20,14 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, release
-from hushgraph.billboard.reading import (
+from hushgraph.billboard.board import (
     NOTHING,
+    Board,
+    Draws,
     add_own,
     add_records,
     combine_boards,
     normalise,
     place_weights,
+    release,
     take_off,
 )
 from hushgraph.engines.plan import (

@@ -13,10 +13,9 @@ from hushgraph._files import write_whole
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import PlanError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
-from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, default_delta
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder

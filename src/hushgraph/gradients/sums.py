@@ -30,19 +30,20 @@ _BLOCK = {"cpu": 1 << 12, "cuda": 1 << 16}
 _UNIT_32, _UNIT_64 = 2.0**-24, 2.0**-53
 
 
-def sum_error(*, num_roots: int, rows_per_root: int) -> float:
+def sum_error(*, num_roots: int, num_rows: int) -> float:
     """What rounding may move the clipped sum of a batch by, in units of C, for each changed root.
 
     Args:
         num_roots: no batch has more roots.
-        rows_per_root: no tree has more rows, those of all levels together.
+        num_rows: the trees of no batch have more rows together, those of all levels.
 
     Guarantees:
         Let x and x' be the computed sums of two batches that differ in the trees of |S| >= 1 roots, and y, y'
         the exact sums of the same clipped gradients. Then |x - x'| <= |y - y'| + 2 |S| C sum_error.
     """
     local = (CHUNK + 2) * _UNIT_32 * CHUNK
-    blocks = num_roots * rows_per_root / _BLOCK["cpu"] + num_roots
+    # A piece of a batch, and there may be as many as roots, ends with a block that is not full.
+    blocks = num_rows / _BLOCK["cpu"] + num_roots
     # Rows of a block, entries of a shared row, blocks and pieces, processes.
     additions = (2 * _BLOCK["cuda"] + blocks + 1024) * _UNIT_64
     return 1.001 * (local + additions * num_roots / math.sqrt(ROUNDING_MARGIN))

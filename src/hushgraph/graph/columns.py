@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
+from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 
 LARGEST_BUCKETS = 1 << 20
 _NAMES = ("id", "label", "split", "source", "target", "delimiter")
-_LISTS = ("features", "ignore", "classes")
+_LISTS = ("features", "ignore", "classes", "missing", "indicators")
+# These lists may be empty.
+_MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators")
+EVERY_NUMBER = "*"
+"""The key of `fill` for every column of numbers without a constant of its own."""
+_LARGEST_FLOAT = 3.4e38
+
+UnknownCategory = Literal["refuse", "zeros", "other"]
+UnknownIds = Literal["refuse", "drop"]
 # The least similarity of a suggested name: `north` must not suggest `south`, which has 3 of 5 letters.
 _ALIKE = 0.7
 
@@ -38,11 +49,22 @@ class Columns:
             `split`, if there is one.
         source, target: columns of an edge; the target reads the source.
         delimiter: of CSV files. By default a comma, and a tab in .tsv files.
+        missing: texts that count as an empty cell, such as "NA"; not in columns of ids.
+        fill: maps a numeric column to the constant that replaces an empty cell or NaN; "*" stands for every
+            other numeric column, and a number alone for {"*": number}. Without it, such a cell is refused.
+        indicators: numeric columns with a constant in `fill` that get one more feature: 1 where the cell was
+            filled, 0 elsewhere.
+        unknown_category: what becomes of a value that `categorical` does not list: "refuse", "zeros", or
+            "other", which gives every categorical column one more feature.
+        unknown_ids: "drop" leaves out edges with an empty end or an end that is not a node; "refuse" does not
+            read such a table.
 
-    Numeric features come first, then categorical, then hashed columns; the last two are sorted by name.
+    Numeric features come first, then categorical, then hashed columns, then indicators; categorical and
+    hashed columns are sorted by name.
 
     Guarantees:
-        Nothing here is derived from the data: no list of values, no scale and no mean.
+        Nothing here is derived from the data: no list of values, no scale and no mean. What becomes of a cell
+        or an edge depends on that cell or edge, on the ids of the nodes and on these settings alone.
 
     Examples:
         >>> import hushgraph as hg
@@ -61,6 +83,11 @@ class Columns:
     source: str = "source"
     target: str = "target"
     delimiter: str | None = None
+    missing: Sequence[str] = ()
+    fill: Mapping[str, float] | float = field(default_factory=dict)
+    indicators: Sequence[str] = ()
+    unknown_category: UnknownCategory = "refuse"
+    unknown_ids: UnknownIds = "refuse"
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -95,6 +122,12 @@ class Columns:
             object.__setattr__(self, "delimiter", known.get(self.delimiter, self.delimiter))
             if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
                 raise InputError(f"delimiter={self.delimiter!r}: expected one character, such as ';'")
+        for name, allowed in (("unknown_category", UnknownCategory), ("unknown_ids", UnknownIds)):
+            if getattr(self, name) not in get_args(allowed):
+                known_values = ", ".join(map(repr, get_args(allowed)))
+                raise InputError(f"{name}={getattr(self, name)!r}: expected one of {known_values}")
+        object.__setattr__(self, "fill", _check_fill(self.fill))
+        self._check_clean_up()
         if self.source == self.target:
             raise InputError(f"source and target are both {self.source!r}; expected two columns")
         self._check_roles()
@@ -125,16 +158,63 @@ class Columns:
         """Return a copy with `features` and `split` filled in, for a node table with these column names."""
         names = list(names)
         split = self.split if self.split is not None or "split" not in names else "split"
-        if self.features is not None:
-            return replace(self, split=split)
-        other = {self.id, self.label, split, *self.ignore, *self.categorical, *self.hashed}
-        return replace(self, split=split, features=tuple(name for name in names if name not in other))
+        features = self.features
+        if features is None:
+            other = {self.id, self.label, split, *self.ignore, *self.categorical, *self.hashed}
+            features = tuple(name for name in names if name not in other)
+        constants = self.constants
+        if EVERY_NUMBER in constants:
+            usual = constants.pop(EVERY_NUMBER)
+            constants |= {name: usual for name in features if name not in constants}
+        return replace(self, split=split, features=features, fill=dict(sorted(constants.items())))
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """`fill` as a dictionary."""
+        return dict(self.fill) if isinstance(self.fill, Mapping) else {EVERY_NUMBER: self.fill}
+
+    def describe_clean_up(self) -> list[str]:
+        """Return the declared rules for imperfect cells and edges, a sentence each; no counts."""
+        rules = []
+        if self.missing:
+            rules.append(f"These texts count as an empty cell: {', '.join(map(repr, self.missing))}.")
+        for constant in sorted(set(self.constants.values())):
+            names = [repr(name) for name, each in self.constants.items() if each == constant]
+            listed = "every numeric column" if names == [repr(EVERY_NUMBER)] else ", ".join(names)
+            rules.append(f"An empty number is filled with {constant:g} in {listed}.")
+        if self.indicators:
+            names = [repr(name) for name in self.indicators]
+            rules.append(f"One more feature says whether the number was filled: {', '.join(names)}.")
+        if self.categorical and self.unknown_category != "refuse":
+            code = "all zeros" if self.unknown_category == "zeros" else "one more feature, 'other'"
+            rules.append(f"A category that is not listed becomes {code}.")
+        if self.unknown_ids == "drop":
+            rules.append("Edges with an empty end, or with an end that is not a node, are dropped.")
+        return [*rules, "Self-loops and repeats of an edge are dropped."]
 
     @property
     def num_features(self) -> int:
         """The number of columns of `x`, once `features` is filled in."""
         one_hot = sum(map(len, self.categorical.values())) + sum(self.hashed.values())
-        return len(self.features or ()) + one_hot
+        if self.unknown_category == "other":
+            one_hot += len(self.categorical)
+        return len(self.features or ()) + one_hot + len(self.indicators)
+
+    def _check_clean_up(self) -> None:
+        """Raise InputError if an indicator has no constant, or if a text is both missing and a value."""
+        without = [name for name in self.indicators if not {name, EVERY_NUMBER} & self.constants.keys()]
+        if without:
+            raise InputError(
+                f"indicators holds {without[0]!r}, which has no constant; give one, as fill {without[0]}=0"
+            )
+        values = {
+            "classes": self.classes or (),
+            **{f"categorical {c}": v for c, v in self.categorical.items()},
+        }
+        for where, listed in values.items():
+            both = [text for text in self.missing if text in listed]
+            if both:
+                raise InputError(f"missing holds {both[0]!r}, and {where} lists it; leave out one of the two")
 
     def _check_roles(self) -> None:
         """Raise InputError if a column of the node table has two roles."""
@@ -152,15 +232,24 @@ class Columns:
                 roles[column] = role
 
 
+def looks_like_split(name: str) -> bool:
+    """Return whether a column of this name is likely to hold train, val and test, or their numbers."""
+    words = re.split(r"[^a-z0-9]+", name.casefold())
+    return bool({"split", "fold", "partition"} & set(words)) or words in (["set"], ["part"], ["subset"])
+
+
 def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the values of a file with those of flags; a column named by a flag loses its role in the file."""
     merged = {**file, **flags}
+    if "fill" in file and "fill" in flags:
+        merged["fill"] = {**_check_fill(file["fill"]), **_check_fill(flags["fill"])}
     for name in ("categorical", "hashed"):
         if isinstance(file.get(name), Mapping):
             merged[name] = {**file[name], **flags.get(name, {})}
     by_flag = {name: _columns_in(flags.get(name)) for name in ("features", "ignore", "categorical", "hashed")}
+    named = {flags[role] for role in ("id", "label", "split") if isinstance(flags.get(role), str)}
     for name in by_flag:
-        others = set().union(*(columns for other, columns in by_flag.items() if other != name))
+        others = named.union(*(columns for other, columns in by_flag.items() if other != name))
         value = merged.get(name)
         if isinstance(value, Mapping):
             merged[name] = {c: each for c, each in value.items() if c not in others or c in by_flag[name]}
@@ -195,6 +284,18 @@ def _check_texts(name: str, values: Any) -> tuple[str, ...]:
     if len(set(texts)) < len(texts):
         repeated = next(each for position, each in enumerate(texts) if each in texts[:position])
         raise InputError(f"{name} holds {repeated!r} more than once")
-    if not texts and name not in ("features", "ignore"):
+    if not texts and name not in _MAY_BE_EMPTY:
         raise InputError(f"{name} is empty; expected at least one value")
     return texts
+
+
+def _check_fill(value: Any) -> dict[str, float]:
+    """Check the constants for empty numbers; return them by column."""
+    given = dict(value) if isinstance(value, Mapping) else {EVERY_NUMBER: value}
+    for column, constant in given.items():
+        number = as_float(constant)
+        if number is None or not math.isfinite(number) or abs(number) > _LARGEST_FLOAT:
+            name = "fill" if column == EVERY_NUMBER else f"fill {column}"
+            raise InputError(f"{name}={constant!r}: expected a finite number, such as 0")
+        given[column] = number
+    return given

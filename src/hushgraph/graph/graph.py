@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -52,6 +52,8 @@ class Graph:
         duplicates_removed, self_loops_removed: the numbers of given edges that were dropped.
         node_names: the names of the nodes in the original data, one each; None if they had none.
         columns: the roles of the columns, if the graph was read from tables.
+        clean_up: how often each declared rule for imperfect cells and edges applied, if the graph was read
+            from tables. These counts are private: nothing writes them.
 
     `x` and `y` may share memory with the given arrays: do not write to them.
 
@@ -84,6 +86,7 @@ class Graph:
     self_loops_removed: int = 0
     node_names: Array | None = None
     columns: Columns | None = None
+    clean_up: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         x, y = check_features(self.x), check_integers("y", self.y, ndim=1)
@@ -122,6 +125,7 @@ class Graph:
         directed: bool | None = None,
         node_names: Array | None = None,
         columns: Columns | None = None,
+        clean_up: Mapping[str, int] | None = None,
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -134,7 +138,7 @@ class Graph:
                 not be computed from the labels.
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
-            node_names, columns: as in the attributes.
+            node_names, columns, clean_up: as in the attributes.
 
         Returns:
             The checked graph.
@@ -171,6 +175,7 @@ class Graph:
             self_loops_removed=loops,
             node_names=node_names,
             columns=columns,
+            clean_up=clean_up or {},
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from hushgraph.billboard.board import Board
 from hushgraph.datasets.npz import read_lists_npz
 from hushgraph.datasets.paths import format_path
-from hushgraph.datasets.tables.files import is_tables
+from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.datasets.tables.new_rows import ListedBy, NewRows, new_rows_from_tables
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.checks import check_features, check_integers
@@ -81,22 +82,22 @@ def open_new_nodes(
         GraphError: if a file is damaged, if a row has the id of a place of the board, or if the board has
             none of the places listed.
     """
-    named = data[0] if isinstance(data, (tuple, list)) else data
-    path = Path(named)
-    if path.suffix == ".npz":
-        with _name_file(path):
-            nodes = locate(_read_npz(path), board, num_features)
+    if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".npz":
+        with _name_file(format_path(Path(data))):
+            nodes = locate(_read_npz(Path(data)), board, num_features)
         yield nodes
         return
     if not is_tables(data):
-        raise GraphError(f"{format_path(path)}: expected tables or an .npz file of new nodes")
+        given = str(data) if isinstance(data, (str, os.PathLike)) else type(data).__name__
+        raise GraphError(f"{given[:80]}: expected tables or an .npz file of new nodes")
+    name = name_tables(data)
     if columns is None:
         raise GraphError(
-            f"{format_path(path)}: the run was not trained on tables, so the roles of columns are unknown; "
+            f"{name}: the run was not trained on tables, so the roles of columns are unknown; "
             "give new nodes as an .npz file with x, places_indptr and places"
         )
     with new_rows_from_tables(data, columns=columns, listed_by=listed_by) as rows:
-        with _name_file(path):
+        with _name_file(name):
             nodes = locate(rows, board, num_features)
         yield nodes
 
@@ -196,12 +197,10 @@ def _first_names(identifiers: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _name_file(path: Path) -> Iterator[None]:
+def _name_file(name: str) -> Iterator[None]:
     try:
         yield
     except PermissionError:
-        raise GraphError(
-            f"{format_path(path)}: cannot be read (permission denied); allow reading it"
-        ) from None
+        raise GraphError(f"{name}: cannot be read (permission denied); allow reading it") from None
     except InputError as error:
-        raise type(error)(f"{format_path(path)}: {error}") from None
+        raise type(error)(f"{name}: {error}") from None

@@ -24,6 +24,14 @@ _STYLES = (
     ("#CC79A7", "P"),
     ("#E69F00", "X"),
 )
+# Of methods without an epsilon: the same, without noise, in the clear, then models of other kinds.
+_CEILINGS = (
+    ("#009E73", "--"),
+    ("#66C2A5", ":"),
+    ("#0072B2", "-."),
+    ("#8A6FC8", (0, (3, 1, 1, 1))),
+    ("#D55E00", (0, (5, 1))),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +86,8 @@ def _list_labels(panels: Mapping[str, Sequence[FrontierLine]]) -> tuple[list[str
 
 def _draw_line(axes: Axes, line: FrontierLine, private: list[str], ceilings: list[str]) -> Artist:
     if line.label in ceilings:
-        colour, _ = _STYLES[-1 - ceilings.index(line.label) % len(_STYLES)]
-        style = ("--", ":", "-.", (0, (5, 1)))[ceilings.index(line.label) % 4]
-        return axes.axhline(line.points[0][1], color=colour, linestyle=style, linewidth=1.2)
+        colour, dashes = _CEILINGS[ceilings.index(line.label) % len(_CEILINGS)]
+        return axes.axhline(line.points[0][1], color=colour, linestyle=dashes, linewidth=1.2)
     colour, marker = _STYLES[private.index(line.label) % len(_STYLES)]
     epsilons = [epsilon for epsilon, _, _ in line.points if epsilon is not None]
     means = [mean for _, mean, _ in line.points]

@@ -33,6 +33,12 @@ _BILLBOARD_TRAVEL = 5.6
 _BILLBOARD_NOISE_AT_HALF_TRAVEL = 2.6e-3
 # Without noise, the number of training nodes per class decides when a model starts to overfit.
 _PLENTY_PER_CLASS = 10_000
+_PLENTY_PER_CLASS_OF_MLP = 2_000
+
+
+def default_delta(num_train_nodes: int) -> float:
+    """1 / (10 N), the delta of a plan that names none."""
+    return 1.0 / (10.0 * num_train_nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +91,20 @@ def choose_private(
     )
 
 
-def choose_non_private(*, num_train_nodes: int, num_classes: int) -> Defaults:
-    """Choose the settings of training without privacy: long lists and fewer steps on small data."""
+def choose_non_private(*, num_train_nodes: int, num_classes: int, model: str = "gcn") -> Defaults:
+    """Choose the settings of training without privacy: long lists and fewer steps on small data.
+
+    An MLP, which reads no neighbours, overfits later than a GNN; attention needs smaller steps.
+    """
+    plenty = _PLENTY_PER_CLASS_OF_MLP if model == "mlp" else _PLENTY_PER_CLASS
     return Defaults(
         max_readers=20,
         max_reads=16,
         batch_size=min(num_train_nodes, LARGEST_BATCH),
-        steps=600 if num_train_nodes >= _PLENTY_PER_CLASS * num_classes else 300,
-        learning_rate=0.01,
+        steps=600 if num_train_nodes >= plenty * num_classes else 300,
+        learning_rate=0.003 if model == "gat" else 0.01,
         hidden=256,
-        feature_norm=0.0,
+        feature_norm=0.0 if model == "mlp" else _FEATURE_NORM,
         momentum=0.9,
     )
 

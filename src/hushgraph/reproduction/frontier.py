@@ -109,6 +109,7 @@ METHODS = (
         clear_row="Billboard without noise, in the clear",
     ),
     Method(name="ceiling-gcn", row="GCN", arguments={"model": "gcn"}, private=False),
+    Method(name="ceiling-gat", row="GAT", arguments={"model": "gat"}, private=False),
     Method(name="ceiling-mlp", row="MLP", arguments={"model": "mlp"}, private=False),
 )
 
@@ -312,17 +313,8 @@ class Frontier:
             )
 
     def lines(self) -> list[Line]:
-        """The rows of all records in the folder, in the order of graphs, methods and epsilons."""
-        groups: dict[tuple[str, str, float | None], list[tuple[dict[str, Any], float]]] = {}
-        for record in self.records.all:
-            method = next(one for one in METHODS if one.name == record["row"])
-            epsilon = record["axes"].get("epsilon")
-            values = {method.row: record["test_accuracy"]}
-            if method.clear_row is not None:
-                values[method.clear_row] = record["test_accuracy_in_the_clear"]
-            for row, value in values.items():
-                groups.setdefault((record["data"], row, epsilon), []).append((record, 100 * value))
-        return [_summarise(key, group) for key, group in sorted(groups.items(), key=_place)]
+        """The rows of all records in the folder."""
+        return summarise(self.records.all)
 
     def _is_there(self, graph: FrontierGraph) -> bool:
         return self.options.quick or (self.root / f"{graph.name}.npz").is_file()
@@ -425,6 +417,20 @@ def list_rows() -> list[str]:
     return [row for method in METHODS for row in (method.row, method.clear_row) if row is not None]
 
 
+def summarise(records: Sequence[dict[str, Any]]) -> list[Line]:
+    """Average records over seeds; in the order of graphs, methods and epsilons."""
+    groups: dict[tuple[str, str, float | None], list[tuple[dict[str, Any], float]]] = {}
+    for record in records:
+        method = next(one for one in METHODS if one.name == record["row"])
+        epsilon = record["axes"].get("epsilon")
+        values = {method.row: record["test_accuracy"]}
+        if method.clear_row is not None:
+            values[method.clear_row] = record["test_accuracy_in_the_clear"]
+        for row, value in values.items():
+            groups.setdefault((record["data"], row, epsilon), []).append((record, 100 * value))
+    return [_summarise(key, group) for key, group in sorted(groups.items(), key=_place)]
+
+
 def _summarise(key: tuple[str, str, float | None], group: Sequence[tuple[dict[str, Any], float]]) -> Line:
     # The last record of a seed counts.
     by_seed = {record["seed"]: (record, value) for record, value in group}
@@ -461,14 +467,15 @@ def write_table(lines: Sequence[Line], out: Path) -> str:
     """Write frontier.md and frontier.json; return the Markdown."""
     text = f"# {TITLE}\n\n" + "\n".join(f"- {note}" for note in list_notes(lines)) + "\n"
     for data in dict.fromkeys(line.data for line in lines):
-        text += f"\n## {data}\n\n{_format_graph([line for line in lines if line.data == data])}\n"
+        text += f"\n## {data}\n\n{format_graph([line for line in lines if line.data == data])}\n"
     write_whole(out / f"{NAME}.md", text.encode())
     content = {"name": NAME, "title": TITLE, "lines": [asdict(line) for line in lines]}
     write_whole(out / f"{NAME}.json", json.dumps(content, indent=1).encode())
     return text
 
 
-def _format_graph(lines: Sequence[Line]) -> str:
+def format_graph(lines: Sequence[Line]) -> str:
+    """The Markdown table of one graph: a row for each method, a column for each epsilon."""
     epsilons = sorted({line.epsilon for line in lines if line.epsilon is not None})
     columns: list[float | None] = [*epsilons, None]
     cells = {(line.row, line.epsilon): line for line in lines}
@@ -483,3 +490,18 @@ def _format_cell(line: Line | None) -> str:
     if line is None:
         return ""
     return f"{line.ours:.1f}" + ("" if line.spread is None else f" ± {line.spread:.1f}")
+
+
+def draw(lines: Sequence[Line], path: Path, *, notes: Sequence[str] | None = None) -> None:
+    """Draw the figure of `lines`, one panel for each graph, in the format of the path's suffix."""
+    from hushgraph.plots.frontier import FrontierLine, draw_frontier
+
+    panels: dict[str, list[FrontierLine]] = {}
+    for data, row in dict.fromkeys((line.data, line.row) for line in lines):
+        points = tuple(
+            (line.epsilon, line.ours, line.spread or 0.0)
+            for line in lines
+            if (line.data, line.row) == (data, row)
+        )
+        panels.setdefault(data, []).append(FrontierLine(label=row, points=points))
+    draw_frontier(panels, path, title=TITLE, notes=list(list_notes(lines) if notes is None else notes))

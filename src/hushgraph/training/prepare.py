@@ -19,7 +19,6 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import (
     Defaults,
     choose_billboard,
@@ -27,9 +26,9 @@ from hushgraph.privacy.defaults import (
     choose_non_private,
     choose_private,
     choose_reads,
+    default_delta,
 )
-from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.trees import bound_tree_size
 
@@ -163,9 +162,10 @@ def prepare(
         )
     model = "gcn" if model is None else model
     depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
+    name = model if isinstance(model, str) else "own"
 
     def choose_defaults(owner: choices.EdgeOwner) -> Defaults:
-        return _choose_defaults(graph, private, epsilon, delta, depth, owner)
+        return _choose_defaults(graph, private, epsilon, delta, depth, owner, name)
 
     owner = edge_owner or "sender"
     if edge_owner is None and depth > 0 and max_reads != 0:
@@ -178,7 +178,7 @@ def prepare(
         owner = _look_up_owner(graph) if any(possible) else owner
     defaults = choose_defaults(owner)
     config = TrainingConfig(
-        model="own" if isinstance(model, nn.Module) else model,
+        model=name,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
         learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
         hidden=defaults.hidden if hidden is None else hidden,
@@ -319,10 +319,11 @@ def _choose_defaults(
     delta: float | None,
     depth: int,
     owner: choices.EdgeOwner,
+    model: str,
 ) -> Defaults:
     num_train_nodes = len(graph.train_idx)
     if not private:
-        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes)
+        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes, model=model)
     return choose_private(
         num_train_nodes=num_train_nodes,
         epsilon=_USUAL_EPSILON if epsilon is None else min(epsilon, _LARGEST_EPSILON),
@@ -345,7 +346,7 @@ def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: fl
 def name_data(data: Any) -> str:
     """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
     named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(data).__name__
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
 
 
 def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:

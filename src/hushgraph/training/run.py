@@ -14,8 +14,7 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph._text import rounded_up
-from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, read_rows
+from hushgraph.billboard.board import Board, combine_boards, read_rows
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
@@ -28,7 +27,7 @@ from hushgraph.inference.covered import (
     scale_readings,
     score_table,
 )
-from hushgraph.inference.evaluation import Evaluation, evaluate
+from hushgraph.inference.in_memory import Evaluation, evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
@@ -284,7 +283,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        table = build_table(self.folder, graph, device, num_boards=self.folder.num_boards)
+        table = build_table(self.folder, graph, device, self._load_boards())
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:

@@ -22,7 +22,7 @@ from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
 from hushgraph.sampling.random import RandomSource
 from hushgraph.sampling.stable import stable_lists
-from hushgraph.sampling.trees import grow, tree_sizes
+from hushgraph.sampling.trees import bound_tree_size, grow, tree_sizes
 from hushgraph.training.distributed import Group
 
 # Tree rows of one piece of a batch: bounds memory for every batch size.
@@ -65,6 +65,8 @@ class TreeBatches:
     group: Group
     resample_every: int
     make_lists: MakeLists | None = None
+
+    has_own_threads = False
 
     def __post_init__(self) -> None:
         slots = self.plan.num_train_nodes
@@ -143,21 +145,31 @@ class TreeBatches:
         )
 
     def cut_pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
-        """Cut a batch into pieces that fit memory, of at least `CHUNK` roots."""
-        depth = self.plan.num_layers
-        sizes = tree_sizes(lists, depth, roots)
-        roots, is_kept = _replace_large_trees(roots, sizes)
-        ends = np.cumsum(np.where(is_kept, sizes, 1))
-        limit = PIECE_ROWS[self.features.device.type]
-        begin = 0
-        while begin < len(roots):
-            rows_before = ends[begin - 1] if begin else 0
-            fitting = int(np.searchsorted(ends, rows_before + limit, side="right")) - begin
-            end = begin + max(CHUNK, fitting - fitting % CHUNK)
-            piece = tree_batch(grow(lists, roots[begin:end], depth), self.features, self.graph.y)
-            piece = replace(piece, may_read=self.plan.reads_edges)
-            yield _drop_labels(piece, ~is_kept[begin:end])
-            begin = end
+        """Cut a batch into pieces that fit memory, of at least `CHUNK` roots.
+
+        Where they are cut, and how each is computed, follows from the plan and the number of roots.
+        """
+        depth, plan = self.plan.num_layers, self.plan
+        roots, is_kept = _replace_large_trees(roots, tree_sizes(lists, depth, roots))
+        size = self._roots_per_piece()
+        for begin in range(0, len(roots), size):
+            part = slice(begin, begin + size)
+            piece = tree_batch(
+                grow(lists, roots[part], depth),
+                self.features,
+                self.graph.y,
+                may_read=plan.reads_edges,
+                expected_rows=len(roots[part]) * plan.mean_rows_per_root(self.graph.num_nodes),
+            )
+            yield _drop_labels(piece, ~is_kept[part])
+
+    def _roots_per_piece(self) -> int:
+        """How many roots have trees that fit memory, by public figures: a multiple of `CHUNK`."""
+        plan, limit = self.plan, PIECE_ROWS[self.features.device.type]
+        largest = bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, self.graph.num_nodes)
+        # Of trees of very different sizes, few are as large as the largest.
+        mean = plan.mean_rows_per_root(self.graph.num_nodes)
+        return max(CHUNK, int(limit / min(largest, 4 * mean)) // CHUNK * CHUNK)
 
     def _draw_seed(self) -> int:
         return int(self.rng.integers(2**63))

@@ -39,8 +39,8 @@ class EdgeTable:
     integer_ids: bool
     folder: Path
 
-    def array(self, num_nodes: int) -> npt.NDArray[Any]:
-        """Return node numbers [2, E]: sources, then targets, as `Graph.from_arrays` takes them."""
+    def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
+        """Return node numbers [2, E], sources, then targets, and how many edges were dropped."""
         import duckdb
 
         try:
@@ -51,8 +51,12 @@ class EdgeTable:
             "SELECT count(*), count(source), count(target) FROM edges"
         ).fetchone()
         # An empty table means no edges: refusing it would reveal that the last row was emptied.
+        dropped = 0
         if min(sources, targets) < count:
-            self._raise_for_id()
+            if self.columns.unknown_ids == "refuse":
+                self._raise_for_id()
+            dropped = count - self._drop_unknown()
+            count -= dropped
         edges = self._allocate(int(count), id_type(num_nodes))
         for begin in range(0, count, CHUNK):
             # A range of rowid is a contiguous part of the table, so it is read without a full scan.
@@ -61,7 +65,16 @@ class EdgeTable:
             ).fetchnumpy()
             edges[0, begin : begin + CHUNK] = chunk["source"]
             edges[1, begin : begin + CHUNK] = chunk["target"]
-        return edges
+        return edges, int(dropped)
+
+    def _drop_unknown(self) -> int:
+        """Replace the table `edges` by its rows between nodes; return how many there are."""
+        self.connection.execute(
+            "CREATE OR REPLACE TABLE edges AS SELECT * FROM edges "
+            "WHERE source IS NOT NULL AND target IS NOT NULL"
+        )
+        (kept,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
+        return int(kept)
 
     def _create_sql(self, num_nodes: int) -> str:
         """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
@@ -90,11 +103,13 @@ class EdgeTable:
         name = self.columns.source if source is None else self.columns.target
         text = self.table.cell(self.connection, row, name)
         where = self.table.place(row, name)
+        drop = self.table.advice("drop such edges (--unknown-ids drop)", "remove the edge")
         if text is None:
-            raise GraphError(f"{where}: empty; expected the id of a node")
+            raise GraphError(f"{where}: empty; expected the id of a node; or {drop}")
         kinds = self.nodes.type_of(self.columns.id), self.table.type_of(name)
         advice = f"ids are {kinds[0]} there and {kinds[1]} here" if kinds[0] != kinds[1] else "add the node"
+        advice += f", or {drop}"
         raise GraphError(
-            f"{where}: {text[:40]!r} is not an id in {self.nodes.path.name}, column {self.columns.id!r}; "
-            f"{advice}"
+            f"{where}: {text[:40]!r} is not an id in {self.nodes.title or self.nodes.path.name}, column "
+            f"{self.columns.id!r}; {advice}"
         )

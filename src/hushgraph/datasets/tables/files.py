@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hushgraph.datasets.paths import check_is_file, format_path, path_exists
+from hushgraph.datasets.tables.frames import is_frame, write_frame
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns, merge_columns, suggest
 
 MAPPING = "graph.toml"
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _KEYS = ("nodes", "edges", "columns")
+_TITLES = {"nodes": "the DataFrame of nodes", "edges": "the DataFrame of edges"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +28,14 @@ class TableFiles:
         nodes, edges: the two files.
         columns: the fields of `Columns` given in the TOML file; empty without one.
         mapping: the TOML file, if there is one.
+        titles: what messages call a file that stands for a DataFrame, by role.
     """
 
     nodes: Path
     edges: Path
     columns: Mapping[str, Any]
     mapping: Path | None = None
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def columns_with(self, given: Columns | Mapping[str, Any] | None) -> Columns:
         """Return the given columns; a mapping of some of them takes precedence over the TOML file."""
@@ -44,19 +48,38 @@ class TableFiles:
 
 
 def is_tables(data: Any) -> bool:
-    """Return whether this is a folder, a table, a pair of tables or a TOML file; they need not exist."""
+    """Return whether this is a folder, a table, a pair of tables or a TOML file; files need not exist."""
     if isinstance(data, (tuple, list)):
-        return len(data) == 2 and all(isinstance(each, (str, os.PathLike)) for each in data)
+        return len(data) == 2 and all(isinstance(each, (str, os.PathLike)) or is_frame(each) for each in data)
     if not isinstance(data, (str, os.PathLike)):
         return False
     path = Path(data)
     return path.suffix in (*_ENDINGS, ".toml") or (path_exists(path) and path.is_dir())
 
 
-def find_tables(data: Any) -> TableFiles:
-    """Find the tables that `data` names: a folder, a TOML file or a pair of files."""
+def name_tables(data: Any) -> str:
+    """Return what messages call these tables: the path of the nodes, or their DataFrame."""
+    nodes = data[0] if isinstance(data, (tuple, list)) else data
+    return _TITLES["nodes"] if is_frame(nodes) else format_path(Path(nodes))
+
+
+def find_tables(data: Any, connection: Any, folder: Path) -> TableFiles:
+    """Find the tables that `data` names: a folder, a TOML file, or a pair of files or DataFrames.
+
+    Args:
+        data: what `is_tables` accepts.
+        connection: a DuckDB connection.
+        folder: the temporary folder for DataFrames.
+    """
     if isinstance(data, (tuple, list)):
-        return _pair(Path(data[0]), Path(data[1]))
+        paths, titles = [], {}
+        for role, given in zip(_TITLES, data, strict=True):
+            path = folder / f"{role}.parquet" if is_frame(given) else Path(given)
+            if is_frame(given):
+                write_frame(connection, given, path, _TITLES[role])
+                titles[role] = _TITLES[role]
+            paths.append(path)
+        return replace(_pair(*paths), titles=titles)
     path = Path(data)
     if path.is_dir():
         mapping = path / MAPPING
@@ -69,6 +92,15 @@ def find_tables(data: Any) -> TableFiles:
         f"{format_path(path)}: one table; expected nodes and edges; give the edges with --edges, or the "
         "folder of both"
     )
+
+
+def sniff_delimiter(path: Path) -> str | None:
+    """Return the delimiter of a CSV file whose first line has no comma; None if it is the usual one."""
+    if path.suffix != ".csv" or not path_exists(path) or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        first = file.readline(1 << 16).decode("utf-8", errors="replace")
+    return next((each for each in (";", "\t", "|") if each in first and "," not in first), None)
 
 
 def _pair(nodes: Path, edges: Path) -> TableFiles:

@@ -44,15 +44,15 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
     """Yield the rows of a node table and what they list by an edge table; valid within the context.
 
     Args:
-        data: a folder, a pair of files, or a TOML file. Label and split columns are not read.
+        data: a folder, a pair of files or DataFrames, or a TOML file. Label and split columns are not read.
         columns: the roles of the columns in training.
         listed_by: which end of an edge lists the other one.
 
     Guarantees:
         The list of a row holds no repeats and not the row itself.
     """
-    files = find_tables(data)
     with open_database() as (connection, folder):
+        files = find_tables(data, connection, folder)
         nodes, edges = open_pair(connection, files, columns, is_fixed=True)
         integer_ids = has_integer_ids(nodes, edges, columns)
         reader = NodeTable(
@@ -127,6 +127,10 @@ class _ListTable:
         )
 
     def _check_ends(self) -> None:
+        if self.columns.unknown_ids == "drop":
+            # A record without an end has no owner or no place, so that nobody lists anything by it.
+            self.connection.execute("DELETE FROM ends WHERE source IS NULL OR target IS NULL")
+            return
         row = self.connection.execute(
             "SELECT row_no, source FROM ends WHERE source IS NULL OR target IS NULL ORDER BY row_no LIMIT 1"
         ).fetchone()

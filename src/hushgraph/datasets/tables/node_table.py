@@ -15,6 +15,12 @@ from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns, suggest
 
 SPLITS = ("train", "val", "test")
+# What a split column may hold, in lower case, by the number of the split.
+SPLIT_WORDS = (
+    ("train", "training", "0", "0.0"),
+    ("val", "valid", "validation", "dev", "1", "1.0"),
+    ("test", "testing", "2", "2.0"),
+)
 # The number of cells fetched at a time: 128 MiB of float32.
 CELLS = 1 << 25
 # Dense features of more cells than this, a gigabyte, are written to a file.
@@ -22,6 +28,8 @@ IN_MEMORY = 1 << 28
 # Wider one-hot features are kept sparse, if most of them are zero by construction.
 _DENSE_WIDTH = 1024
 _LARGEST_LABEL = 2**31
+# The code of a category that is not listed and becomes all zeros; -1 is the code of an empty cell.
+_UNKNOWN = -2
 _LABEL = f"""CASE WHEN {{0}} IS NULL OR isnan(TRY_CAST({{0}} AS DOUBLE)) THEN -1
     WHEN TRY_CAST({{0}} AS DOUBLE) >= 0 AND TRY_CAST({{0}} AS DOUBLE) < {_LARGEST_LABEL}
     AND TRY_CAST({{0}} AS DOUBLE) = floor(TRY_CAST({{0}} AS DOUBLE))
@@ -80,6 +88,13 @@ class NodeTable:
         for name in columns.features or ():
             table.check_exists(name, "feature")
             table.check_number(name)
+        for name in columns.constants:
+            table.check_exists(name, "fill")
+            if name not in (columns.features or ()):
+                raise GraphError(
+                    f"{table.place(None, name)}: it is given as fill, but is not a column of numbers; give "
+                    "constants to columns of numbers alone"
+                )
         for role, names in (("categorical", columns.categorical), ("hashed", columns.hashed)):
             for name in names:
                 table.check_exists(name, role)
@@ -95,18 +110,28 @@ class NodeTable:
 
     def _create_sql(self) -> str:
         """Return the SQL that creates the table `nodes`; an invalid cell becomes NULL."""
-        sql, columns = self.table.sql_name, self.columns
+        sql, columns = self._cell_sql, self.columns
         kind = "BIGINT" if self.integer_ids else "VARCHAR"
-        cells = ["row_no", f"CAST({sql(columns.id)} AS {kind}) AS id"]
+        cells = ["row_no", f"CAST({self.table.sql_name(columns.id)} AS {kind}) AS id"]
         if self.labels:
             code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
             cells.append(f"{code.format(sql(columns.label))} AS label")
         if self._split is not None:
-            cells.append(f"{self._enum('split', SPLITS).format(sql(self._split))} AS split")
+            cells.append(f"{_split_sql(sql(self._split))} AS split")
         for number, name in enumerate(columns.features or ()):
-            cells.append(f"TRY_CAST(TRY_CAST({sql(name)} AS DOUBLE) AS FLOAT) AS f{number}")
+            value = f"TRY_CAST(TRY_CAST({sql(name)} AS DOUBLE) AS FLOAT)"
+            if name in columns.constants:
+                is_missing = missing_sql(sql(name))
+                cells.append(f"{is_missing} AS m{number}")
+                value = (
+                    f"CASE WHEN {is_missing} THEN CAST({columns.constants[name]!r} AS FLOAT) ELSE {value} END"
+                )
+            cells.append(f"{value} AS f{number}")
         for number, (name, values) in enumerate(columns.categorical.items()):
-            cells.append(f"{self._enum(f'categorical{number}', values).format(sql(name))} AS v{number}")
+            code = self._enum(f"categorical{number}", values).format(sql(name))
+            if columns.unknown_category != "refuse":
+                code = f"COALESCE({code}, {self._unknown_code(values)})"
+            cells.append(f"{code} AS v{number}")
         for number, (name, buckets) in enumerate(columns.hashed.items()):
             digits = f"'0x' || substr(md5(CAST({sql(name)} AS VARCHAR)), 1, 15)"
             place = f"CAST({digits} AS BIGINT) % {buckets}"
@@ -120,6 +145,18 @@ class NodeTable:
         self.connection.execute(f"CREATE TYPE {name}_values AS ENUM ({listed})")
         code = f"enum_code(TRY_CAST(CAST({{0}} AS VARCHAR) AS {name}_values))"
         return f"CASE WHEN {{0}} IS NULL THEN -1 ELSE CAST({code} AS INTEGER) END"
+
+    def _cell_sql(self, name: str) -> str:
+        """Return SQL of a cell that is not an id; NULL if its text is declared as missing."""
+        cell = self.table.sql_name(name)
+        if not self.columns.missing:
+            return cell
+        texts = ", ".join("'" + text.replace("'", "''") + "'" for text in self.columns.missing)
+        return f"(CASE WHEN CAST({cell} AS VARCHAR) IN ({texts}) THEN NULL ELSE {cell} END)"
+
+    def _unknown_code(self, values: Any) -> int:
+        """Return the code of a category that is not listed: the feature after the listed ones, or none."""
+        return len(values) if self.columns.unknown_category == "other" else _UNKNOWN
 
     @property
     def _split(self) -> str | None:
@@ -148,6 +185,7 @@ class NodeTable:
         names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
         y = np.full(count, -1, np.int64)
         split = np.full(count, -1, np.int64)
+        filled, unknown = 0, 0
         step = max(2048, CELLS // (columns.num_features + 4))
         for begin in range(0, count, step):
             block = self.connection.execute(
@@ -159,17 +197,25 @@ class NodeTable:
                 y[rows] = self._codes(block, "label", columns.label)
             if "split" in block:
                 split[rows] = self._codes(block, "split", str(self._split))
-            for number, name in enumerate(columns.features or ()):
+            places = {name: number for number, name in enumerate(columns.features or ())}
+            for name, number in places.items():
                 features.put(rows, number, self._numbers(block, f"f{number}", name))
-            first = len(columns.features or ())
+                filled += int(np.sum(block[f"m{number}"])) if name in columns.constants else 0
+            first = len(places)
             for number, (name, values) in enumerate(columns.categorical.items()):
-                features.put_one_hot(rows, first, self._codes(block, f"v{number}", name))
-                first += len(values)
+                codes = self._codes(block, f"v{number}", name)
+                features.put_one_hot(rows, first, codes)
+                unknown += int(np.sum(codes == self._unknown_code(values)))
+                first += len(values) + (columns.unknown_category == "other")
             for number, (name, buckets) in enumerate(columns.hashed.items()):
                 features.put_one_hot(rows, first, self._codes(block, f"h{number}", name))
                 first += buckets
+            for number, name in enumerate(columns.indicators):
+                is_missing = np.ma.getdata(block[f"m{places[name]}"])
+                features.put(rows, first + number, is_missing.astype(np.float32))
         self._check_labels(y, split)
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
+        arrays["clean_up"] = {"numbers filled": filled, "categories not listed": unknown}
         if self._split is not None:
             arrays |= {f"{name}_idx": np.flatnonzero(split == code) for code, name in enumerate(SPLITS)}
         return arrays
@@ -208,8 +254,10 @@ class NodeTable:
     def _raise_for_number(self, row: int, name: str) -> NoReturn:
         text = self.table.cell(self.connection, row, name)
         where = self.table.place(row, name)
-        if text is None:
-            advice = self.table.advice("fill it, or leave the column out (--ignore)", "fill it")
+        if text is None or text in self.columns.missing:
+            advice = self.table.advice(
+                f"fill empty cells (--fill {name}=0) or leave the column out (--ignore {name})", "fill it"
+            )
             raise GraphError(f"{where}: empty; expected a number; {advice}")
         try:
             # NaN compares as false with everything.
@@ -219,8 +267,8 @@ class NodeTable:
         if is_number:
             raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for example by 0")
         advice = self.table.advice(
-            "correct it, or list the column's values (--categorical), hash it (--hash) or leave it out "
-            "(--ignore)",
+            f"correct it, fill it (--missing {text[:40]!r} --fill {name}=0), list the column's values "
+            f"(--categorical), hash it (--hash {name}=16) or leave it out (--ignore {name})",
             "correct it",
         )
         raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
@@ -229,12 +277,16 @@ class NodeTable:
         """Raise GraphError with the reason why a label, a split or a categorical cell is invalid."""
         where, text = self.table.place(row, name), self._cell_text(row, name)
         if key == "split":
-            raise GraphError(f"{where}: {text}; expected {', '.join(SPLITS)} or an empty cell")
+            raise GraphError(
+                f"{where}: {text}; expected {', '.join(SPLITS)} (or 0, 1, 2) or an empty cell; correct "
+                "it, or count it as empty (--missing)"
+            )
         if key != "label":
             values = list(self.columns.categorical[name])
             listed = f"among its {len(values)} values" if len(values) > 1 else f"its one value, {values[0]!r}"
             advice = self.table.advice(
-                "list it (--categorical), hash the column (--hash) or empty the cell",
+                "list it (--categorical), take such values as zeros (--unknown-category zeros), hash the "
+                f"column (--hash {name}=16) or empty the cell",
                 "correct it or empty the cell",
             )
             raise GraphError(f"{where}: {text} is not {listed}; {advice}{suggest(text[1:-1], values)}")
@@ -260,12 +312,31 @@ class NodeTable:
         return repr((self.table.cell(self.connection, row, name) or "")[:40])
 
 
+def missing_sql(cell: str) -> str:
+    """Return SQL that says whether a cell of a numeric column is empty, blank or NaN."""
+    return (
+        f"({cell} IS NULL OR trim(CAST({cell} AS VARCHAR)) = '' "
+        f"OR COALESCE(isnan(TRY_CAST({cell} AS DOUBLE)), false))"
+    )
+
+
+def _split_sql(cell: str) -> str:
+    """Return SQL that maps a cell to the number of its split, an empty cell to -1, and others to NULL."""
+    text = f"lower(trim(CAST({cell} AS VARCHAR)))"
+    branches = [
+        f"WHEN {text} IN ({', '.join(repr(word) for word in words)}) THEN {code}"
+        for code, words in enumerate(SPLIT_WORDS)
+    ]
+    return f"CASE WHEN {cell} IS NULL THEN -1 {' '.join(branches)} END"
+
+
 class _Features:
     """Builds `x`: dense, or sparse if almost all of it is zero by construction."""
 
     def __init__(self, columns: Columns, count: int, folder: Path) -> None:
         self.shape = (count, columns.num_features)
         per_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
+        per_row += len(columns.indicators)
         # Depends on the columns alone: their content is private.
         self.is_sparse = columns.num_features > _DENSE_WIDTH and per_row * 4 < columns.num_features
         shape = (0, 0) if self.is_sparse else self.shape

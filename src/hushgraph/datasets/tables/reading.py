@@ -15,7 +15,7 @@ from hushgraph.datasets.tables.files import TableFiles, find_tables
 from hushgraph.datasets.tables.node_table import NodeTable
 from hushgraph.datasets.tables.table import Table, open_table
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph.columns import Columns
+from hushgraph.graph.columns import Columns, looks_like_split
 
 # The memory limit of DuckDB, which writes what does not fit to the temporary folder.
 MEMORY = "2GB"
@@ -33,7 +33,7 @@ def arrays_from_tables(
     """Yield the arguments of `Graph.from_arrays` from two tables; the arrays are valid within the context.
 
     Args:
-        data: a folder, a pair of files, or a TOML file.
+        data: a folder, a pair of files or DataFrames, or a TOML file.
         columns: the roles of the columns; a mapping of some of them takes precedence over the TOML file.
         labels: whether labels are read. If not, no label column is needed and every label is -1.
         splits: whether the split column is read.
@@ -43,18 +43,23 @@ def arrays_from_tables(
         Whatever the files contain, the result is arrays or a `GraphError` of one line that names file, column
         and row. The temporary folder is removed in any case.
     """
-    files = find_tables(data)
-    given = files.columns_with(columns)
-    if given.classes is not None:
-        if num_classes not in (None, len(given.classes)):
-            raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))
-        num_classes = len(given.classes)
     with open_database() as (connection, folder):
+        files = find_tables(data, connection, folder)
+        given = files.columns_with(columns)
+        if given.classes is not None:
+            if num_classes not in (None, len(given.classes)):
+                raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))
+            num_classes = len(given.classes)
         nodes, edges = open_pair(connection, files, given, is_fixed=isinstance(columns, Columns))
+        is_rest = given.features is None
         given = given.resolve_names(nodes.names)
+        if is_rest:
+            if given.split is not None:
+                nodes.check_exists(given.split, "split")
+            _refuse_split_features(nodes, given)
         if splits and given.split is None:
             raise MissingSplitError(
-                f"{format_path(files.nodes)}: no column 'split'; name one that holds train, val or test, or "
+                f"{nodes.shown}: no column 'split'; name one that holds train, val or test, or "
                 "give split='0.6/0.2/0.2' to draw train/val/test at random"
             )
         integer_ids = has_integer_ids(nodes, edges, given)
@@ -77,15 +82,31 @@ def arrays_from_tables(
             integer_ids=integer_ids,
             folder=folder,
         )
-        arrays["edge_index"] = ends.array(len(arrays["y"]))
+        arrays["edge_index"], dropped = ends.array(len(arrays["y"]))
+        arrays["clean_up"] |= {"edges to unknown ids dropped": dropped}
         yield {**arrays, "columns": given, "num_classes": num_classes}
+
+
+def _refuse_split_features(nodes: Table, columns: Columns) -> None:
+    """Raise GraphError if a column named like a split would become a feature without being asked for.
+
+    It decides by the name alone: what the column holds is private unless it is the split.
+    """
+    named = [name for name in columns.features or () if looks_like_split(name)]
+    if named:
+        raise GraphError(
+            f"{nodes.place(None, named[0])}: its name is that of a split, and it has no role; if it holds "
+            f"train, val, test or 0, 1, 2, give --split-column {named[0]} (columns.split), else leave it out "
+            f"(--ignore {named[0]}) or name all features (--features)"
+        )
 
 
 def open_pair(connection: Any, files: TableFiles, columns: Columns, *, is_fixed: bool) -> tuple[Table, Table]:
     """Open the tables of nodes and edges."""
     options: dict[str, Any] = {"delimiter": columns.delimiter, "is_fixed": is_fixed}
-    nodes = open_table(connection, files.nodes, role="nodes", **options)
-    return nodes, open_table(connection, files.edges, role="edges", **options)
+    nodes = open_table(connection, files.nodes, role="nodes", title=files.titles.get("nodes"), **options)
+    edges = open_table(connection, files.edges, role="edges", title=files.titles.get("edges"), **options)
+    return nodes, edges
 
 
 def has_integer_ids(nodes: Table, edges: Table, columns: Columns) -> bool:

@@ -31,6 +31,7 @@ class Table:
 
     Attributes:
         path: the file.
+        title: what messages call it; its path unless given.
         names: the names of its columns, in order; in SQL they are c0, c1 and so on.
         types: DuckDB's names of their types; always VARCHAR in CSV, where no type is guessed.
         delimiter: the delimiter of CSV; None for Parquet.
@@ -44,6 +45,12 @@ class Table:
     delimiter: str | None
     is_fixed: bool = False
     has_mixed_line_ends: bool = False
+    title: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return format_path(self.path) if self.title is None else self.title
 
     @property
     def rows(self) -> str:
@@ -77,6 +84,10 @@ class Table:
         """Return whether the type of a column is an integer of at most 64 bits."""
         return _INTEGERS.fullmatch(self.type_of(name)) is not None
 
+    def is_numeric(self, name: str) -> bool:
+        """Return whether the type of a column is a number or a boolean."""
+        return _NUMBERS.fullmatch(self.type_of(name)) is not None
+
     def check_exists(self, name: str, role: str) -> None:
         """Raise GraphError if there is no column of this name."""
         if name not in self.names:
@@ -94,7 +105,7 @@ class Table:
         """Raise GraphError if the type of a column is not numeric; cells of CSV are checked later."""
         if self.delimiter is None and _NUMBERS.fullmatch(self.type_of(name)) is None:
             raise GraphError(
-                f"{format_path(self.path)}: column {name!r} holds {self.type_of(name)[:40]}; expected "
+                f"{self.shown}: column {name!r} holds {self.type_of(name)[:40]}; expected "
                 "numbers; "
                 + self.advice(
                     "list its values (--categorical), hash it (--hash) or leave it out (--ignore)",
@@ -107,15 +118,14 @@ class Table:
         kind = self.type_of(name)
         if _NUMBERS.fullmatch(kind) is None and _TEXTS.fullmatch(kind) is None:
             raise GraphError(
-                f"{format_path(self.path)}: column {name!r}, given as {role}, holds {kind[:40]}; expected "
-                "text or numbers"
+                f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected text or numbers"
             )
 
     def place(self, row: int | None, name: str) -> str:
         """Return the position of a cell for a message; without a row, that of the column name."""
         if row is None:
             return f"{self._header()}, column {name!r}"
-        return f"{format_path(self.path)} {self.row_name(row)}, column {name!r}"
+        return f"{self.shown} {self.row_name(row)}, column {name!r}"
 
     def row_name(self, row: int) -> str:
         """Return the line of a CSV file or the number of a Parquet row, both from 1."""
@@ -141,28 +151,24 @@ class Table:
             raise error
         reason = " ".join(str(error).split("\n")[0].split())[:120]
         if self.delimiter is None:
-            raise GraphError(
-                f"{format_path(self.path)}: damaged Parquet ({reason}); write it again"
-            ) from None
+            raise GraphError(f"{self.shown}: damaged Parquet ({reason}); write it again") from None
         rows, ends = self._check_csv()
         if len(ends) < 2 or self.has_mixed_line_ends:
-            raise GraphError(f"{format_path(self.path)}: cannot be read as CSV ({reason})") from None
+            raise GraphError(f"{self.shown}: cannot be read as CSV ({reason})") from None
         table = replace(self, has_mixed_line_ends=True)
         # After a lone CR, DuckDB would drop the first character of the line.
         with contextlib.suppress(duckdb.Error):
             count = f"SELECT count(*) FROM {table._reader}"
             if "\r" not in ends and connection.execute(count, [table.pattern]).fetchone() == (rows,):
                 return table
-        raise GraphError(
-            f"{format_path(self.path)}: mixed line endings; save it with one kind, LF or CRLF"
-        ) from None
+        raise GraphError(f"{self.shown}: mixed line endings; save it with one kind, LF or CRLF") from None
 
     def type_of(self, name: str) -> str:
         """Return DuckDB's name of the type of a column."""
         return self.types[self.names.index(name)]
 
     def _header(self) -> str:
-        return format_path(self.path) + ("" if self.delimiter is None else " line 1")
+        return self.shown + ("" if self.delimiter is None else " line 1")
 
     def _line(self, row: int) -> int:
         """Return the line on which a row ends: cells may span lines, and empty lines are not rows."""
@@ -177,7 +183,7 @@ class Table:
         Returns:
             The number of rows below the header, and the line ends that occur.
         """
-        width, name, begin, rows = len(self.names), format_path(self.path), 1, -1
+        width, name, begin, rows = len(self.names), self.shown, 1, -1
         with self.path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             lines = csv.reader(file, delimiter=self.delimiter or ",", strict=True)
             try:
@@ -204,13 +210,19 @@ class Table:
 
 
 def open_table(
-    connection: Any, path: Path, *, delimiter: str | None, role: str, is_fixed: bool = False
+    connection: Any,
+    path: Path,
+    *,
+    delimiter: str | None,
+    role: str,
+    is_fixed: bool = False,
+    title: str | None = None,
 ) -> Table:
     """Open a table and read its header or schema; a file that is not a table raises GraphError."""
     try:
         check_is_file(path)
         if path.suffix == ".parquet":
-            return replace(_open_parquet(connection, path), is_fixed=is_fixed)
+            return replace(_open_parquet(connection, path), is_fixed=is_fixed, title=title)
         if path.suffix not in (".csv", ".tsv"):
             raise GraphError(f"unknown kind of table for {role}; expected .parquet, .csv or .tsv")
         delimiter = delimiter or ("\t" if path.suffix == ".tsv" else ",")

@@ -1,0 +1,381 @@
+"""Every problem of two tables at once, with counts, examples and what takes care of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
+from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
+from hushgraph.datasets.tables.table import Table
+from hushgraph.graph.columns import Columns
+
+_EXAMPLES = 3
+# More different texts than this in a column of numbers are not ways to write an empty cell.
+_MOST_TEXTS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One problem.
+
+    Attributes:
+        where: table and column.
+        what: in words, with the count.
+        count: of cells, rows or edges.
+        examples: a few of them.
+        remedy: what takes care of it, or what to do.
+        stops: whether training is refused until the tables, or a flag, are changed.
+    """
+
+    where: str
+    what: str
+    count: int
+    examples: tuple[str, ...] = ()
+    remedy: str
+    stops: bool = False
+
+    def to_text(self) -> str:
+        """Return the problem in one line."""
+        shown = f" ({', '.join(self.examples)}{', ...' if self.count > len(self.examples) else ''})"
+        mark = "STOPS TRAINING: " if self.stops else ""
+        return f"{mark}{self.where}: {self.what}{shown if self.examples else ''}; {self.remedy}"
+
+
+@dataclass
+class Listing:
+    """Problems, and what a proposal needs because of them.
+
+    Attributes:
+        problems: in the order of the tables.
+        changes: settings that differ from the first proposal.
+        declared: settings that list values of the data, for the owner to declare.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    changes: dict[str, Any] = field(default_factory=dict)
+    declared: dict[str, list[str]] = field(default_factory=dict)
+
+
+def list_problems(
+    connection: Any,
+    tables: tuple[Table, Table],
+    profiles: tuple[Mapping[str, Profile], Mapping[str, Profile]],
+    roles: Roles,
+    settings: Mapping[str, Any],
+    *,
+    missing: tuple[str, ...],
+) -> Listing:
+    """List the problems of tables that were copied as `raw_nodes` and `raw_edges`."""
+    finder = _Finder(connection, tables, profiles, roles, dict(settings), missing)
+    finder.check_names()
+    finder.check_ids()
+    finder.check_label()
+    finder.check_split()
+    for name, word in roles.nodes.items():
+        if word == "number" and name in profiles[0]:
+            finder.check_number(profiles[0][name])
+    finder.check_categories()
+    finder.check_edges()
+    return finder.listing
+
+
+class _Finder:
+    """Looks for one kind of problem after the other."""
+
+    def __init__(
+        self,
+        connection: Any,
+        tables: tuple[Table, Table],
+        profiles: tuple[Mapping[str, Profile], Mapping[str, Profile]],
+        roles: Roles,
+        settings: dict[str, Any],
+        missing: tuple[str, ...],
+    ) -> None:
+        self.connection, self.roles, self.settings, self.missing = connection, roles, settings, missing
+        self.tables, self.profiles = tables, profiles
+        self.listing = Listing()
+
+    def check_names(self) -> None:
+        """Columns that are given and do not exist, and roles that no column has."""
+        of_nodes = {"id": self.roles.id, "label": self.roles.label, "split": self.roles.split}
+        of_edges = {"source": self.roles.source, "target": self.roles.target}
+        for place, wanted in enumerate((of_nodes, of_edges)):
+            for role, name in wanted.items():
+                if name is None and role == "split":
+                    continue
+                if name is None or name not in self.profiles[place]:
+                    self._add_missing_role(place, role, name)
+        for key in ("features", "ignore", "categorical", "hashed"):
+            for name in self.settings.get(key) or ():
+                if name not in self.profiles[0]:
+                    self._add(0, name, f"no such column, given as {key}", 1, "correct the name", stops=True)
+
+    def _add_missing_role(self, place: int, role: str, name: str | None) -> None:
+        what = f"no column {name!r}" if name else "none looks like it"
+        likely = [repr(each) for each in self._list_likely(role)]
+        advice = f"name it with --{role}" + (f": {', '.join(likely)}?" if likely else "")
+        self._add(place, role, what, 1, advice, stops=True)
+
+    def _list_likely(self, role: str) -> list[str]:
+        """Columns that could have a role that none was given."""
+        if role == "label":
+            words = self.roles.nodes
+            few = [p for p in self.profiles[0].values() if 2 <= p.distinct <= MOST_CATEGORIES]
+            few = [p for p in few if words[p.name] == "category" or p.integers == p.filled]
+            # Names are likelier than numbers.
+            few.sort(key=lambda profile: words[profile.name] != "category")
+            return [p.name for p in few if p.name not in (self.roles.id, self.roles.split)][:6]
+        if role in ("source", "target"):
+            return list(self.profiles[1])[:6]
+        return [p.name for p in self.profiles[0].values() if p.is_unique][:6]
+
+    def check_ids(self) -> None:
+        """Empty and repeated ids."""
+        profile = self._profile(0, self.roles.id)
+        if profile is None:
+            return
+        name, cell = profile.name, profile.sql
+        count = self._count(f"{cell} IS NULL")
+        if count:
+            rows = self._rows(f"{cell} IS NULL")
+            self._add(0, name, f"{count:,} ids are empty", count, "give each row an id", rows, stops=True)
+        repeated = (
+            f"SELECT CAST({cell} AS VARCHAR), count(*) - 1 FROM raw_nodes WHERE {cell} IS NOT NULL "
+            f"GROUP BY 1 HAVING count(*) > 1 ORDER BY 1"
+        )
+        twice = self.connection.execute(f"SELECT * FROM ({repeated})").fetchall()
+        if twice:
+            extra = sum(int(more) for _, more in twice)
+            examples = tuple(repr(text[:40]) for text, _ in twice[:_EXAMPLES])
+            what = f"{extra:,} rows repeat an id"
+            self._add(0, name, what, extra, "keep one row for each id", examples, stops=True)
+
+    def check_label(self) -> None:
+        """Labels that are text, and labels that are no class."""
+        profile = self._profile(0, self.roles.label)
+        if profile is None:
+            return
+        classes = self.settings.get("classes")
+        if classes is None and profile.integers < profile.filled:
+            if profile.numbers == profile.filled or profile.distinct > MOST_CATEGORIES:
+                values = f"{profile.distinct:,} different values"
+                advice = "expected whole numbers from 0, or names of a few classes; choose another --label"
+                self._add(0, profile.name, values, profile.filled, advice, stops=True)
+                return
+            names = self._values(profile)
+            self.listing.declared["classes"] = names
+            self._add(
+                *(0, profile.name, f"classes have names, {len(names)} of them", profile.filled),
+                "list them with --classes if they are public, as the next command does",
+                tuple(map(repr, names[:_EXAMPLES])),
+            )
+        elif classes is not None:
+            outside = (
+                self._filled(profile) + f" AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(classes)})"
+            )
+            count = self._count(outside)
+            if count:
+                advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
+                examples = self._examples(profile, outside)
+                what = f"{count:,} labels are not listed in classes"
+                self._add(0, profile.name, what, count, advice, examples, stops=True)
+        if profile.empty:
+            what = f"{profile.empty:,} rows have no label"
+            self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
+
+    def check_split(self) -> None:
+        """Cells that name no split, and no training node."""
+        profile = self._profile(0, self.roles.split)
+        if self.roles.split is None:
+            self._add(0, "split", "no column is a split", 1, "fine: train draws 0.6/0.2/0.2 from the ids")
+        if profile is None:
+            return
+        wrong = profile.filled - profile.splits
+        if wrong:
+            examples = tuple(repr(text) for text in self._values(profile)[:_EXAMPLES])
+            what = f"{wrong:,} cells are none of train, val, test, 0, 1, 2"
+            advice = "correct them, or draw a split (--split 0.6/0.2/0.2)"
+            self._add(0, profile.name, what, wrong, advice, examples, stops=True)
+        elif profile.trains == 0:
+            advice = "expected train in some rows"
+            self._add(0, profile.name, "no row is in the training split", profile.rows, advice, stops=True)
+
+    def check_number(self, profile: Profile) -> None:
+        """Empty cells, infinite numbers and text in a column of numbers."""
+        name = profile.name
+        constants = Columns(fill=self.settings.get("fill", {})).constants
+        constant = constants.get(name, constants.get("*"))
+        if profile.empty:
+            how = (
+                f"filled with {constant:g} (fill)" if constant is not None else f"fill them (--fill {name}=0)"
+            )
+            what, rows = (
+                f"{profile.empty:,} cells are empty",
+                self._rows(empty_sql(profile.sql, self.missing)),
+            )
+            self._add(0, name, what, profile.empty, how, rows, stops=constant is None)
+        texts = profile.filled - profile.numbers - profile.infinite
+        if texts:
+            not_number = f"{self._filled(profile)} AND TRY_CAST({profile.sql} AS DOUBLE) IS NULL"
+            self._add_texts(profile, texts, not_number)
+        if profile.infinite:
+            what = f"{profile.infinite:,} numbers are infinite"
+            self._leave_out(name)
+            advice = "left out (ignore) until they are corrected"
+            self._add(0, name, what, profile.infinite, advice)
+
+    def _add_texts(self, profile: Profile, count: int, condition: str) -> None:
+        values = [
+            str(text)
+            for (text,) in self.connection.execute(
+                f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {condition} "
+                f"ORDER BY 1 LIMIT {_MOST_TEXTS + 1}"
+            ).fetchall()
+        ]
+        examples = tuple(repr(text[:40]) for text in values[:_EXAMPLES])
+        what = f"{count:,} cells are not numbers"
+        if len(values) > _MOST_TEXTS or any("," in text for text in values):
+            self._leave_out(profile.name)
+            self._add(0, profile.name, what, count, "left out (ignore) until they are corrected", examples)
+            return
+        listed = self.listing.declared.setdefault("missing", list(self.missing))
+        listed += [text for text in values if text not in listed]
+        advice = "counted as empty (--missing) by the next command, or correct them"
+        self._add(0, profile.name, what, count, advice, examples)
+
+    def _leave_out(self, name: str) -> None:
+        ignored = self.listing.changes.setdefault("ignore", list(self.settings.get("ignore", ())))
+        ignored.append(name)
+
+    def check_categories(self) -> None:
+        """Values that a list of categories does not have."""
+        for name, values in (self.settings.get("categorical") or {}).items():
+            profile = self._profile(0, name)
+            if profile is None:
+                continue
+            outside = (
+                self._filled(profile) + f" AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)})"
+            )
+            count = self._count(outside)
+            if count:
+                rule = self.settings.get("unknown_category", "refuse")
+                advice = f"they become {rule} (unknown_category)"
+                if rule == "refuse":
+                    advice = "list them, or give --unknown-category zeros"
+                examples = self._examples(profile, outside)
+                what = f"{count:,} cells hold a value that is not listed"
+                self._add(0, name, what, count, advice, examples, stops=rule == "refuse")
+
+    def check_edges(self) -> None:
+        """Ends that are no node, self-loops, repeats, directions, and columns that are not read."""
+        others = [name for name, word in self.roles.edges.items() if word not in ("source", "target")]
+        if others:
+            what = f"{len(others)} more column{'s' * (len(others) > 1)}: {', '.join(map(repr, others[:6]))}"
+            self._add(1, "", what, len(others), "not read: edges have no weights and no features")
+        ends = [self._profile(1, name) for name in (self.roles.source, self.roles.target)]
+        node_id = self._profile(0, self.roles.id)
+        if node_id is None or ends[0] is None or ends[1] is None:
+            return
+        self._link(ends[0].sql, ends[1].sql, node_id.sql)
+        self._check_unknown_ids()
+        loops = self._count("u = w", "linked")
+        if loops:
+            self._add(1, "", f"{_edges(loops)} between a node and itself", loops, "dropped")
+        known = "FROM linked WHERE u_known AND w_known AND u <> w"
+        count, different = self.connection.execute(
+            f"SELECT count(*), count(DISTINCT (u, w)) {known}"
+        ).fetchone()
+        if different < count:
+            self._add(
+                1, "", f"{_edges(count - different)} given more than once", count - different, "dropped"
+            )
+        (reversed_edges,) = self.connection.execute(
+            f"WITH known AS (SELECT DISTINCT u, w {known}) SELECT count(*) FROM known AS a JOIN known AS b "
+            "ON a.u = b.w AND a.w = b.u"
+        ).fetchone()
+        if different and not reversed_edges:
+            advice = "give --symmetrize to train if an edge has no direction"
+            self._add(1, "", "no edge has its reverse", int(different), advice)
+
+    def _link(self, source: str, target: str, node_id: str) -> None:
+        """Make the table `linked`: the ends of every edge as text, and whether they are nodes."""
+        ids = f"(SELECT DISTINCT CAST({node_id} AS VARCHAR) AS id FROM raw_nodes WHERE {node_id} IS NOT NULL)"
+        self.connection.execute(
+            f"CREATE OR REPLACE TABLE linked AS SELECT row_no, u, w, a.id IS NOT NULL AS u_known, "
+            f"b.id IS NOT NULL AS w_known FROM (SELECT row_no, CAST({source} AS VARCHAR) AS u, "
+            f"CAST({target} AS VARCHAR) AS w FROM raw_edges) LEFT JOIN {ids} AS a ON u = a.id "
+            f"LEFT JOIN {ids} AS b ON w = b.id"
+        )
+
+    def _check_unknown_ids(self) -> None:
+        is_unknown = "NOT (u_known AND w_known)"
+        count, total = self._count(is_unknown, "linked"), self.profiles[1][str(self.roles.source)].rows
+        if not count:
+            return
+        texts = self.connection.execute(
+            f"SELECT CASE WHEN u_known THEN w ELSE u END FROM linked WHERE {is_unknown} ORDER BY row_no "
+            f"LIMIT {_EXAMPLES}"
+        ).fetchall()
+        examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in texts)
+        is_dropped = self.settings.get("unknown_ids") == "drop"
+        advice = "dropped (unknown_ids)" if is_dropped else "drop them (--unknown-ids drop)"
+        what = f"{_edges(count)} with an end that is not a node"
+        if count == total:
+            first = self._values(self.profiles[0][str(self.roles.id)])[:_EXAMPLES]
+            advice = f"expected ids of the nodes, such as {', '.join(map(repr, first))}"
+        self._add(1, "", what, count, advice, examples, stops=not is_dropped or count == total)
+
+    def _profile(self, place: int, name: str | None) -> Profile | None:
+        return None if name is None else self.profiles[place].get(name)
+
+    def _filled(self, profile: Profile) -> str:
+        return f"NOT {empty_sql(profile.sql, self.missing)}"
+
+    def _count(self, condition: str, table: str = "raw_nodes") -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()
+        return int(count)
+
+    def _rows(self, condition: str) -> tuple[str, ...]:
+        """Where the first rows are for which a condition holds."""
+        rows = self.connection.execute(
+            f"SELECT row_no FROM raw_nodes WHERE {condition} ORDER BY row_no LIMIT {_EXAMPLES}"
+        ).fetchall()
+        return tuple(self.tables[0].row_name(row) for (row,) in rows)
+
+    def _examples(self, profile: Profile, condition: str) -> tuple[str, ...]:
+        texts = self.connection.execute(
+            f"SELECT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {condition} ORDER BY row_no "
+            f"LIMIT {_EXAMPLES}"
+        ).fetchall()
+        return tuple(repr(text[:40]) for (text,) in texts)
+
+    def _values(self, profile: Profile) -> list[str]:
+        """Return the different values of a column in order; of many, the first."""
+        texts = self.connection.execute(
+            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {self._filled(profile)} "
+            f"ORDER BY 1 LIMIT {MOST_CATEGORIES}"
+        ).fetchall()
+        return [str(text) for (text,) in texts]
+
+    def _add(
+        self,
+        place: int,
+        column: str,
+        what: str,
+        count: int,
+        remedy: str,
+        examples: tuple[str, ...] = (),
+        *,
+        stops: bool = False,
+    ) -> None:
+        table = self.tables[place].title or self.tables[place].path.name
+        where = f"{table}, column {column!r}" if column else table
+        self.listing.problems.append(
+            Problem(where=where, what=what, count=count, remedy=remedy, examples=examples, stops=stops)
+        )
+
+
+def _edges(count: int) -> str:
+    return "1 edge" if count == 1 else f"{count:,} edges"

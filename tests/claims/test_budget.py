@@ -1,0 +1,261 @@
+"""Promise: a budget never shows less than what happened, and the total is what the accountant composes."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_privacy_accountant
+
+import hushgraph as hg
+from benchmark_scripts import ROOT
+from hushgraph.accounting.events import GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.errors import BudgetExceededError, RunError
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.budget import Charge, DataBudget, compose_charges
+from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+
+DELTA = 1e-6
+# benchmarks/kills_budget.py kills 200 times.
+KILLS = 12
+SETTINGS: dict[str, Any] = {"hidden": 8, "steps": 4, "device": "cpu", "model": "mlp"}
+
+
+def trees(**others: Any) -> PrivacyPlan:
+    plan = {"num_train_nodes": 2000, "num_layers": 1, "max_readers": 0, "batch_size": 200, "steps": 300}
+    return PrivacyPlan(**{**plan, **others}).calibrated(epsilon=1.5)
+
+
+def billboard(batch_size: int) -> PrivacyPlan:
+    plan = BillboardPlan(num_train_nodes=2000, num_classes=4, batch_size=batch_size, steps=300)
+    return plan.calibrated(epsilon=1.5)
+
+
+def charge_for(plan: PrivacyPlan, run: str) -> Charge:
+    return Charge.of_plan(plan, Guarantee.of(plan), run=run, command="train", data="people")
+
+
+@pytest.fixture(scope="module")
+def five() -> list[Charge]:
+    plans = {
+        "billboard, whole batches": billboard(2000),
+        "billboard, a tenth": billboard(200),
+        "trees, K = 0": trees(),
+        "trees, K = 2": trees(max_readers=2, max_reads=12),
+        "mlp": trees(num_layers=0, batch_size=500),
+    }
+    return [charge_for(plan, name) for name, plan in plans.items()]
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=6, average_degree=4)
+
+
+def test_five_runs_cost_at_most_the_sum(five: list[Charge]) -> None:
+    together = compose_charges(five, DELTA)
+    alone = [compose_charges([charge], DELTA) for charge in five]
+    by_basic_composition = sum(compose_charges([charge], DELTA / 5) for charge in five)
+    assert max(alone) < together < sum(alone) < by_basic_composition
+    # Much less than the sum, or composing would not be worth it.
+    assert together < 0.65 * sum(alone)
+
+
+def test_composition_is_that_of_dp_accounting(five: list[Charge]) -> None:
+    priced = [charge for charge in five if charge.run != "trees, K = 2"]
+    assert len(priced) == 4
+    accountant = pld_privacy_accountant.PLDAccountant(
+        neighboring_relation=pld_privacy_accountant.NeighborRel.ADD_OR_REMOVE_ONE,
+        value_discretization_interval=2e-5,
+    )
+    for charge in priced:
+        for event, count in charge.events:
+            accountant.compose(translate(event), count)
+    assert compose_charges(priced, DELTA) == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)
+
+
+def translate(event: Any) -> dp_event.DpEvent:
+    """The event of dp_accounting that says the same."""
+    if isinstance(event, GaussianEvent):
+        return dp_event.GaussianDpEvent(1 / event.shift_over_sigma)
+    assert isinstance(event, StepEvent)
+    assert isinstance(event.draw, PoissonDraw)
+    assert (event.changed_trees, event.gone) == (1, 1)
+    return dp_event.PoissonSampledDpEvent(event.draw.rate, dp_event.GaussianDpEvent(event.sigma_over_clip))
+
+
+def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[Charge]) -> None:
+    path = tmp_path / "people.ledger"
+    budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
+    for charge in five[:3]:
+        budget.charge(charge)
+    content = path.read_bytes()
+    whole = DataBudget.open(path)
+    last = content.rstrip(b"\n").rfind(b"\n") + 1
+    counted = {"exactly": 0, "by epsilon and delta": 0, "as infinite": 0}
+    for end in range(last + 1, len(content)):
+        path.write_bytes(content[:end])
+        cut = DataBudget.open(path)
+        assert len(cut.charges) == 3
+        [torn] = cut.charges[2:]
+        if math.isinf(torn.epsilon):
+            counted["as infinite"] += 1
+        elif torn.events:
+            counted["exactly"] += 1
+            assert torn == whole.charges[2]
+        else:
+            counted["by epsilon and delta"] += 1
+            assert (torn.epsilon, torn.delta) == (five[2].epsilon, five[2].delta)
+    assert counted["exactly"] == 1
+    assert counted["by epsilon and delta"] > counted["as infinite"] > 0
+    # Only epsilon and delta are left of the last line: basic composition, which is never less.
+    path.write_bytes(content[:-40])
+    assert DataBudget.open(path).spent >= whole.spent
+
+
+def test_a_torn_line_stays_counted_after_the_next_charge(tmp_path: Path, five: list[Charge]) -> None:
+    path = tmp_path / "people.ledger"
+    budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
+    for charge in five[:2]:
+        budget.charge(charge)
+    path.write_bytes(path.read_bytes()[:-40])
+    budget.charge(five[2])
+    epsilons = [charge.epsilon for charge in DataBudget.open(path).charges]
+    assert epsilons == [charge.epsilon for charge in five[:3]]
+    assert path.read_bytes().count(b"\n") == 4
+
+
+def test_nothing_is_allowed_after_a_line_of_unknown_cost(tmp_path: Path, five: list[Charge]) -> None:
+    path = tmp_path / "people.ledger"
+    budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
+    path.write_bytes(path.read_bytes() + b'{"epsilon": 0.0')
+    assert math.isinf(DataBudget.open(path).spent)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(five[0])
+
+
+def test_damage_anywhere_else_is_an_error(tmp_path: Path, five: list[Charge]) -> None:
+    path = tmp_path / "people.ledger"
+    budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
+    for charge in five[:3]:
+        budget.charge(charge)
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    damaged = [content.replace(b"trees", b"three"), content.replace(b'"delta": 0.00005', b'"delta": 0.00001')]
+    damaged += [b"".join(lines[:number] + lines[number + 1 :]) for number in range(3)]
+    damaged += [b"".join([lines[0], lines[2], lines[1], lines[3]]), content + b"\n", b"\n" + content]
+    for changed in damaged:
+        path.write_bytes(changed)
+        if changed == content:
+            continue
+        with pytest.raises(RunError, match="count the whole budget as spent"):
+            DataBudget.open(path)
+
+
+def test_two_processes_at_once_both_count(tmp_path: Path) -> None:
+    """Each of two processes charges until the total is reached: together they never exceed it."""
+    path = tmp_path / "people.ledger"
+    DataBudget.create(path, epsilon=2.0, delta=DELTA)
+    program = """
+import sys
+from hushgraph.accounting.events import GaussianEvent
+from hushgraph.errors import BudgetExceededError
+from hushgraph.privacy.budget import Charge, DataBudget, make_run_id
+while True:
+    events = ((GaussianEvent(shift_over_sigma=0.04), 1),)
+    charge = Charge(run=make_run_id("x"), epsilon=1.0, delta=1e-6, accountant="pair", events=events,
+                    command="train", data="people")
+    try:
+        DataBudget.open(sys.argv[1]).charge(charge)
+    except BudgetExceededError:
+        break
+    print(charge.run, flush=True)
+"""
+    children = [
+        subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    begun = [run for child in children for run in child.communicate(timeout=120)[0].split()]
+    assert [child.returncode for child in children] == [0, 0]
+    budget = DataBudget.open(path)
+    assert sorted(charge.run for charge in budget.charges) == sorted(begun)
+    # mu of the total is 0.4597, so 132 of them fit: (0.4597 / 0.04)^2.
+    assert budget.spent <= 2.0
+    assert len(begun) == 132
+
+
+def test_kills_leave_nothing_uncounted(tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    script = ROOT / "benchmarks" / "kills_budget.py"
+    command = [sys.executable, str(script), "--kills", str(KILLS), "--record", str(record)]
+    subprocess.run(command, check=True, timeout=300, stdout=subprocess.DEVNULL)
+    assert record.exists()
+
+
+def test_a_run_is_charged_before_it_begins_and_not_again(tmp_path: Path, graph: Graph) -> None:
+    budget = DataBudget.create(tmp_path / "people.ledger", epsilon=20.0, delta=DELTA)
+    shown: list[int] = []
+
+    def stop(*progress: Any) -> None:
+        shown.append(len(DataBudget.open(budget.path).charges))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, epsilon=1.0, out=tmp_path / "run", budget=budget.path, observer=stop, **SETTINGS)
+    assert shown[0] == 1
+    run = hg.resume(tmp_path / "run", graph, device="cpu")
+    [charge] = DataBudget.open(budget.path).charges
+    assert charge.events == run.plan.charges
+    assert (charge.epsilon, charge.delta, charge.plan) == (run.epsilon, run.delta, run.plan.fingerprint())
+    assert Path(charge.folder) == tmp_path / "run"
+
+
+def test_a_run_that_was_never_charged_is_charged_when_it_is_resumed(tmp_path: Path, graph: Graph) -> None:
+    """As after a kill between the folder and the charge, or with an older copy of the budget."""
+    path = tmp_path / "people.ledger"
+    DataBudget.create(path, epsilon=20.0, delta=DELTA)
+    before = path.read_bytes()
+
+    def stop(*progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(graph, epsilon=1.0, out=tmp_path / "run", budget=path, observer=stop, **SETTINGS)
+    path.write_bytes(before)
+    hg.resume(tmp_path / "run", graph, device="cpu")
+    assert len(DataBudget.open(path).charges) == 1
+
+
+def test_a_run_that_does_not_fit_leaves_nothing_behind(tmp_path: Path, graph: Graph) -> None:
+    path = tmp_path / "people.ledger"
+    DataBudget.create(path, epsilon=1.0, delta=DELTA)
+    before = path.read_bytes()
+    for wanted in ({"epsilon": 2.0}, {"private": False}, {"epsilon": 0.1, "seed": 3}):
+        with pytest.raises(BudgetExceededError):
+            hg.train(graph, out=tmp_path / "run", budget=path, **wanted, **SETTINGS)
+        assert not (tmp_path / "run").exists()
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_is_taken_costs_nothing(tmp_path: Path, graph: Graph) -> None:
+    path = tmp_path / "people.ledger"
+    DataBudget.create(path, epsilon=20.0, delta=DELTA)
+    hg.train(graph, epsilon=1.0, out=tmp_path / "run", budget=path, **SETTINGS)
+    with pytest.raises(RunError, match="holds a run already"):
+        hg.train(graph, epsilon=1.0, out=tmp_path / "run", budget=path, **SETTINGS)
+    assert len(DataBudget.open(path).charges) == 1
+
+
+def test_a_billboard_charges_its_boards_too(tmp_path: Path, graph: Graph) -> None:
+    path = tmp_path / "people.ledger"
+    DataBudget.create(path, epsilon=20.0, delta=DELTA)
+    run = hg.train(graph, epsilon=1.0, steps=4, hidden=8, device="cpu", budget=path)
+    budget = DataBudget.open(path)
+    assert sum(isinstance(event, GaussianEvent) for event, _ in budget.charges[0].events) > 0
+    assert budget.charges[0].events == run.plan.charges

@@ -1,0 +1,229 @@
+"""`check`: roles of columns, every problem at once, and a proposal that trains."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hushgraph as hg
+from hushgraph.datasets import load_graph
+from hushgraph.errors import GraphError, InputError
+from hushgraph.graph.columns import Columns
+from messy_tables import write_messy_tables
+from two_tables import folder_of
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    return write_messy_tables(tmp_path / "people")
+
+
+def roles(check: hg.Check) -> dict[str, str]:
+    return {column.name: column.looks_like for column in check.columns}
+
+
+def counts(check: hg.Check) -> dict[str, int]:
+    """The counts by a word of the problem."""
+    words = (
+        "empty",
+        "not numbers",
+        "not a node",
+        "itself",
+        "more than once",
+        "no label",
+        "reverse",
+        "infinite",
+    )
+    return {word: problem.count for word in words for problem in check.problems if word in problem.what}
+
+
+def test_roles_of_a_messy_table(people: Path) -> None:
+    assert roles(hg.check(people, columns={"label": "school"})) == {
+        "person": "id",
+        "age": "number",
+        "income": "number",
+        "city": "category",
+        "remark": "text",
+        "school": "label",
+        "part": "split",
+        "from": "source",
+        "to": "target",
+        "weight": "weight",
+    }
+
+
+def test_counts_are_those_of_the_lines(people: Path) -> None:
+    check = hg.check(people, columns={"label": "school"})
+    nodes = [line.split(",") for line in (people / "nodes.csv").read_text().splitlines()[1:]]
+    edges = [tuple(line.split(",")[:2]) for line in (people / "edges.csv").read_text().splitlines()[1:]]
+    ids = {row[0] for row in nodes}
+    known = [edge for edge in edges if set(edge) <= ids and edge[0] != edge[1]]
+    assert counts(check) == {
+        "empty": sum(row[1] in ("", "NA") for row in nodes),
+        "not numbers": sum(row[2] == "unknown" for row in nodes),
+        "not a node": sum(not set(edge) <= ids for edge in edges),
+        "itself": sum(edge[0] == edge[1] for edge in edges),
+        "more than once": len(known) - len(set(known)),
+        "no label": sum(row[5] == "" for row in nodes),
+        "reverse": len(set(known)),
+    }
+    assert check.rows == (len(nodes), len(edges))
+
+
+def test_the_proposal_is_read_as_it_says(people: Path) -> None:
+    check = hg.check(people, columns={"label": "school"})
+    check.write()
+    graph = load_graph(people, columns=dict(check.declared))
+    # Two numbers, and a city hashed to 16 buckets.
+    assert (graph.num_features, graph.num_classes) == (18, 2)
+    assert graph.clean_up["edges to unknown ids dropped"] == counts(check)["not a node"]
+    filled = counts(check)["empty"] + counts(check)["not numbers"]
+    assert graph.clean_up["numbers filled"] == filled
+
+
+def test_the_file_holds_no_value_of_the_data(people: Path) -> None:
+    check = hg.check(people, columns={"label": "school"})
+    text = check.to_toml()
+    tomllib.loads(text)
+    for value in ("north", "south", "Oslo", '"unknown"', "p001", "x999", "150", "454", "remark 1"):
+        assert value not in text
+    assert "north" in check.to_text()
+    assert "north" not in repr(check)
+
+
+def test_rules_are_proposed_whether_or_not_a_row_needs_them(tmp_path: Path) -> None:
+    clean = folder_of(
+        tmp_path / "clean", "id,age,label,split\na,1,0,train\nb,2,1,test\n", "source,target\na,b\n"
+    )
+    gaps = folder_of(
+        tmp_path / "gaps", "id,age,label,split\na,1,0,train\nb,,1,test\n", "source,target\na,z\n"
+    )
+    (gaps / "edges.csv").write_text("source,target\na,b\na,z\n")
+    assert hg.check(clean).to_toml() == hg.check(gaps).to_toml()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "words"),
+    [
+        ("id,a,label\nx,1,0\nx,2,1\n", "source,target\nx,x\n", "1 rows repeat an id.*'x'"),
+        ("id,a,label\nx,1,0\n,2,1\n", "source,target\nx,x\n", "1 ids are empty.*line 3"),
+        ("id,a,label\nx,1,0.5\ny,2,1\n", "source,target\nx,y\n", "expected whole numbers from 0"),
+        ("id,a,label\nx,1,0\ny,2,1\n", "source,target\nq,r\n", "not a node.*'q'.*such as 'x', 'y'"),
+        ("id,a,label,split\nx,1,0,later\ny,2,1,train\n", "source,target\nx,y\n", "1 cells are none of train"),
+        (
+            "id,a,label,split\nx,1,0,val\ny,2,1,test\n",
+            "source,target\nx,y\n",
+            "no row is in the training split",
+        ),
+        ("id,a,kind\nx,1,m\ny,2,m\nz,3,n\nw,4,n\n", "source,target\nx,y\n", "name it with --label: 'kind'"),
+    ],
+)
+def test_what_stops_training(nodes: str, edges: str, words: str, tmp_path: Path) -> None:
+    import re
+
+    check = hg.check(folder_of(tmp_path / "people", nodes, edges))
+    assert not check.can_train
+    stopping = [problem.to_text() for problem in check.problems if problem.stops]
+    assert any(re.search(words, text) for text in stopping), stopping
+
+
+def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
+    nodes = "id,age,label,split\na,inf,0,train\na,,9.5,later\n,x,1,train\n"
+    check = hg.check(folder_of(tmp_path / "people", nodes, "source,target\na,z\nz,z\n"))
+    assert sum(problem.stops for problem in check.problems) >= 4
+    assert {"empty", "not a node"} <= counts(check).keys()
+
+
+def test_a_split_of_numbers_needs_the_name_of_one(tmp_path: Path) -> None:
+    lines = [f"n{n},{n % 3},{n % 3},{n % 2}" for n in range(9)]
+    folder = folder_of(
+        tmp_path / "people", "id,fold,wheels,label\n" + "\n".join(lines), "source,target\nn1,n2\n"
+    )
+    assert roles(hg.check(folder)) | {"source": "", "target": ""} == {
+        "id": "id",
+        "fold": "split",
+        "wheels": "number",
+        "label": "label",
+        "source": "",
+        "target": "",
+    }
+
+
+def test_words_make_a_split_whatever_its_name(tmp_path: Path) -> None:
+    nodes = "id,role,a,label\nx,Train,1,0\ny,validation,2,1\nz,,3,1\n"
+    assert roles(hg.check(folder_of(tmp_path / "people", nodes, "source,target\nx,y\n")))["role"] == "split"
+
+
+def test_ids_are_found_by_the_edges_that_name_them(tmp_path: Path) -> None:
+    nodes = "ssn,nick,age,label\n11,ann,1,0\n12,bob,2,1\n13,cy,3,1\n"
+    check = hg.check(folder_of(tmp_path / "people", nodes, "year,a,b\n1,ann,bob\n1,bob,cy\n"))
+    words = roles(check)
+    assert (words["nick"], words["a"], words["b"]) == ("id", "source", "target")
+    assert check.to_columns().id == "nick"
+
+
+def test_semicolons_are_noticed(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "people", "id;a;label\nx;1;0\ny;2;1\n", "source;target\nx;y\n")
+    check = hg.check(folder)
+    check.write()
+    assert load_graph(folder, split="1/0/0").num_edges == 1
+
+
+def test_a_pair_of_files_gets_a_file_that_names_them(tmp_path: Path) -> None:
+    people = write_messy_tables(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    edges = (people / "edges.csv").rename(tmp_path / "b" / "links.csv")
+    check = hg.check((people / "nodes.csv", edges), columns={"label": "school"})
+    assert check.write() == people / "graph.toml" == Path(str(check.data))
+    assert load_graph(check.data, columns=dict(check.declared)).num_classes == 2
+
+
+def test_a_file_that_is_there_is_kept(people: Path) -> None:
+    check = hg.check(people)
+    check.write()
+    with pytest.raises(InputError, match="it is there already; give force"):
+        check.write()
+    assert check.write(force=True).exists()
+
+
+def test_other_data_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="check reads tables"):
+        hg.check("demo")
+    with pytest.raises(GraphError, match="no such file"):
+        hg.check(tmp_path / "nodes.csv")
+
+
+def test_frames(people: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frames: Any = tuple(pandas.read_csv(people / f"{name}.csv") for name in ("nodes", "edges"))
+    check = hg.check(frames, columns={"label": "school"})
+    assert roles(check)["part"] == "split"
+    assert check.next_command() == "hg.train(data, epsilon=4.0, columns=checked.to_columns())"
+    with pytest.raises(InputError, match="DataFrames have no folder"):
+        check.write()
+    assert isinstance(check.to_columns(), Columns)
+    assert load_graph(frames, columns=check.to_columns()).num_classes == 2
+
+
+def test_the_command(people: Path, run: Run) -> None:
+    code, out, err = run("check", people, "--label", "school")
+    assert (code, err) == (0, "")
+    assert out.startswith("This shows private data.")
+    assert "graph.toml written" in out
+    assert f"Next: hushgraph train {people} --epsilon 4 --classes north,south" in out
+    code, out, _ = run("check", people, "--label", "school", "--classes", "north,south", "--json")
+    assert code == 0
+    assert '"private": "This shows private data.' in out
+
+
+def test_the_command_says_what_stops(tmp_path: Path, run: Run) -> None:
+    folder = folder_of(tmp_path / "people", "id,a,label\nx,1,0\nx,2,1\n", "source,target\nx,x\n")
+    code, out, err = run("check", folder)
+    assert (code, err) == (2, "hushgraph: 1 problem stops training; see above, then run check again\n")
+    assert "STOPS TRAINING" in out
