@@ -147,7 +147,16 @@ def measured(phase: str, folder: Path, num_nodes: int, num_edges: int, options: 
 
 
 def in_process(phase: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--phase", phase, "--folder", str(folder), "--memory", arguments.memory]
+    command = [
+        sys.executable,
+        __file__,
+        "--phase",
+        phase,
+        "--folder",
+        str(folder),
+        "--memory",
+        arguments.memory,
+    ]
     command += ["--threads", str(arguments.threads)] + (["--full"] if arguments.full else [])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -170,7 +179,9 @@ def model_cost(made: dict[str, Any], num_nodes: int, num_edges: int) -> list[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--memory", default="8GiB")

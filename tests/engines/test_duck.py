@@ -21,8 +21,8 @@ from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunErr
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.covered import read_boards
 from hushgraph.noise import normal
-from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.folder import RunFolder, split_id
 
 NODES, CLASSES = 3_000, 4
@@ -37,7 +37,9 @@ def _several_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 class Data:
     """Random tables with repeats, self-loops, a hub and unlabelled nodes, and the same graph in memory."""
 
-    def __init__(self, folder: Path, *, text_ids: bool, shuffled: bool = False, symmetrize: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, text_ids: bool, shuffled: bool = False, symmetrize: bool = False
+    ) -> None:
         rng = np.random.default_rng(3)
         edges = rng.integers(0, NODES, (2, 20_000))
         edges[0, :2_500] = 7
@@ -48,7 +50,13 @@ class Data:
         ids = np.array([f"person {number}" for number in numbers]) if text_ids else numbers
         x = rng.normal(size=(NODES, 2)).astype(np.float32)
         self.ids = ids
-        nodes = {"id": ids, "a": x[:, 0].copy(), "b": x[:, 1].copy(), "label": np.ma.array(y, mask=y < 0), "split": split}
+        nodes = {
+            "id": ids,
+            "a": x[:, 0].copy(),
+            "b": x[:, 1].copy(),
+            "label": np.ma.array(y, mask=y < 0),
+            "split": split,
+        }
         pairs = {"source": ids[edges[0]], "target": ids[edges[1]]}
         self.nodes, self.edges = folder / "nodes.parquet", folder / "edges.parquet"
         for path, table in ((self.nodes, nodes), (self.edges, pairs)):
@@ -68,7 +76,12 @@ class Data:
         )
 
     def make(self, out: Path, **changes: Any) -> RunFolder:
-        settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": CLASSES, "epsilon": 4.0, "threads": 1}
+        settings: dict[str, Any] = {
+            "edge_owner": "sender",
+            "num_classes": CLASSES,
+            "epsilon": 4.0,
+            "threads": 1,
+        }
         return make_rows(self.nodes, self.edges, out, **(settings | changes))
 
 
@@ -139,7 +152,9 @@ def test_every_cell_gets_one_draw_in_the_order_of_places(tmp_path: Path) -> None
     assert isinstance(folder.plan, BillboardPlan)
     whole_draws = iter([np.arange(NODES * CLASSES, dtype=np.int64) << 20])
     expected = release(
-        tally_of(data.graph, "sender"), noise_std=folder.plan.board_noise[0], draws=lambda count: next(whole_draws)
+        tally_of(data.graph, "sender"),
+        noise_std=folder.plan.board_noise[0],
+        draws=lambda count: next(whole_draws),
     )
     assert np.array_equal(board_of(tmp_path / "run"), expected.values)
     about = json.loads((tmp_path / "run" / "board" / "board.json").read_text())
@@ -239,7 +254,13 @@ def test_csv_and_class_names(tmp_path: Path) -> None:
         "who,age,school,split\nann,31,north,train\nbob,52,south,train\neve,40,,val\n"
     )
     (tmp_path / "edges.csv").write_text("from,to\nann,bob\nann,eve\nbob,eve\nann,bob\neve,eve\n")
-    columns = {"id": "who", "label": "school", "classes": ["north", "south"], "source": "from", "target": "to"}
+    columns = {
+        "id": "who",
+        "label": "school",
+        "classes": ["north", "south"],
+        "source": "from",
+        "target": "to",
+    }
     out = tmp_path / "run"
     make_rows(
         tmp_path / "nodes.csv",
@@ -338,7 +359,13 @@ def test_a_board_of_another_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_runs_with_one_board(tmp_path: Path) -> None:
-    run = hg.train(hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1), epsilon=4.0, steps=1, hidden=4, device="cpu")
+    run = hg.train(
+        hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1),
+        epsilon=4.0,
+        steps=1,
+        hidden=4,
+        device="cpu",
+    )
     with pytest.raises(RunError, match="one board"):
         plan.board_noise(run.folder)
 

@@ -20,8 +20,8 @@ from hushgraph.billboard.board import Draws, release
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.covered import read_boards
-from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import BillboardPlan
 
 pyspark = pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'hushgraph[spark]'")
 pytest.importorskip("pandas", reason="Spark hands tables over as pandas: pip install 'hushgraph[spark]'")
@@ -31,7 +31,9 @@ if shutil.which("java") is None or subprocess.run(["java", "-version"], capture_
 from hushgraph.engines import spark as engine  # noqa: E402
 
 # Spark leaves sockets to its gateway for Python to close.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 NODES, CLASSES = 400, 3
 
 

@@ -250,9 +250,7 @@ class _Maker:
             )
             readings = _read_range(records, begin, end, board, weights, ballots)
             config = self.folder.config
-            scaled = scale_readings(
-                readings, board, scale=config.reading_scale, radius=config.reading_radius
-            )
+            scaled = scale_readings(readings, board, scale=config.reading_scale, radius=config.reading_radius)
             unfinished = path.with_suffix(".draft")
             self.tables.write_rows(unfinished, begin, scaled)
             unfinished.rename(path)

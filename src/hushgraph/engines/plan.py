@@ -13,10 +13,10 @@ from hushgraph._files import write_whole
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import PlanError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, default_delta
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 

@@ -181,7 +181,9 @@ class _Maker:
         """Check the columns and what can be checked of their cells."""
         given = columns if isinstance(columns, Columns) else Columns.of(columns or {})
         if given.categorical or given.hashed:
-            raise InputError("categorical and hashed columns: engines take numbers; convert them in the table")
+            raise InputError(
+                "categorical and hashed columns: engines take numbers; convert them in the table"
+            )
         num_classes = len(given.classes or ()) or None if num_classes is None else num_classes
         if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
             raise InputError(
@@ -213,8 +215,9 @@ class _Maker:
     @property
     def _kind(self) -> str:
         """Identifiers are compared as integers where all three columns hold some, else as text."""
-        types = dict(self.nodes.dtypes)[self.columns.id], *(
-            dict(self.edges.dtypes)[name] for name in (self.columns.source, self.columns.target)
+        types = (
+            dict(self.nodes.dtypes)[self.columns.id],
+            *(dict(self.edges.dtypes)[name] for name in (self.columns.source, self.columns.target)),
         )
         return "bigint" if all(kind in _INTEGERS for kind in types) else "string"
 
@@ -326,7 +329,9 @@ class _Maker:
         ids = self.nodes.select(self._id(self.columns.id).alias("id"))
         parts = max(1, -(-ids.count() // _PLACES_PER_PART))
         part = f.pmod(f.xxhash64("id"), f.lit(parts)).cast("int").alias("part")
-        place.write(ids.join(tallies, "id", "left").fillna(0).select("id", part, *self._tallies), "work/tallies")
+        place.write(
+            ids.join(tallies, "id", "left").fillna(0).select("id", part, *self._tallies), "work/tallies"
+        )
 
     @property
     def _tallies(self) -> list[str]:
@@ -404,9 +409,7 @@ def _released_std(noise_std: float) -> float:
     return release(np.zeros((1, 2), np.int64), noise_std=noise_std).noise_std
 
 
-def _weigh_places(
-    tables: Iterator[pd.DataFrame], *, name: str, noise_std: float
-) -> Iterator[pd.DataFrame]:
+def _weigh_places(tables: Iterator[pd.DataFrame], *, name: str, noise_std: float) -> Iterator[pd.DataFrame]:
     """The released numbers as they are read, and the weight of every place."""
     for table in tables:
         names = [column for column in table.columns if column.startswith("class_")]
@@ -456,7 +459,9 @@ class _Storage:
     def rename(self, old: str, new: str) -> None:
         """Release a folder: it is there as a whole or not at all."""
         if not self._files.rename(self._path(f"{self.root}/{old}"), self._path(f"{self.root}/{new}")):
-            raise RunError(f"storage={self.root}: {old} cannot be renamed to {new}; allow it, then repeat the call")
+            raise RunError(
+                f"storage={self.root}: {old} cannot be renamed to {new}; allow it, then repeat the call"
+            )
 
     def remove(self, name: str) -> None:
         self._files.delete(self._path(f"{self.root}/{name}"), True)
