@@ -43,8 +43,6 @@ _COPIES, _CELLS = 2000, 200_000
 # Draws of the attack on everything; steps where trials cannot be stacked.
 _DRAWS, _STEPS = 100_000_000, 20_000
 _FEWEST, _MOST = 100, 200_000
-# Runs without shortcuts. Faults that only they see turn a sum around, which few trials show.
-_ANEW = 150
 _GUESSES = 400
 # How many bounds there are, which hold together.
 _BOUNDS = 8
@@ -86,6 +84,7 @@ def audit_billboard(
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
+    fresh_runs: int = 150,
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
@@ -104,6 +103,8 @@ def audit_billboard(
             some twenty seconds, 100 to 200,000.
         confidence: with which all bounds hold together. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
+        fresh_runs: whole runs a world in which nothing is remembered, at most `trials`; 0 does without.
+            Faults that only they see turn a sum around, which few trials show.
         numbers: also attack the digits of released numbers.
         seed: of batches that are drawn. Exact noise has none.
         observer: called with the number of trials done since it was last called.
@@ -115,7 +116,7 @@ def audit_billboard(
         >>> from hushgraph.audit.billboard import audit_billboard
         >>> from hushgraph.privacy.plan import BillboardPlan
         >>> plan = BillboardPlan(num_train_nodes=100, num_classes=3, batch_size=100, steps=2)
-        >>> audit = audit_billboard(plan.calibrated(epsilon=4.0), trials=500, numbers=False)
+        >>> audit = audit_billboard(plan.calibrated(epsilon=4.0), trials=500, fresh_runs=0, numbers=False)
         >>> audit.exceeds, audit.others_changed
         (False, 0)
     """
@@ -123,6 +124,8 @@ def audit_billboard(
     check_confidence(confidence)
     if trials is not None and trials < 10:
         raise InputError(f"trials={trials}: expected at least 10")
+    if fresh_runs and fresh_runs < 10:
+        raise InputError(f"fresh_runs={fresh_runs}: expected at least 10, or 0 to do without")
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plant = plant_nothing if fault is None else get_fault(fault).plant
@@ -136,7 +139,7 @@ def audit_billboard(
         *(_attack_row(stage, difference, trials, each) for difference in _OTHER_CLAIMS),
         _attack_board(stage, 1, trials, each),
         _attack_board(stage, _LARGE_DEGREE, min(trials, _LARGE_TRIALS), each),
-        *_attack_anew(stage, trials, each),
+        *_attack_anew(stage, min(fresh_runs, trials), each),
     )
     return Audit(
         plan=run.plan,
@@ -325,12 +328,13 @@ def _attack_board(stage: _Stage, degree: int, trials: int, confidence: float) ->
     )
 
 
-def _attack_anew(stage: _Stage, trials: int, confidence: float) -> tuple[Attack, Attack]:
+def _attack_anew(stage: _Stage, trials: int, confidence: float) -> tuple[Attack, ...]:
     """Whole runs without shortcuts, by likelihood and by the noise that charges have in common."""
+    if not trials:
+        return ()
     anew = AnewTrials.of(stage.plan, stage.plant)
-    count = min(_ANEW, trials)
     there, empty = (
-        anew.run(world, trials=count, seed=stage.seed, observer=stage.observer) for world in (0, 1)
+        anew.run(world, trials=trials, seed=stage.seed, observer=stage.observer) for world in (0, 1)
     )
     plan, one_row = anew.plan, rows_emptied(1)
     charges = plan.charges_until(plan.steps)
