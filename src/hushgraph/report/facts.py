@@ -71,6 +71,8 @@ def collect_facts(
         "guarantee_details": guarantee.to_json(),
         "assumptions": _list_assumptions(plan),
         "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
+        "declared": [] if folder.columns is None else folder.columns.describe_clean_up(),
+        "warnings": list(folder.warnings),
         "result": result,
         "spending": _read_spending(folder),
         "test": None if evaluation is None else _summarise_test(folder, evaluation),

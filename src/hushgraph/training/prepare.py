@@ -6,7 +6,7 @@ import difflib
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, get_args
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 
 from hushgraph._validate import convert_numbers, show_value
 from hushgraph.datasets.loading import load_for_training
+from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
@@ -38,6 +39,8 @@ OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 
 # Above this, the choice of defaults no longer depends on epsilon.
 _LARGEST_EPSILON = 1e6
+# More training nodes than any data has, to check settings by before data is read.
+_ANY_NODES = 2**40
 # Without a target epsilon, the rule for defaults starts from a common one.
 _USUAL_EPSILON = 8.0
 # Names that the command line and other libraries use for the same argument.
@@ -134,6 +137,7 @@ def prepare(
         >>> plan.epsilon <= 4.0, plan.num_train_nodes == len(graph.train_idx)
         (True, True)
     """
+    columns, others = take_columns(columns, others)
     arguments = {name: value for name, value in locals().items() if name != "others"}
     _check_names(others, known=arguments)
     convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
@@ -142,6 +146,7 @@ def prepare(
         check_model(model)
     method = choose_method(method, {**arguments, **others})
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
+    _check_settings(arguments, others)
     graph, split = load_for_training(
         data,
         split=split,
@@ -208,6 +213,47 @@ def prepare(
     )
     _check_tree_size(plan, graph.num_nodes)
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
+
+
+def take_columns(
+    columns: Columns | Mapping[str, Any] | None, others: dict[str, Any]
+) -> tuple[Columns | Mapping[str, Any] | None, dict[str, Any]]:
+    """Add fields of `Columns` among other arguments to the columns; return both without overlap."""
+    names = {"split_column": "split"} | {
+        each.name: each.name for each in fields(Columns) if each.name != "split"
+    }
+    given = {names[name]: value for name, value in others.items() if name in names}
+    if not given:
+        return columns, others
+    rest = {name: value for name, value in others.items() if name not in names}
+    if isinstance(columns, Columns):
+        return replace(columns, **given), rest
+    return {**(columns or {}), **given}, rest
+
+
+def _check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Refuse settings that no data could make valid, before data is read."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    model = "own" if isinstance(given.get("model"), nn.Module) else given.get("model", "gcn")
+    named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
+    optimizer = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
+    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
+    readers = given.get("max_readers", 1)
+    reads = given.get("max_reads", None if given["sampler"] == "paper" else readers)
+    PrivacyPlan(
+        num_train_nodes=_ANY_NODES,
+        num_layers=0 if model == "mlp" else given.get("num_layers", 1),
+        max_readers=readers,
+        max_reads=reads,
+        edge_owner=given.get("edge_owner", "sender"),
+        batch_size=given.get("batch_size", 1),
+        steps=given.get("steps", 1),
+        clip=given["clip"],
+        **{name: given[name] for name in ("sampler", "accountant", "clipping", "noise")},
+    )
+    # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
+    if "/" in str(given.get("split", "")):
+        random_split(0, parse_fractions(given["split"]))
 
 
 def _check_has_labels(graph: Graph) -> None:

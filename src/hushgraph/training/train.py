@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,11 @@ from typing import Any
 from torch import nn
 
 from hushgraph.graph.columns import Columns
+from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import RunFolder, check_out
+from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
 from hushgraph.training.run import Run
@@ -27,7 +29,10 @@ from hushgraph.training.session import Observer, OnStart, Session
 __all__ = ["Run", "resume", "train"]
 
 # Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "observer", "on_start", "others"}
+_NOT_SETTINGS = {"data", "budget", "device", "out", "observer", "on_start", "on_notes", "others"}
+
+OnNotes = Callable[[Sequence[str]], None]
+"""Called with what only the owner of the data may know, a line each."""
 
 
 def train(
@@ -65,6 +70,7 @@ def train(
     budget: str | os.PathLike[str] | DataBudget | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
+    on_notes: OnNotes | None = None,
     **others: Any,
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
@@ -74,8 +80,8 @@ def train(
     first keeps the ledger and writes the run, and only there are `observer` and `on_start` called.
 
     Args:
-        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
-            name.
+        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
+            edges), or a catalog name.
         method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
             billboard unless an argument is given that only trees have, such as a model by name.
         model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
@@ -106,10 +112,12 @@ def train(
             begins: a file that `hushgraph budget` or `DataBudget.create` wrote.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
-        others: fields of `TrainingConfig`.
+        on_notes: given what the owner of the data alone may know: how many cells were filled and edges
+            dropped, and whether edges look undirected. Nothing else is told or writes it.
+        others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
 
     Returns:
-        The finished run.
+        The finished run; `run.result["warnings"]` lists what is unusual about it.
 
     Raises:
         InputError: before anything is written, where something given cannot be used. `GraphError`,
@@ -134,10 +142,17 @@ def train(
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     group = current_group()
     with group.share_errors():
+        choose_device(device)
+        if out is not None and group.leads:
+            check_out(out)
+        opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
         graph, plan, config = prepare(data, **settings, **others)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
-        if budget is not None:
-            folder = replace(folder, budget=BudgetEntry.of(budget, plan))
+        folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
+        if opened is not None:
+            folder = replace(folder, budget=BudgetEntry.of(opened, plan))
+        if on_notes is not None and group.leads:
+            on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
         session = Session(
             folder,
             graph,
