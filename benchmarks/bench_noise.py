@@ -200,7 +200,7 @@ def report(workload: str, takers: Mapping[str, Callable[[], float]], repeats: in
 
 
 def report_draws() -> None:
-    from hushgraph.noise import normal, stream
+    from hushgraph.noise import normal
 
     def nanoseconds(work: Callable[[], object]) -> float:
         times = []
@@ -213,7 +213,7 @@ def report_draws() -> None:
     key, out = bytes(32), torch.empty(DRAWS)
     works: dict[str, Callable[[], object]] = {
         "operating system, 8 bytes": lambda: os.urandom(8 * DRAWS),
-        "ChaCha20, 8 bytes": lambda: stream.random_words(key, 0, DRAWS),
+        "ChaCha20, 8 bytes": lambda: normal.random_words(key, 0, DRAWS),
         "exact draw, all included": lambda: normal.draw(DRAWS),
         "torch.randn": lambda: out.normal_(),
     }

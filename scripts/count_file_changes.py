@@ -3,6 +3,9 @@
 Every function of the package is listed where it is called for the first time. A reader who follows that list
 opens another file whenever two neighbours of it are in different files: a change of file.
 
+Comprehensions, generator expressions and lambdas are left out: they are read where they are written, and from
+Python 3.12 on most comprehensions are no functions of their own.
+
     python scripts/count_file_changes.py
 """
 
@@ -25,6 +28,7 @@ from typing import Any
 import hushgraph
 
 _PACKAGE = str(Path(hushgraph.__file__).parent) + os.sep
+_READ_IN_PLACE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"})
 
 
 def count_file_changes(action: Callable[[], Any]) -> tuple[int, int]:
@@ -34,7 +38,7 @@ def count_file_changes(action: Callable[[], Any]) -> tuple[int, int]:
     def note_call(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         # Bodies of modules and classes run at import, and where that happens first is chance.
-        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
+        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and code.co_name not in _READ_IN_PLACE
         if event == "call" and is_function and code.co_filename.startswith(_PACKAGE):
             seen.setdefault(code, code.co_filename)
 

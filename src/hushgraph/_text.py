@@ -1,9 +1,9 @@
-"""Format numbers for readers. A privacy figure is rounded up, so that it never reads smaller than it is."""
+"""Format numbers for readers, so that nothing reads better than it is: epsilon is rounded up, noise down."""
 
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def rounded_up(value: float, *, decimals: int = 2) -> str:
@@ -20,9 +20,18 @@ def rounded_up(value: float, *, decimals: int = 2) -> str:
 
 def digits_up(value: float, *, digits: int = 5) -> str:
     """Format a number with significant digits, rounded up; trailing zeros are dropped."""
+    return _format_digits(value, digits, ROUND_CEILING)
+
+
+def digits_down(value: float, *, digits: int = 5) -> str:
+    """As `digits_up`, rounded down: for noise that was added."""
+    return _format_digits(value, digits, ROUND_FLOOR)
+
+
+def _format_digits(value: float, digits: int, rounding: str) -> str:
     if not math.isfinite(value):
         return "infinity"
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value))).normalize()
+    rounded = Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))).normalize()
     is_extreme = rounded != 0 and (rounded.adjusted() < -4 or rounded.adjusted() > 15)
     return f"{rounded:e}" if is_extreme else f"{rounded:f}"
 

@@ -17,8 +17,8 @@ from hushgraph._files import write_tensors
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import Board, load_board, noise_divisor, release, save_board
 from hushgraph.errors import GraphError, PlanError, RunError
-from hushgraph.privacy import billboard_bounds
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.privacy import bounds
+from hushgraph.privacy.plan import BillboardPlan
 
 
 def seeded(seed: int = 0) -> Any:
@@ -114,7 +114,7 @@ def test_a_plan_with_noise_beyond_the_grid_is_refused(epsilon: float) -> None:
     plan = BillboardPlan(num_train_nodes=1000, num_classes=3, batch_size=1000, steps=10, delta=1e-9)
     with pytest.raises(PlanError, match=r"epsilon=.*boards take from 1e-06 to 65536; use another epsilon"):
         plan.calibrated(epsilon=epsilon)
-    assert noise_divisor(billboard_bounds.LARGEST_BOARD_NOISE) == 1
+    assert noise_divisor(bounds.LARGEST_BOARD_NOISE) == 1
 
 
 def test_broken_randomness_is_refused() -> None:

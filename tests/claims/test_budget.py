@@ -17,10 +17,9 @@ from benchmark_scripts import ROOT
 from hushgraph.accounting.events import GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.budget import Charge, DataBudget, compose_charges
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 DELTA = 1e-6
 # benchmarks/kills_budget.py kills 200 times.
@@ -114,7 +113,7 @@ def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[Charge])
             counted["by epsilon and delta"] += 1
             assert (torn.epsilon, torn.delta) == (five[2].epsilon, five[2].delta)
     assert counted["exactly"] == 1
-    assert counted["by epsilon and delta"] > 10 * counted["as infinite"] > 0
+    assert counted["by epsilon and delta"] > counted["as infinite"] > 0
     # Only epsilon and delta are left of the last line: basic composition, which is never less.
     path.write_bytes(content[:-40])
     assert DataBudget.open(path).spent >= whole.spent

@@ -13,8 +13,8 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
 from hushgraph.models.gnn import GNN
 from hushgraph.noise import normal
+from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import ExactNoise
-from hushgraph.noise.stream import seeded_keys
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig

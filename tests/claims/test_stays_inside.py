@@ -19,8 +19,7 @@ import hushgraph as hg
 from hushgraph.cli import app as cli
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.billboard_plan import BillboardPlan
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 SUMMARY = {

@@ -12,7 +12,7 @@ from scipy import stats
 
 import exact_normal
 from hushgraph.noise import normal
-from hushgraph.noise.stream import seeded_keys
+from hushgraph.noise.normal import seeded_keys
 
 COUNT = 1_000_000
 STEPS = 2**normal.GRID_BITS

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hushgraph.noise.stream import blocks_of, fresh_keys, random_words, seeded_keys
+from hushgraph.noise.normal import blocks_of, fresh_keys, random_words, seeded_keys
 
 
 def in_stream_order(words: np.ndarray) -> bytes:

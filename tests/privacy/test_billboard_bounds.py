@@ -17,7 +17,7 @@ from scipy import stats
 
 from hushgraph.accounting.accountants import gaussian_epsilon, largest_shift
 from hushgraph.errors import PlanError
-from hushgraph.privacy.billboard_bounds import (
+from hushgraph.privacy.bounds import (
     EDGE,
     RECORD,
     UNLABELLED_ROW,
@@ -247,6 +247,6 @@ def test_splits_that_mean_nothing_are_refused(changes: dict[str, Any], message: 
 
 
 def test_torch_is_not_imported() -> None:
-    code = "import sys, hushgraph.privacy.billboard_bounds\nprint('torch' in sys.modules)"
+    code = "import sys, hushgraph.privacy.bounds\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

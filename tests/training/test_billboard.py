@@ -14,8 +14,8 @@ import hushgraph as hg
 from hushgraph import Graph
 from hushgraph.billboard.board import load_board
 from hushgraph.errors import InputError, PlanError, RunError
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import BillboardPlan
 
 SHORT = {"steps": 6, "hidden": 4, "device": "cpu"}
 

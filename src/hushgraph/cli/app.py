@@ -13,8 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from hushgraph.cli import audit, budget, check, compare, datasets, plan, predict, report, reproduce, train
-from hushgraph.cli.config_file import print_settings
-from hushgraph.cli.options import check_choices
+from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
 from hushgraph.training.interruption import treat_sigterm_as_interrupt

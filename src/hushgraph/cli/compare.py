@@ -15,8 +15,7 @@ from hushgraph import comparison
 from hushgraph._files import write_whole
 from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.options import LAYERS, list_choices, section
+from hushgraph.cli.options import LAYERS, ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.train import progress_figures
 from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_run
 from hushgraph.errors import InputError, RunError

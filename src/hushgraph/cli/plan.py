@@ -10,8 +10,7 @@ import typer
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.config_file import UNUSED, ConfigFile, PrintConfig
-from hushgraph.cli.options import LAYERS, section
+from hushgraph.cli.options import LAYERS, UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
@@ -21,8 +20,8 @@ from hushgraph.runs.config import TrainingConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hushgraph.privacy.billboard_plan import BillboardPlan
     from hushgraph.privacy.budget import DataBudget
+    from hushgraph.privacy.plan import BillboardPlan
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
@@ -269,7 +268,7 @@ def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
 def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
     # Imported here: with it come the accountants, which --help should not wait for.
-    from hushgraph.privacy.billboard_plan import BillboardPlan
+    from hushgraph.privacy.plan import BillboardPlan
 
     noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
     return [

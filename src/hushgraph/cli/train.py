@@ -15,8 +15,7 @@ import typer
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.config_file import ConfigFile, PrintConfig
-from hushgraph.cli.options import list_choices, section
+from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices

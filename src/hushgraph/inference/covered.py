@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.billboard.ballots import Ballots
-from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, read
+from hushgraph.billboard.board import Board, combine_boards, read
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import EdgeOwner, Graph

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hushgraph.errors import PlanError
 from hushgraph.noise import normal
-from hushgraph.noise.stream import fresh_keys, seeded_keys
+from hushgraph.noise.normal import fresh_keys, seeded_keys
 
 # What the clipped gradient of a root may exceed C by, as a part of C.
 NORM_EXCESS = 1e-6

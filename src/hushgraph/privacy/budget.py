@@ -24,8 +24,7 @@ from hushgraph._text import json_number, rounded_up
 from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Event
 from hushgraph.errors import BudgetExceededError, HushgraphError, PlanError, RunError, WriteError
-from hushgraph.privacy.ledger import event_from_json, event_to_json, read_line, write_line
-from hushgraph.privacy.ledger_lock import is_same, lock_path
+from hushgraph.privacy.ledger import event_from_json, event_to_json, is_same, lock_path, read_line, write_line
 
 if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee

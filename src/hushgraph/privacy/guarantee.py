@@ -1,17 +1,18 @@
-"""What a plan guarantees: one value that everybody asks."""
+"""What a plan guarantees: one value that everybody asks, and its words for report, terminal and JSON."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from hushgraph._text import json_number
+from hushgraph._text import digits_up, json_number, rounded_up
 from hushgraph.errors import PlanError
-from hushgraph.privacy.statement import FIXED_SEED, Reason, Statement, find_reasons, write_statement
 
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import PrivacyPlan
+
 
 GuaranteeKind = Literal["holds", "claimed by the paper", "none"]
 
@@ -166,3 +167,313 @@ def describe_guarantee(guarantee: Guarantee) -> dict[str, Any]:
             "why_none": " ".join(reason.sentence for reason in guarantee.why),
         }
     return keys
+
+
+WHY_UNPROVEN = {
+    "paper sampler with reader-owned edges": (
+        "the paper's sampler keeps a record with a chance that depends on how many others read the same "
+        "node, so with reader-owned edges emptying one row also changes trees that never contained that "
+        "node, and more trees change than the paper counts"
+    ),
+    "percentile thresholds": (
+        "the clipping thresholds are percentiles of private gradients, and reading them is not paid for"
+    ),
+    "per-layer noise": (
+        "noise scaled to each layer's own threshold with one multiplier undercounts what one node can change "
+        "by the square root of the number of layers"
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Why a guarantee does not hold: a code for programs, a sentence for readers."""
+
+    code: str
+    sentence: str
+
+
+FIXED_SEED = Reason(
+    code="fixed-seed",
+    sentence="The seed is fixed: whoever knows it can subtract the noise, so the run is reproducible, not "
+    "private.",
+)
+_NO_NOISE = Reason(code="no-noise", sentence="Training adds no noise, so epsilon is infinite.")
+_NOT_CHOSEN = Reason(
+    code="noise-not-chosen", sentence="No noise has been chosen yet, so epsilon is infinite."
+)
+_TOO_SMALL = Reason(
+    code="noise-too-small", sentence="The noise is too small for any finite epsilon to be proven."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """One paragraph of a statement.
+
+    Attributes:
+        key: for programs.
+        heading, text: for readers.
+    """
+
+    key: str
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A guarantee in words, as data: the report, the terminal and JSON render it.
+
+    Attributes:
+        sentence: what is guaranteed, or that nothing is, and why.
+        caveat: what to read before the topics; empty where the guarantee holds.
+        topics: protected rows, adjacency, sensitivity and so on; empty where there is no noise.
+        not_covered: what the guarantee does not speak of.
+    """
+
+    sentence: str
+    caveat: str = ""
+    topics: tuple[Topic, ...] = ()
+    not_covered: tuple[str, ...] = ()
+
+    def to_text(self) -> str:
+        """Render the statement for a terminal, one paragraph per topic."""
+        paragraphs = [
+            self.sentence,
+            self.caveat,
+            *(f"{topic.heading}: {topic.text}" for topic in self.topics),
+        ]
+        if self.not_covered:
+            paragraphs.append(
+                "\n".join(["What is not covered:", *(f"- {item}" for item in self.not_covered)])
+            )
+        return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def find_reasons(plan: PrivacyPlan) -> tuple[Reason, ...]:
+    """Why the plan by itself guarantees nothing, or only what the paper claims."""
+    if plan.guarantee == "none":
+        if plan.noise_multiplier is None:
+            return (_NOT_CHOSEN,)
+        return (_TOO_SMALL,) if plan.is_private else (_NO_NOISE,)
+    return tuple(
+        Reason(code=name.replace(" ", "-"), sentence=_as_sentence(WHY_UNPROVEN[name]))
+        for name in plan.unproven
+    )
+
+
+def write_statement(plan: PrivacyPlan, broken_by: tuple[Reason, ...]) -> Statement:
+    if plan.guarantee == "none":
+        reasons = (*broken_by, *find_reasons(plan))
+        return Statement(sentence=" ".join(["Nothing is guaranteed.", *(r.sentence for r in reasons)]))
+    own = _own_sentence(plan)
+    if broken_by:
+        first = " ".join(["Nothing is guaranteed.", *(reason.sentence for reason in broken_by)])
+        if plan.guarantee != "holds":
+            first += f" Even otherwise there would be no guarantee. {own}"
+        verb = "guarantees" if plan.guarantee == "holds" else "claims"
+        caveat = f"Nothing below holds for this run. It is what the plan {verb} if its noise is intact."
+    else:
+        first = own
+        caveat = "" if plan.guarantee == "holds" else "The following describes a claim, not a guarantee."
+    describe_all, not_covered = (
+        (_BILLBOARD_TOPICS, _BILLBOARD_NOT_COVERED)
+        if plan.covers_predictions
+        else (_TREE_TOPICS, _NOT_COVERED)
+    )
+    topics = tuple(describe(plan) for describe in describe_all)
+    return Statement(sentence=first, caveat=caveat, topics=topics, not_covered=not_covered)
+
+
+def _own_sentence(plan: PrivacyPlan) -> str:
+    """State what the plan guarantees or claims, apart from what a run does to it."""
+    epsilon, delta = rounded_up(plan.epsilon), digits_up(plan.delta)
+    if plan.guarantee == "claimed by the paper":
+        reasons = " ".join(reason.sentence for reason in find_reasons(plan))
+        return (
+            f"The paper claims epsilon = {epsilon} at delta = {delta}, but this is not a guarantee. {reasons}"
+        )
+    if plan.covers_predictions:
+        return (
+            "The weights, the boards and the predictions for everybody else are together "
+            f"({epsilon}, {delta})-differentially private for every single node: emptying one node's row "
+            f"changes the probability of any outcome by at most a factor of e^{epsilon}, up to a probability "
+            f"of {delta}."
+        )
+    return (
+        f"Training is ({epsilon}, {delta})-differentially private for every single node: emptying one node's "
+        f"row changes the probability of any outcome of training by at most a factor of e^{epsilon}, up to a "
+        f"probability of {delta}."
+    )
+
+
+def _describe_protected(plan: PrivacyPlan) -> Topic:
+    if plan.edge_owner == "sender":
+        owner = 'Edges are sender-owned: the record "w may read u" belongs to u, the node that is read.'
+    else:
+        owner = 'Edges are reader-owned: the record "w reads u" belongs to w, the node that reads.'
+    return Topic(
+        key="protected",
+        heading="What is protected" if plan.guarantee == "holds" else "What the claim is about",
+        text=f"A node's row: its features, its label and the edge records it owns. {owner} The rows of "
+        "validation and test nodes are treated in the same way where training reads them.",
+    )
+
+
+def _describe_adjacency(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="adjacency",
+        heading=f"Adjacency ({plan.adjacency})",
+        text="Two data sets are neighbours if one is the other with the row of one node emptied: no "
+        "features, no label, no edge records. Whether a row is empty is itself private.",
+    )
+
+
+def _describe_sensitivity(plan: PrivacyPlan) -> Topic:
+    # n counts a tree of the node's own beside those of others, and there are no more than N in all.
+    changed = min(plan.changed_trees, plan.num_train_nodes)
+    trees = "the tree of one training node" if changed == 1 else f"{changed:,} training trees"
+    start = "Emptying" if plan.guarantee == "holds" else "The claim rests on this bound: emptying"
+    return Topic(
+        key="sensitivity",
+        heading="Sensitivity",
+        text=f"{start} one row changes at most {trees}, out of {plan.num_train_nodes:,}. A training tree is "
+        "everything that the loss of one training node reads. The gradient of each tree is clipped, so each "
+        "changed tree moves the sum of a step by a bounded amount.",
+    )
+
+
+def _describe_public(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="public",
+        heading="What is public",
+        text="The identifiers of the nodes, which of them are in the training split and so how many, whether "
+        "the graph is directed, the numbers of features and classes, and all settings of the training.",
+    )
+
+
+def _describe_removal(plan: PrivacyPlan) -> Topic:
+    if not plan.reads_edges:
+        return Topic(
+            key="removal",
+            heading="Removing a node with every record that mentions it",
+            text="Training reads no edges, so the weights show nothing about them. The same epsilon applies "
+            "even if a node is removed together with every record that mentions it.",
+        )
+    return Topic(
+        key="removal",
+        heading='Why not "remove a node with every record that mentions it"',
+        text="Every node that listed the removed node would choose anew among its other edges. For a node "
+        "that many others list, no finite bound holds.",
+    )
+
+
+def _describe_edge(plan: PrivacyPlan) -> Topic:
+    heading = "Hiding that an edge exists"
+    if not plan.reads_edges:
+        return Topic(key="edge", heading=heading, text="Epsilon is 0: training reads no edges.")
+    name = "epsilon" if plan.guarantee == "holds" else "the claimed epsilon"
+    text = (
+        "An undirected edge is two records, one in the row of each end. Hiding that it exists takes a group "
+        f"of two nodes, for which {name} is {rounded_up(plan.epsilon_group_of_two)} at the same delta."
+    )
+    edge = plan.epsilon_edge
+    text += (
+        " That is for both rows emptied. For the edge alone, the rest of both rows kept, no bound is proven."
+        if math.isinf(edge)
+        else f" For the edge alone, the rest of both rows kept, epsilon is {rounded_up(edge)}."
+    )
+    return Topic(key="edge", heading=heading, text=text)
+
+
+def _describe_row(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="protected",
+        heading="What is protected",
+        text="A node's row: its features, its label and its list, which is the other ends of the edge "
+        "records it owns. In an undirected graph these are its neighbours.",
+    )
+
+
+def _describe_ballots(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="sensitivity",
+        heading="Sensitivity",
+        text="Every labelled training row casts one ballot of norm 1 onto the places it lists, so emptying a "
+        "row moves a board by at most 1. Given the boards, every training example is a function of one row, "
+        f"so emptying a row removes one of {plan.num_train_nodes:,} examples and changes no other.",
+    )
+
+
+def _describe_predictions(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="predictions",
+        heading="Predictions: covered towards everybody else",
+        text="Epsilon protects what a person's own row contributes, towards everybody who does not see that "
+        "person's own prediction. It does not hide that others list the person: their lists, their "
+        "predictions and the board at that place still show it, and if the person left with every mention no "
+        "bound holds. Whoever sees a person's prediction sees a function of that person's features and list, "
+        "without noise.",
+    )
+
+
+def _describe_new_nodes(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="new-nodes",
+        heading="New nodes",
+        text="A node that arrives later and lists places on the board reads what was released. That costs "
+        "nobody anything, and predicting twice costs what predicting once costs. A further board or training "
+        "is a further charge.",
+    )
+
+
+def _describe_other_changes(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="edge",
+        heading="Other questions, other figures",
+        text=f"Two rows emptied together: epsilon {rounded_up(plan.epsilon_group_of_two)}. One edge, "
+        f"everything else kept: {rounded_up(plan.epsilon_edge)}. One training label changed into another: "
+        f"{rounded_up(plan.epsilon_label)}. A row without a training label: "
+        f"{rounded_up(plan.epsilon_unlabelled_row)}. All at the same delta.",
+    )
+
+
+# In the order in which they are read. Another mechanism has a list of its own.
+_TREE_TOPICS: tuple[Callable[[PrivacyPlan], Topic], ...] = (
+    _describe_protected,
+    _describe_adjacency,
+    _describe_sensitivity,
+    _describe_public,
+    _describe_removal,
+    _describe_edge,
+)
+
+_BILLBOARD_TOPICS: tuple[Callable[[PrivacyPlan], Topic], ...] = (
+    _describe_row,
+    _describe_adjacency,
+    _describe_ballots,
+    _describe_predictions,
+    _describe_new_nodes,
+    _describe_public,
+    _describe_other_changes,
+)
+
+_NOT_COVERED = (
+    "Predictions: the parameters are private, but a prediction for a node reads its neighbours in the clear.",
+    "Model selection: settings chosen by trying several on the private graph.",
+    "Labels of validation and test nodes: they serve evaluation only.",
+    "Runs with a fixed seed: they are reproducible, not private.",
+)
+
+_BILLBOARD_NOT_COVERED = (
+    "A person's own prediction: it is a function of that person's own features and list, without noise.",
+    "Predictions in the clear, which average over neighbours.",
+    "Model selection: settings chosen by trying several on the private graph.",
+    "Labels of validation and test nodes: they serve evaluation only.",
+    "Runs with a fixed seed: they are reproducible, not private.",
+)
+
+
+def _as_sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."

@@ -1,4 +1,4 @@
-"""Ledger: what a run has spent, on disk before the release that it pays for."""
+"""Ledger: what a run has spent, on disk before the release that it pays for; one process writes at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from hushgraph._files import write_whole
 from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, WriteError
-from hushgraph.privacy import ledger_lock
 
 VERSION = 1
 _DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
@@ -107,9 +106,9 @@ class Ledger:
                 counts[event] += count
             header["charges"] = [[event_to_json(event), count] for event, count in counts.items()]
         line, checksum = write_line(header, after="")
-        lock = ledger_lock.acquire(target)
+        lock = _acquire_lock(target)
         if target.exists():
-            ledger_lock.release(lock)
+            _release_lock(lock)
             raise RunError(f"ledger={target}: it exists already; open it to go on, or choose another folder")
         try:
             write_whole(target, line)
@@ -117,7 +116,7 @@ class Ledger:
             ledger._start_writing()
         except BaseException:
             _remove_files(target)
-            ledger_lock.release(lock)
+            _release_lock(lock)
             raise
         return ledger
 
@@ -135,7 +134,7 @@ class Ledger:
         target = Path(path)
         if not target.is_file():
             raise RunError(f"ledger={target}: no such file; expected the ledger of a run")
-        lock = None if read_only else ledger_lock.acquire(target)
+        lock = None if read_only else _acquire_lock(target)
         try:
             ledger = cls._read(target, lock)
             if plan is not None and plan.fingerprint() != ledger.fingerprint:
@@ -146,7 +145,7 @@ class Ledger:
                 ledger._start_writing()
         except BaseException:
             if lock is not None:
-                ledger_lock.release(lock)
+                _release_lock(lock)
             raise
         return ledger
 
@@ -278,9 +277,9 @@ class Ledger:
 
     def _check_place(self) -> None:
         """Refuse to write into a file that has been moved or replaced, or is no longer locked."""
-        files = ((self._file, self.path), (self._lock, ledger_lock.lock_path(self.path)))
+        files = ((self._file, self.path), (self._lock, lock_path(self.path)))
         for descriptor, path in files:
-            if descriptor is None or not ledger_lock.is_same(descriptor, path):
+            if descriptor is None or not is_same(descriptor, path):
                 self.close()
                 raise WriteError(
                     f"ledger={self.path}: {path.name} was removed or replaced while the run went on, so no "
@@ -312,7 +311,7 @@ class Ledger:
         if self._file is not None:
             os.close(self._file)
         if self._lock is not None:
-            ledger_lock.release(self._lock)
+            _release_lock(self._lock)
         self._file = self._lock = None
 
     def __enter__(self) -> Ledger:
@@ -325,7 +324,7 @@ class Ledger:
 
 
 def _remove_files(path: Path) -> None:
-    for file in (path, ledger_lock.lock_path(path)):
+    for file in (path, lock_path(path)):
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
 
@@ -376,3 +375,49 @@ def read_line(raw: bytes, *, after: str) -> tuple[dict[str, Any], str] | None:
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
     return (entry, checksum) if line == raw + b"\n" else None
+
+
+def _acquire_lock(path: Path) -> int:
+    """Lock the ledger at `path`; return a descriptor. The lock ends with the process at the latest."""
+    try:
+        import fcntl
+    except ImportError:
+        raise RunError(
+            f"ledger={path}: this system cannot lock files, so spending cannot be guarded"
+        ) from None
+    try:
+        descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RunError(
+            f"ledger={path}: cannot be locked ({error}); choose a folder you can write to"
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = is_same(descriptor, lock_path(path))
+    except OSError:
+        is_held = False
+    if not is_held:
+        os.close(descriptor)
+        raise RunError(f"ledger={path}: another process is writing to it; wait for it to end")
+    return descriptor
+
+
+def _release_lock(descriptor: int) -> None:
+    """Release a lock, also if a forked child still has its descriptor open."""
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def lock_path(path: Path) -> Path:
+    """Path of the lock of a ledger."""
+    return path.with_name(path.name + ".lock")
+
+
+def is_same(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`, neither removed nor replaced."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False

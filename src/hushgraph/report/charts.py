@@ -153,14 +153,14 @@ def line_chart(
     left = _left_margin(y)
     to_x, to_y = _scale(x, left, WIDTH - _RIGHT), _scale(y, HEIGHT - _BOTTOM, _TOP)
     parts = [_draw_grid(y, to_y, left, WIDTH)]
-    parts += [_draw_text(to_x(tick), HEIGHT - _BOTTOM + 16, x.text(tick), "middle") for tick in x.ticks]
+    parts += [draw_text(to_x(tick), HEIGHT - _BOTTOM + 16, x.text(tick), "middle") for tick in x.ticks]
     if limit is not None:
         parts.append(_draw_limit(to_y(limit[0]), left, WIDTH, limit[1], to_y(limit[0]) - 4))
     path = " ".join(f"{to_x(a):.1f},{to_y(b):.1f}" for a, b in points)
-    parts.append(_element("polyline", class_="line", points=path))
-    parts += [_element("circle", class_="dot", cx=to_x(a), cy=to_y(b), r=3) for a, b in points]
+    parts.append(element("polyline", class_="line", points=path))
+    parts += [element("circle", class_="dot", cx=to_x(a), cy=to_y(b), r=3) for a, b in points]
     parts.append(_draw_axis_names(x.label, y.label, left, WIDTH))
-    return _draw_image(name, title, description, WIDTH, HEIGHT, parts)
+    return draw_image(name, title, description, WIDTH, HEIGHT, parts)
 
 
 def bar_chart(
@@ -196,11 +196,11 @@ def bar_chart(
         parts.append(_draw_limit(to_y(limit[0]), left, width, limit[1], _TOP - 5))
     for place, (bar, middle) in enumerate(zip(bars, middles, strict=True)):
         if bar.value is not None and bar.text:
-            parts.append(_draw_text(middle, to_y(bar.value) - 4, bar.text, "middle", "value"))
+            parts.append(draw_text(middle, to_y(bar.value) - 4, bar.text, "middle", "value"))
         for number, line in enumerate(bar.label.split("\n") if place % every == 0 else ()):
-            parts.append(_draw_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
+            parts.append(draw_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
     parts.append(_draw_axis_names(x_label, y.label, left, width))
-    return _draw_image(name, title, description, width, HEIGHT, parts)
+    return draw_image(name, title, description, width, HEIGHT, parts)
 
 
 def profile_chart(
@@ -231,25 +231,25 @@ def profile_chart(
     parts = []
     for tick in axis.ticks:
         at = axis.position(tick)
-        parts.append(_element("line", class_="grid", x1=left, x2=right, y1=at, y2=at))
-        parts.append(_draw_text(left - 5, at + 4, f"{tick:g}", "end"))
-    parts += [_draw_text(x, bottom + 17, label, "middle") for x, label in zip(xs, labels, strict=True)]
+        parts.append(element("line", class_="grid", x1=left, x2=right, y1=at, y2=at))
+        parts.append(draw_text(left - 5, at + 4, f"{tick:g}", "end"))
+    parts += [draw_text(x, bottom + 17, label, "middle") for x, label in zip(xs, labels, strict=True)]
     middle, mark = xs[chosen], ys[chosen]
     at = bottom if mark is None else mark
     guide = {"x1": middle, "x2": middle, "y1": _PROFILE_TOP, "y2": bottom}
-    parts.append(_element("line", class_="guide", id=f"{name}-guide", **guide))
+    parts.append(element("line", class_="guide", id=f"{name}-guide", **guide))
     path = " ".join(f"{x},{y}" for x, y in zip(xs, ys, strict=True) if y is not None)
-    parts.append(_element("polyline", class_="line", id=f"{name}-line", points=path))
+    parts.append(element("polyline", class_="line", id=f"{name}-line", points=path))
     dots = [
-        _element("circle", class_="dot", cx=x, cy=y or 0, r=2.6, **_visibility(y))
+        element("circle", class_="dot", cx=x, cy=y or 0, r=2.6, **_visibility(y))
         for x, y in zip(xs, ys, strict=True)
     ]
-    parts.append(_element("g", Markup().join(dots), id=f"{name}-dots"))
+    parts.append(element("g", Markup().join(dots), id=f"{name}-dots"))
     marked = {"cx": middle, "cy": at, "r": 5.5}
-    parts.append(_element("circle", class_="mark", id=f"{name}-mark", **marked, **_visibility(mark)))
+    parts.append(element("circle", class_="mark", id=f"{name}-mark", **marked, **_visibility(mark)))
     place = {"x": middle, "y": at - 11, "text_anchor": "middle"}
-    parts.append(_element("text", texts[chosen], class_="value", id=f"{name}-value", **place))
-    return _draw_image(name, title, description, PROFILE_WIDTH, PROFILE_HEIGHT, parts)
+    parts.append(element("text", texts[chosen], class_="value", id=f"{name}-value", **place))
+    return draw_image(name, title, description, PROFILE_WIDTH, PROFILE_HEIGHT, parts)
 
 
 def _visibility(y: float | None) -> dict[str, str]:
@@ -269,46 +269,46 @@ def _draw_grid(y: Axis, to_y: Callable[[float], float], left: float, width: floa
     parts = []
     for tick in y.ticks:
         at = to_y(tick)
-        parts.append(_element("line", class_="grid", x1=left, x2=width - _RIGHT, y1=at, y2=at))
-        parts.append(_draw_text(left - 6, at + 4, y.text(tick), "end"))
+        parts.append(element("line", class_="grid", x1=left, x2=width - _RIGHT, y1=at, y2=at))
+        parts.append(draw_text(left - 6, at + 4, y.text(tick), "end"))
     return Markup().join(parts)
 
 
 def _draw_bar(kind: str, value: float, middle: float, width: float, to_y: Callable[[float], float]) -> Markup:
     top = to_y(value)
     box = {"x": middle - width / 2, "y": top, "width": width, "height": max(0.0, to_y(0) - top)}
-    return _element("rect", class_=f"bar {kind}", **box)
+    return element("rect", class_=f"bar {kind}", **box)
 
 
 def _draw_limit(at: float, left: float, width: float, label: str, label_at: float) -> Markup:
-    line = _element("line", class_="limit", x1=left, x2=width - _RIGHT, y1=at, y2=at)
-    return line + _draw_text(width - _RIGHT, label_at, label, "end", "value")
+    line = element("line", class_="limit", x1=left, x2=width - _RIGHT, y1=at, y2=at)
+    return line + draw_text(width - _RIGHT, label_at, label, "end", "value")
 
 
 def _draw_axis_names(x_label: str, y_label: str, left: float, width: float) -> Markup:
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     turn = f"translate(13 {middle:.1f}) rotate(-90)"
-    vertical = _element("text", y_label, text_anchor="middle", transform=turn)
-    return _draw_text((left + width - _RIGHT) / 2, HEIGHT - 6, x_label, "middle") + vertical
+    vertical = element("text", y_label, text_anchor="middle", transform=turn)
+    return draw_text((left + width - _RIGHT) / 2, HEIGHT - 6, x_label, "middle") + vertical
 
 
-def _draw_text(x: float, y: float, text: str, anchor: str, kind: str = "") -> Markup:
+def draw_text(x: float, y: float, text: str, anchor: str, kind: str = "") -> Markup:
     """Place text; the anchor is "start", "middle" or "end"."""
     named = {"class_": kind} if kind else {}
-    return _element("text", text, x=float(x), y=float(y), text_anchor=anchor, **named)
+    return element("text", text, x=float(x), y=float(y), text_anchor=anchor, **named)
 
 
-def _draw_image(
+def draw_image(
     name: str, title: str, description: str, width: float, height: float, parts: Sequence[Markup]
 ) -> Markup:
     """Put parts into a picture; one wider than a column of the page keeps its width and scrolls."""
     style = {"style": f"width:{width:.0f}px"} if width > WIDTH else {}
     content = [
-        _element("title", title, id=f"{name}-title"),
-        _element("desc", description, id=f"{name}-desc"),
+        element("title", title, id=f"{name}-title"),
+        element("desc", description, id=f"{name}-desc"),
         *parts,
     ]
-    return _element(
+    return element(
         "svg",
         Markup().join(content),
         role="img",
@@ -318,7 +318,7 @@ def _draw_image(
     )
 
 
-def _element(tag: str, content: str | None = None, /, **attributes: object) -> Markup:
+def element(tag: str, content: str | None = None, /, **attributes: object) -> Markup:
     """Return one SVG element; text and attributes are escaped, `class_` is class, `a_b` is a-b."""
     names = {name: name.removesuffix("_").replace("_", "-") for name in attributes}
     shown = {

@@ -10,11 +10,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_up, json_number
+from hushgraph._text import digits_down, json_number
 from hushgraph.errors import RunError
-from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.statement import FIXED_SEED
 
 if TYPE_CHECKING:
     from hushgraph.inference.evaluation import Evaluation
@@ -75,6 +74,8 @@ def collect_facts(
         "warnings": list(folder.warnings),
         "result": result,
         "spending": _read_spending(folder),
+        # What the first board costs, before the first step; 0 where there is none.
+        "epsilon_before_steps": json_number(plan.epsilon_after(0)) if folder.num_boards else 0.0,
         "test": None if evaluation is None else _summarise_test(folder, evaluation),
         "comparison": None if comparison is None else dict(comparison),
         "plan": json.loads(plan.to_json()),
@@ -131,7 +132,7 @@ def _list_assumptions(plan: PrivacyPlan) -> list[str]:
         if plan.clipping == "percentile"
         else f"to norm {plan.clip:g}"
     )
-    deviation = f"{digits_up(plan.sigma_over_clip, digits=6)} times that bound"
+    deviation = f"{digits_down(plan.sigma_over_clip, digits=6)} times that bound"
     return [
         "Nothing is assumed about the attacker, who may know every other row and all settings, see the "
         "trained weights and every update on the way to them, and compute without limits.",
@@ -148,9 +149,10 @@ def _list_assumptions(plan: PrivacyPlan) -> list[str]:
 
 def _list_not_covered(folder: RunFolder, result: Mapping[str, Any]) -> list[str]:
     """List what this run shows that the guarantee, if there is one, does not speak of."""
+    clear = "" if folder.plan.covers_predictions else ", and from neighbours in the clear"
     items = [
-        "Accuracies on this page: they are computed from validation and test labels, and from neighbours in "
-        "the clear. Remove them before publishing the page where those must stay private.",
+        f"Accuracies on this page: they are computed from validation and test labels{clear}. Remove them "
+        "before publishing the page where those must stay private.",
         "Other runs on the same data: each of them costs its own epsilon, and the costs add up.",
         "How long training took: a step may take longer with other data.",
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
-from hushgraph._text import rounded_up
+from hushgraph._text import digits_down, rounded_up
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,11 +128,15 @@ def format_percent(value: float | None) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Format a setting."""
+    """Format a setting; the JSON twin has all digits."""
     if value is None:
         return "not given"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(format_value, value)) or "none"
+    if isinstance(value, float):
+        return digits_down(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

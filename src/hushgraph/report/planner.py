@@ -116,6 +116,11 @@ def collect_planner_facts(
 def choose_target(solved: Solved) -> float:
     """Return the epsilon that the plan stays within: the one given, or its own as it is shown."""
     plan: PrivacyPlan = solved.plan
+    if plan.method == "billboard":
+        raise PlanError(
+            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, or "
+            "give method='trees'"
+        )
     if plan.steps == 0:
         raise PlanError("steps=0: expected at least one step to show the cost of; give steps")
     if math.isinf(plan.epsilon):

@@ -144,7 +144,7 @@ def _format_flag(name: str, value: Any) -> str:
 
 def _fixed_flags(facts: Facts) -> list[str]:
     plan = facts["plan"]
-    flags = ["hushgraph train DATA", f"--delta {plan['delta']!r}"]
+    flags = ["hushgraph train DATA", f"--delta {digits_up(plan['delta'], digits=17)}"]
     flags.append(f"--layers {plan['num_layers']}" if plan["num_layers"] else "--model mlp")
     flags.append(f"--edge-owner {plan['edge_owner']}")
     for name, default in {"sampler": "stable", "accountant": "pair", "clip": 1.0}.items():

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_up, rounded_up
+from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks, line_chart, share_axis
+from hushgraph.report.diagram import Outcome, Part, draw_bounds, draw_budget
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.pages import (
     Cell,
@@ -72,6 +73,8 @@ def render_report(facts: Mapping[str, Any]) -> str:
         standing=facts["standing"],
         cards=_report_cards(facts),
         best_guess=rounded_up(100 * facts["guarantee"]["best_guess"]),
+        released=_name_released(facts),
+        bounds=_draw_bounds(facts),
         guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
         has_epsilon=_has_epsilon(facts),
         has_validation=any(record["val_accuracy"] is not None for record in facts["spending"]),
@@ -138,33 +141,107 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*cards, ("test accuracy (not covered)", format_percent(facts["result"]["test_accuracy"]))]
 
 
+def _is_billboard(facts: Mapping[str, Any]) -> bool:
+    return bool(facts["guarantee"].get("method") == "billboard")
+
+
 def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
+    about, kind = facts["guarantee"], facts["standing"]["kind"]
+    captions = {"holds": "The figures of the guarantee", "claimed": "The figures of the claim"}
+    rows = [
+        *_list_epsilons(facts),
+        ("delta", digits_up(about["delta"])),
+        *(_list_board_figures(about) if _is_billboard(facts) else _list_tree_figures(about)),
+        ("sigma / C", digits_down(about["sigma_over_clip"], digits=6)),
+        ("steps", f"{about['steps']:,}"),
+        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
+        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
+        ("accountant", about["accountant"]),
+    ]
+    caption = captions.get(kind, "The figures of the plan")
+    return Table(caption=caption, heads=("figure", "value"), rows=rows, numeric_from=1)
+
+
+def _list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """List epsilon for one row and for every other change that has a figure."""
     about, figures, kind = facts["guarantee"], facts["guarantee_details"], facts["standing"]["kind"]
     note = {"holds": "", "claimed": ", claimed"}.get(kind, ", not guaranteed")
-    captions = {"holds": "The figures of the guarantee", "claimed": "The figures of the claim"}
     rows = [
         (f"epsilon, one node{note}", format_epsilon(figures["priced_epsilon"])),
         (f"epsilon, two nodes together{note}", format_epsilon(figures["priced_group_of_two"])),
     ]
-    if kind in ("holds", "claimed"):
-        edge = figures["epsilon_edge"]
-        bound = "no bound derived" if edge is None else f"at most {format_epsilon(edge)}"
-        rows.append((f"epsilon, one undirected edge{note}", bound))
+    if kind not in ("holds", "claimed"):
+        return rows
+    edge = figures["epsilon_edge"]
+    bound = "no bound derived" if edge is None else f"at most {format_epsilon(edge)}"
+    name = "edge record" if _is_billboard(facts) and about["edge_owner"] == "reader" else "undirected edge"
+    rows.append((f"epsilon, one {name}{note}", bound))
+    if _is_billboard(facts):
+        rows += [
+            (f"epsilon, one training label{note}", f"at most {format_epsilon(about['epsilon_label'])}"),
+            (
+                f"epsilon, a row without training label{note}",
+                format_epsilon(about["epsilon_unlabelled_row"]),
+            ),
+        ]
+    return rows
+
+
+def _list_board_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    noise = about["board_noise"]
+    return [
+        ("boards", f"{len(noise):,}"),
+        ("noise of a board, one ballot being 1", digits_down(min(noise), digits=6)),
+    ]
+
+
+def _list_tree_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     reads = about["max_reads"]
-    rows += [
-        ("delta", digits_up(about["delta"])),
+    return [
         ("changed trees, n", f"{about['changed_trees']:,}"),
-        ("noise multiplier, sigma / (2 C n)", digits_up(about["noise_multiplier"], digits=6)),
-        ("sigma / C", digits_up(about["sigma_over_clip"], digits=6)),
-        ("steps", f"{about['steps']:,}"),
-        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
-        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
+        ("noise multiplier, sigma / (2 C n)", digits_down(about["noise_multiplier"], digits=6)),
         ("readers of one node, K", format_value(about["max_readers"])),
         ("reads of one node, D", "unlimited" if reads is None else f"{reads:,}"),
-        ("accountant, sampler", f"{about['accountant']}, {about['sampler']}"),
+        ("sampler", about["sampler"]),
     ]
-    caption = captions.get(kind, "The figures of the plan")
-    return Table(caption=caption, heads=("figure", "value"), rows=rows, numeric_from=1)
+
+
+def _name_released(facts: Mapping[str, Any]) -> str:
+    """Name what epsilon covers, for a sentence."""
+    if facts["guarantee"]["predictions"] == "not covered":
+        return "the weights"
+    boards = ", the boards" if _is_billboard(facts) else ""
+    return f"the weights{boards} and the predictions for everybody else"
+
+
+def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:
+    """Draw what one row can move; nothing where no guarantee holds, because then nothing bounds it."""
+    if facts["standing"]["kind"] != "holds":
+        return None
+    about, num_train = facts["guarantee"], facts["plan"]["num_train_nodes"]
+    is_billboard = _is_billboard(facts)
+    noise = f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step"
+    if is_billboard:
+        boards = f"{len(about['board_noise'])} boards" if len(about["board_noise"]) > 1 else "the board"
+        spread = digits_down(min(about["board_noise"]), digits=3)
+        lines = ("moved by at most 1 each", f"noise {spread} on every number, once")
+        outcomes = [Outcome(what=boards.capitalize(), lines=lines, is_covered=True)]
+    else:
+        outcomes = []
+    changed = min(about["changed_trees"], num_train)
+    unit = "examples" if changed == 1 else "trees"
+    lines = (f"at most {changed:,} of {num_train:,} training {unit}", noise)
+    outcomes.append(Outcome(what="Weights", lines=lines, is_covered=True))
+    if about["predictions"] == "not covered":
+        lines = ("read neighbours in the clear",)
+        outcomes.append(Outcome(what="Predictions", lines=lines, is_covered=False))
+    else:
+        others = ("read their own rows and released values",)
+        outcomes.append(Outcome(what="Others' predictions", lines=others, is_covered=True))
+        own = ("a function of this row, without noise",)
+        outcomes.append(Outcome(what="Own prediction", lines=own, is_covered=False))
+    row = ("One row", "features", "label", "list of places" if is_billboard else "edge records")
+    return Figure(caption="What one row can move", chart=draw_bounds(row, outcomes))
 
 
 def _has_epsilon(facts: Mapping[str, Any]) -> bool:
@@ -172,27 +249,44 @@ def _has_epsilon(facts: Mapping[str, Any]) -> bool:
 
 
 def _draw_spending(facts: Mapping[str, Any]) -> list[Figure]:
-    """Draw epsilon by step, where it is finite, and validation accuracy by epsilon."""
-    figures = [_draw_epsilon(facts)] if _has_epsilon(facts) else []
+    """Draw epsilon by step and its parts, where it is finite, and validation accuracy by epsilon."""
     records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
-    return [*figures, _draw_accuracy(records)] if records else figures
+    figures = [_draw_epsilon(facts)] if _has_epsilon(facts) else []
+    figures += [_draw_accuracy(records)] if records else []
+    if _has_epsilon(facts) and _is_billboard(facts):
+        figures.append(_draw_budget(facts["guarantee"]))
+    return figures
 
 
 def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
-    points = [(0.0, 0.0)] + [(float(r["step"]), float(r["epsilon"])) for r in facts["spending"]]
+    before = float(facts["epsilon_before_steps"])
+    points = [(0.0, before)] + [(float(r["step"]), float(r["epsilon"])) for r in facts["spending"]]
     steps, spent = points[-1]
     total = float(facts["guarantee_details"]["priced_epsilon"])
     name = {"holds": "budget", "claimed": "claimed budget"}.get(facts["standing"]["kind"], "not guaranteed:")
     chart = line_chart(
         name="spent",
         title="Epsilon as it was spent",
-        description=f"Epsilon grows from 0 at the start to {rounded_up(spent)} after step {steps:g}.",
+        description=(
+            f"Epsilon grows from {rounded_up(before)} before the first step to {rounded_up(spent)} after "
+            f"step {steps:g}."
+        ),
         points=points,
         x=Axis(label="step", ticks=choose_ticks(0, steps)),
         y=Axis(label="epsilon so far", ticks=choose_ticks(0, max(total, spent) * 1.08)),
         limit=(total, f"{name} {rounded_up(total)}"),
     )
     return Figure(caption="Epsilon as it was spent", chart=chart)
+
+
+def _draw_budget(about: Mapping[str, Any]) -> Figure:
+    """Draw how the budget is divided among boards and steps; shares are of mu^2, which add up."""
+    count, share = len(about["board_noise"]), about["board_share"]
+    parts = [Part(name=f"board {place + 1}", share=share / count) for place in range(count)]
+    if count == 1:
+        parts = [Part(name="board", share=share)]
+    parts.append(Part(name=f"{about['steps']:,} steps", share=1 - share))
+    return Figure(caption="What the budget is spent on", chart=draw_budget(parts))
 
 
 def _draw_accuracy(records: Sequence[Mapping[str, Any]]) -> Figure:
@@ -338,7 +432,10 @@ def _tabulate_model(row: Mapping[str, Any]) -> list[str | Cell]:
 
 
 def _tabulate_settings(facts: Mapping[str, Any]) -> list[Table]:
-    plan = [(name, format_value(value)) for name, value in sorted(facts["plan"].items())]
+    plan = [
+        (name, digits_up(value) if name == "delta" else format_value(value))
+        for name, value in sorted(facts["plan"].items())
+    ]
     config = [(name, format_value(value)) for name, value in sorted(facts["config"].items())]
     config += [(f"number of {name}", format_value(value)) for name, value in facts["shape"].items()]
     heads = ("setting", "value")

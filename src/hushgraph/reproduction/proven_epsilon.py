@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from hushgraph._text import rounded_up
 from hushgraph.errors import PlanError
+from hushgraph.privacy.guarantee import WHY_UNPROVEN
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.privacy.statement import WHY_UNPROVEN
 
 SEED_NOTE = (
     "Runs are seeded, so that a record can be made again; a seeded run is reproducible, not private. Every "

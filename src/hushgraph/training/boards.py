@@ -13,10 +13,10 @@ from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import RowTable, read_boards, score_table
 from hushgraph.noise import normal
-from hushgraph.noise.stream import seeded_keys
-from hushgraph.privacy import billboard_bounds
-from hushgraph.privacy.billboard_plan import BillboardPlan
+from hushgraph.noise.normal import seeded_keys
+from hushgraph.privacy import bounds
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.folder import RunFolder
 
 
@@ -86,7 +86,7 @@ def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
 
 def _board_event(plan: BillboardPlan, place: int) -> GaussianEvent:
     """What a board costs one emptied row."""
-    [(event, _)] = billboard_bounds.events([plan.board_charge(place)], billboard_bounds.rows_emptied(1))
+    [(event, _)] = bounds.events([plan.board_charge(place)], bounds.rows_emptied(1))
     if not isinstance(event, GaussianEvent):
         raise TypeError(f"{event}: expected the event of a board")
     return event

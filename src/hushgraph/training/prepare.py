@@ -20,7 +20,6 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.defaults import (
     Defaults,
     choose_billboard,
@@ -30,7 +29,7 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.trees import bound_tree_size
 

@@ -14,8 +14,7 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph._text import rounded_up
-from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, read_rows
+from hushgraph.billboard.board import Board, combine_boards, read_rows
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError

@@ -29,9 +29,8 @@ from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.checkpoint import Progress
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import RunFolder, versions
+from hushgraph.runs.folder import Progress, RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.boards import build_table, make_board
 from hushgraph.training.distributed import Group, require_leader
