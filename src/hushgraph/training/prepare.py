@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, get_args
 
@@ -302,10 +302,15 @@ def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -
         return "trees" if for_trees or arguments["model"] is not None else "billboard"
     if method == "billboard" and for_trees:
         raise InputError(
-            f"{', '.join(for_trees)} with method='billboard': only trees have that; leave it out, or use "
+            f"{_list_values(arguments, for_trees)} with method='billboard': only trees have that; leave it "
+            "out, or use "
             "method='trees'"
         )
     return method
+
+
+def _list_values(arguments: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={show_value(arguments[name])}" for name in names)
 
 
 def _prepare_billboard(
@@ -414,11 +419,14 @@ def _check_budget(
     """Refuse a budget that contradicts itself, before data is read."""
     if private and epsilon is None and noise_multiplier is None:
         raise PlanError(
-            "no budget: give epsilon or noise_multiplier, or ask for training without privacy "
-            "(private=False, --non-private)"
+            "no budget: give epsilon=E or noise_multiplier=L, or ask for training without privacy "
+            "(private=False)"
         )
     if not private and (epsilon is not None or noise_multiplier is not None):
-        raise PlanError("training without privacy takes neither epsilon nor noise_multiplier; leave them out")
+        name, value = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
+        raise PlanError(
+            f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+        )
     if noise_multiplier is not None and not noise_multiplier > 0:
         raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
@@ -426,7 +434,10 @@ def _check_budget(
     if delta is not None and not 0 < delta < 1:
         raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
     if epsilon is not None and noise_multiplier is not None and steps is not None:
-        raise PlanError("epsilon, noise_multiplier and steps: two of them give the third; leave one out")
+        raise PlanError(
+            f"epsilon={epsilon}, noise_multiplier={noise_multiplier} and steps={steps}: two of them give the "
+            "third; leave one out"
+        )
 
 
 def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
