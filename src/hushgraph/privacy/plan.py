@@ -520,17 +520,20 @@ class BillboardPlan(PrivacyPlan):
         events = bounds.events(self.charges_until(self.steps), bounds.rows_emptied(1))
         return tuple(events)
 
-    def _epsilon_by(self, change: Change) -> float:
-        return (
-            _price_charges(self.charges_until(self.steps), change, self.delta)
-            if self.is_private
-            else math.inf
-        )
-
     @property
     def epsilon(self) -> float:
         """Epsilon at `delta` for one emptied row: all boards and all steps."""
-        return self._epsilon_by(bounds.rows_emptied(1))
+        return self.epsilon_after(self.steps)
+
+    def epsilon_after(self, steps: int) -> float:
+        """Epsilon of a run that has taken `steps` steps: its boards until then and these steps."""
+        return self._epsilon_by(bounds.rows_emptied(1), steps)
+
+    def _epsilon_by(self, change: Change, steps: int | None = None) -> float:
+        """Epsilon where `change` differs, after `steps` steps, all of them unless given."""
+        if not self.is_private:
+            return math.inf
+        return _price_charges(self.charges_until(self.steps if steps is None else steps), change, self.delta)
 
     @property
     def epsilon_group_of_two(self) -> float:
@@ -552,12 +555,6 @@ class BillboardPlan(PrivacyPlan):
     def epsilon_unlabelled_row(self) -> float:
         """Epsilon for a row without a training label: 0 with one board, else that of the second board."""
         return self._epsilon_by(bounds.UNLABELLED_ROW)
-
-    def epsilon_after(self, steps: int) -> float:
-        """Epsilon of a run that has taken `steps` steps: its boards until then and these steps."""
-        if not self.is_private:
-            return math.inf
-        return _price_charges(self.charges_until(steps), bounds.rows_emptied(1), self.delta)
 
     def calibrated(self, *, epsilon: float) -> BillboardPlan:
         """The same plan with the smallest safe noise for `epsilon`, split by `board_share`.

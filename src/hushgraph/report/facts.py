@@ -10,13 +10,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_down, json_number
+from hushgraph._text import digits_down
 from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import json_number
 
 if TYPE_CHECKING:
-    from hushgraph.inference.evaluation import Evaluation
+    from hushgraph.inference.in_memory import Evaluation
     from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.runs.folder import RunFolder
 

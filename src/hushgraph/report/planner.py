@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from hushgraph._text import digits_up, json_number, rounded_up
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
 from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.plan import json_number
 from hushgraph.report.charts import profile_chart
 from hushgraph.report.facts import describe_standing, format_now
 from hushgraph.report.pages import (
@@ -118,7 +119,7 @@ def choose_target(solved: Solved) -> float:
     plan: PrivacyPlan = solved.plan
     if plan.method == "billboard":
         raise PlanError(
-            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, or "
+            "method='billboard': the page compares bounds on reads, which only trees have; leave out html or "
             "give method='trees'"
         )
     if plan.steps == 0:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -114,9 +114,9 @@ class RunFolder:
             path=Path(path),
             plan=plan,
             config=config,
+            split_id=split_id(graph),
             num_features=graph.num_features,
             num_classes=graph.num_classes,
-            split_id=split_id(graph),
             data=data,
             columns=graph.columns,
         )
@@ -280,9 +280,11 @@ class RunFolder:
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        count = self.num_boards if count is None else count
-        fingerprint = self.plan.fingerprint()
-        return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
+        return [self.load_board(place) for place in range(self.num_boards if count is None else count)]
+
+    def load_board(self, place: int) -> Board:
+        """One board of this run; RunError where it is missing, damaged or foreign."""
+        return load_board(self.board_path(place), plan=self.plan.fingerprint())
 
     @property
     def has_halfway_weights(self) -> bool:
@@ -329,15 +331,13 @@ class RunFolder:
         self,
         model: nn.Module,
         average: Mapping[str, Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         progress: Progress,
     ) -> None:
         """Write everything that a resumed run goes on from."""
         write_checkpoint(self._checkpoint, model, average, optimizer, progress)
 
-    def load_checkpoint(
-        self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> Progress:
+    def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
         """Fill model, average and optimiser from the checkpoint; return how far it is."""
         if not self._checkpoint.exists():
             return Progress()
@@ -503,6 +503,22 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, Overf
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
+class Optimizer(Protocol):
+    """What a run needs of an optimiser: any `torch.optim.Optimizer` will do."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def state(self) -> Mapping[Any, Any]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+    def step(self) -> Any: ...
+
+
 class Progress(NamedTuple):
     """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
 
@@ -515,7 +531,7 @@ def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     progress: Progress,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
@@ -532,7 +548,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: Optimizer
 ) -> Progress:
     """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
@@ -600,7 +616,7 @@ def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     model.load_state_dict(dict(tensors), strict=False)
 
 
-def _check_state(optimizer: torch.optim.Optimizer) -> None:
+def _check_state(optimizer: Optimizer) -> None:
     """Refuse a state that the optimiser would stumble over at its next step."""
     if len({frozenset(state) for state in optimizer.state.values()}) > 1:
         raise ValueError("some weights have more of the optimiser's state than others")

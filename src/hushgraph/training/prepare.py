@@ -27,8 +27,8 @@ from hushgraph.privacy.defaults import (
     choose_non_private,
     choose_private,
     choose_reads,
+    default_delta,
 )
-from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.trees import bound_tree_size

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -28,6 +28,7 @@ from hushgraph.training.session import Observer, OnStart, Session
 
 __all__ = ["Run", "resume", "train"]
 
+_Value = TypeVar("_Value")
 # Arguments of `train` that `prepare` has no use for.
 _NOT_SETTINGS = {"data", "budget", "device", "out", "observer", "on_start", "on_notes", "others"}
 
@@ -164,15 +165,20 @@ def train(
         )
     session.check_agreement()
     if out is not None:
-        group.broadcast(partial(_create, folder))
+        _in_leader(group, partial(_create, folder))
         return session.run(observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        group.broadcast(partial(_create, session.folder))
+        _in_leader(group, partial(_create, session.folder))
         run = session.run(observer, on_start)
     if group.leads:
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
+
+
+def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
+    """Call `make` in the process that leads; every process of its group gets the value."""
+    return make() if group.size == 1 else group.broadcast(make)
 
 
 def _create(folder: RunFolder) -> None:
@@ -184,7 +190,7 @@ def _create(folder: RunFolder) -> None:
 @contextlib.contextmanager
 def _temporary_folder(group: Group) -> Iterator[Path]:
     """A folder of this group's own, which goes where training fails."""
-    path = Path(group.broadcast(lambda: tempfile.mkdtemp(prefix="hushgraph-")))
+    path = Path(_in_leader(group, partial(tempfile.mkdtemp, prefix="hushgraph-")))
     try:
         yield path
     except BaseException:

@@ -13,10 +13,10 @@ from typing import Any
 from hushgraph.datasets.catalog.data_root import data_root
 from hushgraph.datasets.catalog.download import Remote, download_bar, fetch, unpack
 from hushgraph.datasets.catalog.formats import (
+    OGB_FILES,
+    PLANETOID_FILES,
     REDDIT_FILES,
     REDDIT_FULL_FILES,
-    ogb_files,
-    planetoid_files,
     read_ogb,
     read_planetoid,
     read_reddit,
@@ -56,13 +56,13 @@ class Entry:
 
 
 def _ogb(name: str, description: str) -> Entry:
-    return Entry(description=description, files=ogb_files(SOURCES[name].folder), read=read_ogb)
+    return Entry(description=description, files=OGB_FILES[SOURCES[name].folder], read=read_ogb)
 
 
 def _planetoid(name: str, description: str) -> Entry:
     return Entry(
         description=description,
-        files=tuple(f"raw/{file}" for file in planetoid_files(name)),
+        files=tuple(f"raw/{file}" for file in PLANETOID_FILES[name]),
         read=lambda folder: read_planetoid(folder / "raw", name),
     )
 
@@ -174,10 +174,10 @@ def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics
         >>> hg.datasets.load("generated-100").num_nodes
         100
     """
-    entry, folder = _entry(name), data_root(root)
+    entry = _entry(name)
     if entry.generate is not None:
         return entry.generate()
-    origin = entry.base or name
+    origin, folder = entry.base or name, data_root(root)
     graph = _load_npz_file(origin, folder) or _load_official(origin, folder)
     if check_statistics:
         STATISTICS[origin].check(origin, graph)
@@ -191,10 +191,10 @@ def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics
 
 def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
     """Return whether the files of `name` are there: "yes", "in part", "no", or "not needed" if generated."""
-    entry, folder = _entry(name), data_root(root)
+    entry = _entry(name)
     if entry.generate is not None:
         return "not needed"
-    origin = entry.base or name
+    origin, folder = entry.base or name, data_root(root)
     place = folder / SOURCES[origin].folder
     if _npz(origin, folder) is not None or not _missing(origin, place):
         return "yes"
