@@ -374,8 +374,7 @@ def show_result(run: Run, screen: Console) -> None:
     guarantee = Guarantee.of(run.plan, seed_is_fixed=run.config.seed is not None)
     screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
     if run.plan.is_private:
-        boards = ", the boards and the predictions for everybody else" if run.plan.covers_predictions else ""
-        covers = f"It covers the weights{boards}. " if result["guarantee"] == "holds" else ""
+        covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

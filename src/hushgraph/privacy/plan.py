@@ -231,8 +231,12 @@ class PrivacyPlan:
 
     @property
     def covers_predictions(self) -> bool:
-        """Whether predictions for everybody else are covered together with the weights."""
-        return False
+        """Whether predictions for everybody else are covered together with the weights.
+
+        Without rounds of messages, a prediction reads one row and the weights. With K = 0 training reads no
+        edge either, but predictions do.
+        """
+        return self.num_layers == 0 and self.guarantee == "holds"
 
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps."""
@@ -370,7 +374,7 @@ class PrivacyPlan:
             "epsilon_edge": json_number(self.epsilon_edge),
             "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
-            "predictions": PREDICTIONS[self.covers_predictions and self.is_private],
+            "predictions": PREDICTIONS[self.covers_predictions and self.guarantee == "holds"],
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,

@@ -19,8 +19,9 @@ import math
 import os
 import platform
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -219,6 +220,26 @@ class RunFolder:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
             reason = " ".join(repr(error).split())[:300]
             raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
+
+    def copy_to(self, path: str | os.PathLike[str]) -> RunFolder:
+        """Copy the files of a finished run into a folder that is new or empty; return the copy."""
+        self.check_finished()
+        place = Path(path)
+        try:
+            if place.exists() and (not place.is_dir() or any(place.iterdir())):
+                raise RunError(f"path={place}: it exists and is not an empty folder; choose another name")
+            draft = place.with_name(f"{place.name}.draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            for name in _FILES:
+                if (self.path / name).exists():
+                    shutil.copyfile(self.path / name, draft / name)
+            # An empty folder is replaced; the copy is there as a whole or not at all.
+            draft.replace(place)
+        except OSError as error:
+            reason = error.strerror or error
+            raise WriteError(f"path={place}: cannot be written ({reason}); choose another folder") from None
+        return replace(self, path=place)
 
     @property
     def ledger_path(self) -> Path:
