@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
-from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
+from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
@@ -26,6 +27,7 @@ from hushgraph.runs.config import TrainingConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
 
@@ -172,6 +174,10 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
     is_silent = flags["as_json"] or flags["quiet"]
     folders: list[RunFolder] = []
+    notes: list[str] = []
+
+    def collect(lines: Sequence[str]) -> None:
+        notes.extend(lines)
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
@@ -179,6 +185,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         line.clear()
         if text:
             typer.echo(text)
+            terminal.warn(folder.warnings, notes)
         line.show("Preparing the first step")
 
     try:
@@ -195,6 +202,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             terminal.show_loading(line, data)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if resume is None:
+                hooks["on_notes"] = collect
                 out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
                 run = training.train(graph, out=out, **settings, **hooks)
             else:
@@ -238,30 +246,38 @@ def _show_dry_run(context: typer.Context) -> None:
         raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
     is_silent = flags["as_json"] or flags["quiet"]
     with terminal.status("Loading PyTorch", quiet=is_silent) as line:
+        from hushgraph.privacy.budget import DataBudget
+        from hushgraph.runs.folder import check_out
+
         settings = _read_settings(context)
         budget = settings.pop("budget")
+        if flags["out"] is not None:
+            check_out(flags["out"])
+        opened = None if budget is None else DataBudget.open(budget)
         solved, prepared = ask_prepare(context, settings, line)
-        if budget is not None:
-            _check_budget(budget, prepared.plan, is_seeded=prepared.config.seed is not None)
+        if opened is not None:
+            _check_budget(opened, prepared.plan, is_seeded=prepared.config.seed is not None)
+        warnings, notes = list_cautions(context, prepared, opened)
     graph, config = prepared.graph, prepared.config
     if flags["as_json"]:
         facts = list_facts(solved, is_seeded=config.seed is not None)
-        about = {"dry_run": True, "model": config.model, "hidden": config.hidden}
+        about = {"dry_run": True, "model": config.model, "hidden": config.hidden, "warnings": warnings}
         typer.echo(json.dumps(facts | about | {"learning_rate": config.learning_rate}, allow_nan=False))
     elif not flags["quiet"]:
         screen = terminal.console()
         text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.num_classes)
         terminal.print_line(screen, f"Dry run: nothing is trained, written or spent.\n{text}\n")
         show_plan(solved, screen, is_seeded=config.seed is not None)
+        terminal.warn(warnings, notes)
 
 
-def _check_budget(path: Path, plan: PrivacyPlan, *, is_seeded: bool) -> None:
+def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> None:
     """Raise BudgetExceededError where the budget of the data does not allow a run by `plan`."""
-    from hushgraph.privacy.budget import Charge, DataBudget
+    from hushgraph.privacy.budget import Charge
 
     guarantee = Guarantee.of(plan, seed_is_fixed=is_seeded)
     charge = Charge.of_plan(plan, guarantee, run="dry run", command="train", data="")
-    DataBudget.open(path).check(charge)
+    budget.check(charge)
 
 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:

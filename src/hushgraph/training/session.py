@@ -274,6 +274,7 @@ class Session:
         if self.group.size > 1:
             result["processes"] = self.group.size
         result |= describe_guarantee(folder.guarantee)
+        result["warnings"] = list(folder.warnings)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result
