@@ -359,8 +359,7 @@ def show_result(run: Run, screen: Console) -> None:
         )
     screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
     if run.plan.is_private:
-        boards = ", the boards and the predictions for everybody else" if run.plan.covers_predictions else ""
-        covers = f"It covers the weights{boards}. " if result["guarantee"] == "holds" else ""
+        covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
+from hushgraph.gradients.chain import find_chain
+from hushgraph.gradients.rows import RowPass
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.inference.stored import stored_scores
@@ -82,6 +84,8 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     if isinstance(graph, Graph):
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
+    if (rows_alone := _find_row_pass(model, features)) is not None:
+        return rows_alone.scores(features.take(np.arange(features.num_nodes), norm=rows_alone.feature_norm))
     was_training = model.training
     model.eval()
     try:
@@ -114,6 +118,11 @@ def best_classes(
     Of a stored graph only `nodes`, and the nodes their scores depend on, are read.
     """
     graph = view.graph
+    if (rows_alone := _find_row_pass(model, view.features)) is not None:
+        best = np.full(graph.num_nodes, -1, dtype=np.int64)
+        taken = view.features.take(nodes, norm=rows_alone.feature_norm)
+        best[nodes] = rows_alone.scores(taken).argmax(1).numpy()
+        return best
     if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
         predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
         return predictions
@@ -127,6 +136,15 @@ def best_classes(
     finally:
         model.train(was_training)
     return best
+
+
+def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
+    """What computes scores of single rows, for a model that reads no edges on the CPU; None for others."""
+    chain = find_chain(model)
+    if chain is None or features.device.type != "cpu" or getattr(model, "depth", 0) or not chain.is_float32:
+        return None
+    check_features(features.width, chain.layers[0][1].in_features)
+    return RowPass(chain)
 
 
 def _cut_reads(graph: Graph, width: int, block_floats: int, device: torch.device) -> Iterator[Reads]:

@@ -120,8 +120,6 @@ class PrivacyPlan:
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[choices.Method] = "trees"
-    # Whether predictions for everybody else are covered together with the weights.
-    covers_predictions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
@@ -243,6 +241,15 @@ class PrivacyPlan:
     def segment_ends(self) -> tuple[int, ...]:
         """The steps after which what roots see changes, and the last step."""
         return (self.steps,)
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Whether predictions for everybody else are covered together with the weights.
+
+        Without rounds of messages, a prediction reads one row and the weights. With K = 0 training reads no
+        edge either, but predictions do.
+        """
+        return self.num_layers == 0 and self.guarantee == "holds"
 
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps."""
@@ -380,7 +387,7 @@ class PrivacyPlan:
             "epsilon_edge": json_number(self.epsilon_edge),
             "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
-            "predictions": PREDICTIONS[self.covers_predictions and self.is_private],
+            "predictions": PREDICTIONS[self.covers_predictions and self.guarantee == "holds"],
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,
@@ -463,7 +470,6 @@ class BillboardPlan(PrivacyPlan):
     board_noise: tuple[float, ...] = ()
 
     method: ClassVar[choices.Method] = "billboard"
-    covers_predictions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Convert numbers, fill in what follows from other fields, then check everything."""
@@ -507,6 +513,11 @@ class BillboardPlan(PrivacyPlan):
     def segment_ends(self) -> tuple[int, ...]:
         """The steps at which a board is made anew, and the last step: a segment follows every board."""
         return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Predictions for everybody else are covered together with the weights and the boards."""
+        return True
 
     def board_charge(self, place: int) -> BoardCharge:
         """What a board is charged as; everybody casts onto the second."""

@@ -66,6 +66,7 @@ def collect_facts(
         "written": format_now(),
         "data": folder.data if comparison is None else comparison["data"],
         "standing": describe_standing(guarantee),
+        "covers": guarantee.statement.covers,
         "statement": [asdict(topic) for topic in guarantee.statement.topics],
         "guarantee": _summarise_guarantee(plan, guarantee),
         "guarantee_details": guarantee.to_json(),

@@ -19,12 +19,13 @@ import math
 import os
 import platform
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -208,6 +209,26 @@ class RunFolder:
             reason = " ".join(repr(error).split())[:300]
             raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
 
+    def copy_to(self, path: str | os.PathLike[str]) -> RunFolder:
+        """Copy the files of a finished run into a folder that is new or empty; return the copy."""
+        self.check_finished()
+        place = Path(path)
+        try:
+            if place.exists() and (not place.is_dir() or any(place.iterdir())):
+                raise RunError(f"path={place}: it exists and is not an empty folder; choose another name")
+            draft = place.with_name(f"{place.name}.draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            for name in _FILES:
+                if (self.path / name).exists():
+                    shutil.copyfile(self.path / name, draft / name)
+            # An empty folder is replaced; the copy is there as a whole or not at all.
+            draft.replace(place)
+        except OSError as error:
+            reason = error.strerror or error
+            raise WriteError(f"path={place}: cannot be written ({reason}); choose another folder") from None
+        return replace(self, path=place)
+
     @property
     def ledger_path(self) -> Path:
         return self.path / "ledger.jsonl"
@@ -319,15 +340,13 @@ class RunFolder:
         self,
         model: nn.Module,
         average: Mapping[str, Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         progress: Progress,
     ) -> None:
         """Write everything that a resumed run goes on from."""
         write_checkpoint(self._checkpoint, model, average, optimizer, progress)
 
-    def load_checkpoint(
-        self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> Progress:
+    def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
         """Fill model, average and optimiser from the checkpoint; return how far it is."""
         if not self._checkpoint.exists():
             return Progress()
@@ -493,6 +512,22 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, Overf
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
+class Optimizer(Protocol):
+    """What a run needs of an optimiser: any `torch.optim.Optimizer` will do."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def state(self) -> Mapping[Any, Any]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+    def step(self) -> Any: ...
+
+
 class Progress(NamedTuple):
     """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
 
@@ -505,7 +540,7 @@ def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     progress: Progress,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
@@ -522,7 +557,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: Optimizer
 ) -> Progress:
     """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
@@ -590,7 +625,7 @@ def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     model.load_state_dict(dict(tensors), strict=False)
 
 
-def _check_state(optimizer: torch.optim.Optimizer) -> None:
+def _check_state(optimizer: Optimizer) -> None:
     """Refuse a state that the optimiser would stumble over at its next step."""
     if len({frozenset(state) for state in optimizer.state.values()}) > 1:
         raise ValueError("some weights have more of the optimiser's state than others")

@@ -20,6 +20,7 @@ from hushgraph.billboard.board import Board
 from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
@@ -30,13 +31,21 @@ from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import Progress, RunFolder, versions
+from hushgraph.runs.folder import Optimizer, Progress, RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.boards import build_table, make_board
 from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.prepare import OptimizerFactory
+from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.run import Run
-from hushgraph.training.trainer import State, Trainer, choose_percentile_clipping
+from hushgraph.training.trainer import (
+    Batches,
+    State,
+    Trainer,
+    choose_percentile_clipping,
+    takes_rows,
+)
 from hushgraph.training.tree_batches import TreeBatches
 
 CHECKPOINT_SECONDS = 5.0
@@ -133,11 +142,10 @@ class Session:
             is_last = end == self.folder.plan.steps
             if self.resumed and not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
                 continue
-            trainer = self._build_trainer(
-                self._build_features(ledger, place), ledger, step, batch_seed + place
-            )
+            features = self._build_features(ledger, place)
+            trainer = self._build_trainer(features, ledger, step, batch_seed + place)
             if ledger is not None:
-                view = WholeGraph(self.graph, trainer.batches.features)
+                view = WholeGraph(self.graph, features)
                 watch = _Watch(trainer, ledger, self.folder, view, observer, lost, begin - seconds)
             self._take_steps(trainer, watch, end)
             if not is_last:
@@ -200,14 +208,19 @@ class Session:
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
-        batches = TreeBatches(
-            graph=self.graph,
-            features=features,
-            plan=plan,
-            rng=KeyedGenerator(batch_seed),
-            group=self.group,
-            resample_every=config.resample_every,
-        )
+        common: dict[str, Any] = {
+            "graph": self.graph,
+            "features": features,
+            "plan": plan,
+            "rng": KeyedGenerator(batch_seed),
+            "group": self.group,
+        }
+        sums: dict[str, Any] = {}
+        if takes_rows(plan, self.model, self.device):
+            batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
+            sums["clipped_sum"] = sums["unclipped_sum"] = RowSums()
+        else:
+            batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(
             plan=plan,
             config=config,
@@ -217,6 +230,7 @@ class Session:
             ledger=ledger,
             noise=self._noise,
             group=self.group,
+            **sums,
         )
 
     def _load_progress(self, ledger: Ledger) -> tuple[int, int, float, int]:
@@ -363,9 +377,7 @@ def _build_model(folder: RunFolder, own: nn.Module | None, seed: int) -> nn.Modu
     return own
 
 
-def _build_optimizer(
-    model: nn.Module, config: TrainingConfig, own: OptimizerFactory | None
-) -> torch.optim.Optimizer:
+def _build_optimizer(model: nn.Module, config: TrainingConfig, own: OptimizerFactory | None) -> Optimizer:
     if (own is not None) != (config.optimizer == "own"):
         raise InputError(
             f"optimizer={config.optimizer!r}: expected adam or sgd, or for a run with an optimiser of your "
@@ -374,8 +386,8 @@ def _build_optimizer(
     if own is not None:
         return own(model.parameters())
     if config.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=config.learning_rate, momentum=config.momentum)
-    return torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
+        return SGD(model.parameters(), lr=config.learning_rate, momentum=config.momentum)
+    return Adam(model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
 
 
 def _choose_clipping(plan: PrivacyPlan, config: TrainingConfig) -> Clipping:

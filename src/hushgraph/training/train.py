@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +16,17 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from hushgraph.errors import RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group, current_group
+from hushgraph.training.interruption import Interruption
 from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
+from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
 from hushgraph.training.session import Observer, OnStart, Session
 
@@ -29,7 +34,7 @@ __all__ = ["Run", "resume", "train"]
 
 _Value = TypeVar("_Value")
 # Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "observer", "on_start", "others"}
+_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "others"}
 
 
 def train(
@@ -65,6 +70,7 @@ def train(
     device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
     budget: str | os.PathLike[str] | DataBudget | None = None,
+    progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     **others: Any,
@@ -103,9 +109,11 @@ def train(
         seed: makes the run reproducible and therefore not private; drawn from the operating system unless
             given.
         device: "auto", "cpu" or "cuda".
-        out: folder of the run; a temporary one unless given.
+        out: folder of the run; a temporary one unless given, which `Run.save` copies.
         budget: the budget of the data, which the whole planned cost of the run is charged to before it
             begins: a file that `hushgraph budget` or `DataBudget.create` wrote.
+        progress: False shows no bar, True always does. By default there is one in terminals and notebooks,
+            unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
         others: fields of `TrainingConfig`.
@@ -154,12 +162,13 @@ def train(
         session.check_agreement()
     if out is not None:
         _in_leader(group, partial(_create, session))
-        return session.run(observer, on_start)
+        return _run(session, progress, observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
         _in_leader(group, partial(_create, session))
-        run = session.run(observer, on_start)
+        run = _run(session, progress, observer, on_start)
     if group.leads:
+        run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
 
@@ -178,14 +187,53 @@ def _create(session: Session) -> None:
         stack.pop_all()
 
 
+def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
+    """Take the steps under a bar; where they end early, say where the run is and how to go on."""
+    is_watched = progress or (progress is None and observer is None)
+    make_bar = choose_bar(progress) if is_watched and session.group.leads else None
+    try:
+        with Interruption() as interruption:
+            # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
+            own = (lambda *_: interruption.check()) if observer is None else observer
+            with watch_steps(make_bar, own) as observe:
+                return session.run(observe, on_start)
+    except BaseException as error:
+        if session.group.leads and _has_charges(session.folder.path):
+            note = _describe_kept(session.folder)
+            error.add_note(note)
+            if make_bar is not None:
+                print(note, file=sys.stderr)
+        raise
+
+
+def _describe_kept(folder: RunFolder) -> str:
+    done = folder.read_progress().step
+    return (
+        f"Stopped after step {done:,} of {folder.plan.steps:,}. The run and what it spent are kept in "
+        f"{folder.path}; hushgraph.resume({str(folder.path)!r}, data) goes on."
+    )
+
+
+def _has_charges(path: Path) -> bool:
+    """Whether the run in this folder has spent anything."""
+    if not (path / "ledger.jsonl").exists():
+        return False
+    try:
+        ledger = Ledger.open(path / "ledger.jsonl", read_only=True)
+    except RunError:
+        # What cannot be read may show charges.
+        return True
+    return ledger.steps_charged + ledger.boards_charged > 0
+
+
 @contextlib.contextmanager
 def _temporary_folder(group: Group) -> Iterator[Path]:
-    """A folder of this group's own, which goes where training fails."""
+    """A folder of this group's own, which goes where training fails before anything was charged."""
     path = Path(_in_leader(group, partial(tempfile.mkdtemp, prefix="hushgraph-")))
     try:
         yield path
     except BaseException:
-        if group.leads:
+        if group.leads and not _has_charges(path):
             shutil.rmtree(path, ignore_errors=True)
         raise
 
@@ -197,6 +245,7 @@ def resume(
     model: nn.Module | None = None,
     optimizer: OptimizerFactory | None = None,
     device: str = "auto",
+    progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
 ) -> Run:
@@ -207,7 +256,7 @@ def resume(
         data: the same data as before; it is read in the same way. Other counts of nodes or features, or other
             training nodes, are refused; values and edges are not compared.
         model, optimizer: the module and the function, where they were the caller's.
-        device, observer, on_start: as in `train`.
+        device, progress, observer, on_start: as in `train`.
 
     Returns:
         The finished run; at once where it was finished before.
@@ -242,7 +291,7 @@ def resume(
     if group.size > 1:
         session.check_agreement()
     group.broadcast(partial(_charge_again, folder))
-    return session.run(observer, on_start)
+    return _run(session, progress, observer, on_start)
 
 
 def _charge_again(folder: RunFolder) -> None:
