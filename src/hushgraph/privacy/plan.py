@@ -375,6 +375,7 @@ class PrivacyPlan:
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning; JSON has no infinity, so an infinite epsilon is "inf"."""
+        predictions = PREDICTIONS[self.covers_predictions and self.guarantee == "holds"]
         return {
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
@@ -387,7 +388,7 @@ class PrivacyPlan:
             "epsilon_edge": json_number(self.epsilon_edge),
             "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
-            "predictions": PREDICTIONS[self.covers_predictions and self.guarantee == "holds"],
+            "predictions": predictions,
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,
