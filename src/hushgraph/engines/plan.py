@@ -86,7 +86,7 @@ def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | No
         if budget is not None:
             folder = replace(folder, budget=BudgetEntry.of(budget, folder.plan))
         with folder.charge_budget():
-            folder.create()
+            folder.create().close()
         return folder
     known = RunFolder.open(folder.path)
     same = [known.plan.fingerprint() == folder.plan.fingerprint(), known.split_id == folder.split_id]
