@@ -543,11 +543,6 @@ class BillboardPlan(PrivacyPlan):
         """Epsilon at `delta` for one emptied row: all boards and all steps."""
         return self.epsilon_after(self.steps)
 
-    @property
-    def covers_predictions(self) -> bool:
-        """Whether predictions for everybody else are covered together with boards and weights."""
-        return True
-
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps: its boards until then and these steps."""
         return self._epsilon_by(bounds.rows_emptied(1), steps)
