@@ -45,6 +45,8 @@ from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
+# In the folder of a run whose board an engine makes: nobody else may make one.
+ENGINE_FILE = "engine.json"
 _FILES = (
     "run.json",
     "ledger.jsonl",
