@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from hushgraph._text import digits_up, json_number, rounded_up
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
 from hushgraph.privacy.guarantee import Guarantee
@@ -45,7 +45,7 @@ from hushgraph.report.planner_points import (
 )
 
 if TYPE_CHECKING:
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plan import PrivacyPlan, json_number
     from hushgraph.privacy.solve import Solved
 
 FORMAT = 1
@@ -118,8 +118,8 @@ def choose_target(solved: Solved) -> float:
     plan: PrivacyPlan = solved.plan
     if plan.method == "billboard":
         raise PlanError(
-            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, or "
-            "give method='trees'"
+            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, "
+            "or give method='trees'"
         )
     if plan.steps == 0:
         raise PlanError("steps=0: expected at least one step to show the cost of; give steps")
