@@ -59,7 +59,7 @@ def test_parameters_are_those_of_train_with_its_defaults() -> None:
     config = {field.name: field.default for field in fields(TrainingConfig)}
     params = NodeClassifier().get_params()
     assert params == {name: usual[name] if name in usual else config[name] for name in params}
-    assert usual.keys() - params.keys() == {"data", "observer", "on_start", "others"}
+    assert usual.keys() - params.keys() == {"data", "observer", "on_notes", "on_start", "others"}
 
 
 def test_the_constructor_takes_keywords_and_only_stores() -> None:

@@ -31,6 +31,7 @@ FLOW = (
     ("plots",),
     ("report",),
     ("training",),
+    ("engines",),
     ("/comparison", "/estimator"),
     ("audit", "reproduction"),
     ("cli",),

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from hushgraph._text import digits_up, json_number, rounded_up
+from hushgraph._text import digits_up, rounded_up
+from hushgraph.privacy.plan import json_number
 
 
 @pytest.mark.parametrize(

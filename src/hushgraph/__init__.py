@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph import datasets as datasets
+    from hushgraph import engines as engines
     from hushgraph.comparison import Comparison as Comparison
     from hushgraph.comparison import compare as compare
     from hushgraph.datasets.tables.check import Check as Check
@@ -65,6 +66,7 @@ __all__ = [
     "check",
     "compare",
     "datasets",
+    "engines",
     "prepare",
     "resume",
     "train",
@@ -101,7 +103,7 @@ _HOMES = {
     "resume": "training.train",
     "train": "training.train",
 }
-_SUBPACKAGES = ("datasets",)
+_SUBPACKAGES = ("datasets", "engines")
 
 
 def __getattr__(name: str) -> Any:

@@ -34,8 +34,3 @@ def _format_digits(value: float, digits: int, rounding: str) -> str:
     rounded = Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))).normalize()
     is_extreme = rounded != 0 and (rounded.adjusted() < -4 or rounded.adjusted() > 15)
     return f"{rounded:e}" if is_extreme else f"{rounded:f}"
-
-
-def json_number(value: float) -> float | str:
-    """Return the number, or "inf": JSON has no infinity."""
-    return "inf" if math.isinf(value) else value

@@ -18,7 +18,7 @@ from torch import nn
 
 from hushgraph.datasets import load_graph
 from hushgraph.errors import InputError, NotFittedError
-from hushgraph.inference.evaluation import evaluate
+from hushgraph.inference.in_memory import evaluate
 from hushgraph.training.train import train
 
 if TYPE_CHECKING:

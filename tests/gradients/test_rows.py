@@ -1,35 +1,58 @@
-"""Clipped sums of rows against the sums by trees."""
+"""Clipped sums of rows against the sums by trees, and against one row at a time."""
 
 from __future__ import annotations
+
+import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
+from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowSums
-from hushgraph.models.gnn import ReadingMLP
+from hushgraph.gradients.rows import RowPass, Rows, RowSums, SparseRows
+from hushgraph.gradients.sums import CHUNK
+from hushgraph.gradients.unclipped import gradient_sum
+from hushgraph.models.gnn import GNN, ReadingMLP
+
+CLASSES, FEATURES = 4, 21
 
 
-def rows_batch(num_rows: int, width: int, num_classes: int, seed: int = 0) -> TreeBatch:
-    """Rows with random features; every fifth has no label."""
+def random_rows(num_rows: int, seed: int = 0) -> tuple[Rows, Rows, TreeBatch]:
+    """The same rows with sparse features, dense, and as trees; every fifth has no label, some no features."""
     rng = np.random.default_rng(seed)
-    labels = rng.integers(num_classes, size=num_rows)
+    labels = rng.integers(CLASSES, size=num_rows)
     labels[::5] = -1
-    return TreeBatch(
-        x=torch.from_numpy(rng.standard_normal((num_rows, width)).astype(np.float32)),
+    features = rng.standard_normal((num_rows, FEATURES)).astype(np.float32)
+    features[rng.random(features.shape) < 0.7] = 0
+    features[3::11] = 0
+    readings = rng.standard_normal((num_rows, CLASSES)).astype(np.float32)
+    x = np.concatenate([features, readings], axis=1)
+    mixed = Rows(features=SparseRows.of(sparse.csr_array(features)), dense=readings, labels=labels)
+    batch = TreeBatch(
+        x=torch.from_numpy(x),
         blocks=(),
         labels=torch.from_numpy(labels),
         pointers=(torch.arange(num_rows + 1),),
         most_rows=(1,),
     )
+    return mixed, Rows(dense=x, labels=labels), batch
 
 
-def random_model(num_features: int, num_classes: int) -> ReadingMLP:
-    """A model whose output layers do not start at zero."""
-    model = ReadingMLP(num_features, num_classes, hidden=8)
+def random_model(kind: str, hidden: int = 24) -> torch.nn.Module:
+    """A model over features and readings whose weights are all random."""
+    width = FEATURES + CLASSES
+    models = {
+        "reading": lambda: ReadingMLP(FEATURES, CLASSES, hidden=hidden),
+        "reading-relu": lambda: ReadingMLP(FEATURES, CLASSES, hidden=hidden, activation="relu"),
+        "mlp": lambda: GNN(width, CLASSES, model="mlp", hidden=hidden),
+        "deep": lambda: GNN(width, CLASSES, model="mlp", hidden=hidden, encoder_layers=2, decoder_layers=2),
+    }
+    model = models[kind]()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -38,30 +61,128 @@ def random_model(num_features: int, num_classes: int) -> ReadingMLP:
 
 
 @pytest.mark.parametrize("kind", ["normalised", "flat", "groups"])
-@pytest.mark.parametrize("num_rows", [1, 7, 9000])
-def test_rows_give_the_clipped_sum_of_trees(kind: str, num_rows: int) -> None:
-    batch, model = rows_batch(num_rows, 9, 4), random_model(5, 4)
-    clipping = Clipping(kind=kind, clip=0.7)  # type: ignore[arg-type]
-    expected, sums = ghost.clipped_sum(model, batch, clipping), RowSums()(model, batch, clipping)
-    assert set(sums) == set(expected)
-    for name, value in expected.items():
-        torch.testing.assert_close(sums[name], value, rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize("model_kind", ["reading", "reading-relu", "mlp", "deep"])
+@pytest.mark.parametrize("num_rows", [1, 7, 1500])
+def test_rows_give_the_clipped_sum_of_trees(model_kind: str, kind: str, num_rows: int) -> None:
+    model, clipping = random_model(model_kind), Clipping(kind=kind, clip=0.7)  # type: ignore[arg-type]
+    mixed, dense, batch = random_rows(num_rows)
+    expected = ghost.clipped_sum(model, batch, clipping)
+    for rows in (mixed, dense):
+        sums = RowSums()(model, rows, clipping)
+        assert set(sums) == set(expected)
+        for name, value in expected.items():
+            torch.testing.assert_close(sums[name], value, rtol=2e-6, atol=4e-6)
 
 
-def test_norms_of_inputs_are_kept_for_one_input_only() -> None:
-    model, clipping, row_sums = random_model(5, 4), Clipping(), RowSums()
-    first, second = rows_batch(6, 9, 4, seed=1), rows_batch(6, 9, 4, seed=2)
+@pytest.mark.parametrize("hidden", [1, 16, 64, 80])
+def test_any_hidden_size(hidden: int) -> None:
+    model, clipping = random_model("reading", hidden), Clipping()
+    mixed, _, batch = random_rows(300)
+    expected = ghost.clipped_sum(model, batch, clipping)
+    for name, value in RowSums()(model, mixed, clipping).items():
+        torch.testing.assert_close(value, expected[name], rtol=2e-6, atol=4e-6)
+
+
+def test_the_sum_without_clipping_is_the_gradient() -> None:
+    model = random_model("reading")
+    mixed, _, batch = random_rows(500)
+    expected = gradient_sum(model, batch)
+    for name, value in RowSums()(model, mixed).items():
+        torch.testing.assert_close(value.float(), expected[name], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("model_kind", ["reading", "reading-relu", "deep"])
+def test_scores_are_those_of_the_model(model_kind: str) -> None:
+    model = random_model(model_kind)
+    mixed, dense, batch = random_rows(400)
+    chain = find_chain(model)
+    assert chain is not None
+    with torch.no_grad():
+        expected = model(batch.x, ())
+    for rows in (mixed, dense):
+        torch.testing.assert_close(RowPass(chain).scores(rows), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    chain = find_chain(random_model("reading"))
+    assert chain is not None
+    mixed, _, _ = random_rows(3000)
+    one, three = (RowPass(chain, threads=n).clipped_sum(mixed, Clipping()) for n in (1, 3))
+    for name in one:
+        assert torch.equal(one[name], three[name])
+
+
+def test_buffers_keep_nothing_of_the_last_batch() -> None:
+    model, clipping, row_sums = random_model("reading"), Clipping(), RowSums()
+    (first, _, _), (second, _, _) = random_rows(600, seed=1), random_rows(130, seed=2)
     row_sums(model, first, clipping)
-    again = row_sums(model, second, clipping)
-    fresh = RowSums()(model, second, clipping)
+    again, fresh = row_sums(model, second, clipping), RowSums()(model, second, clipping)
     for name in fresh:
         assert torch.equal(again[name], fresh[name])
 
 
-def test_one_row_never_exceeds_the_clipping_norm() -> None:
-    model, clipping = random_model(5, 4), Clipping(kind="flat", clip=1.0)
-    batch = rows_batch(2, 9, 4)
-    batch.x[1] *= 1e6
-    sums = RowSums()(model, batch, clipping)
-    norm = torch.cat([value.reshape(-1) for value in sums.values()]).norm()
-    assert 0.99 < norm <= 1 + 1e-6
+def test_an_emptied_row_changes_its_chunk_alone() -> None:
+    model, clipping = random_model("reading"), Clipping()
+    _, rows, _ = random_rows(3 * CHUNK)
+    emptied = replace(rows, dense=rows.dense.copy(), labels=rows.labels.copy())
+    emptied.dense[CHUNK + 2], emptied.labels[CHUNK + 2] = 0, -1
+    for begin in (0, 2 * CHUNK):
+        part = np.arange(begin, begin + CHUNK)
+        sums, same = (RowSums()(model, each.take(part), clipping) for each in (rows, emptied))
+        for name in sums:
+            assert torch.equal(sums[name], same[name])
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e6, 1e18, 1e25])
+def test_one_row_never_exceeds_the_clipping_norm(size: float) -> None:
+    model, clipping = random_model("reading"), Clipping(kind="flat", clip=1.0)
+    mixed, dense, _ = random_rows(2)
+    dense = replace(dense, dense=np.float32(size) * dense.dense)
+    features = replace(mixed.features, values=np.float32(size) * mixed.features.values)
+    for rows in (dense, replace(mixed, features=features)):
+        sums = RowSums()(model, rows, clipping)
+        norm = torch.cat([value.reshape(-1) for value in sums.values()]).norm()
+        # Beyond float32 a row contributes nothing.
+        assert norm <= 1 + 1e-6
+        assert norm > (0.5 if size <= 1e18 else -1)
+
+
+def test_rows_that_are_not_finite_contribute_nothing() -> None:
+    model, clipping = random_model("reading-relu"), Clipping()
+    _, rows, _ = random_rows(8)
+    rows.dense[2] = np.float32(3e38)
+    others = RowSums()(model, rows.take(np.array([0, 1, 3, 4, 5, 6, 7])), clipping)
+    for name, value in RowSums()(model, rows, clipping).items():
+        torch.testing.assert_close(value, others[name], rtol=1e-6, atol=1e-6)
+
+
+def test_sparse_rows_are_scaled_to_their_norm() -> None:
+    _, dense, _ = random_rows(50)
+    csr = sparse.csr_array(dense.dense[:, :FEATURES])
+    norms = np.sqrt(SparseRows.of(csr, norm=6.0).squares)
+    is_empty = np.diff(csr.indptr) == 0
+    assert is_empty.any()
+    np.testing.assert_allclose(norms, np.where(is_empty, 0.0, 6.0), rtol=1e-6)
+
+
+def test_other_models_are_no_chains() -> None:
+    for model in (GNN(3, 2, model="gat"), GNN(3, 2, model="gin"), torch.nn.Linear(3, 2)):
+        assert find_chain(model) is None
+    with pytest.raises(TypeError, match="expected a chain"):
+        RowSums()(torch.nn.Linear(3, 2), random_rows(2)[1], Clipping())
+
+
+def test_torch_threads_are_left_as_they_were() -> None:
+    from hushgraph.models.device import count_threads, use_one_pool
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert count_threads() == 1
+        torch.set_num_threads(3)
+        with use_one_pool():
+            assert torch.get_num_threads() == 1
+            assert count_threads() == min(3, len(os.sched_getaffinity(0)))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hushgraph.inference.evaluation import evaluate
+from hushgraph.inference.in_memory import evaluate
 
 
 def test_by_hand() -> None:

@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, cast
 
-from scipy import optimize, special
+from scipy import special
 
 from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.accounting.roots import find_root
 from hushgraph.errors import PlanError
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class PairAccountant(Accountant):
             return 0.0
         if self._delta_on_grid(ceiling) > delta:
             return ceiling
-        epsilon = optimize.brentq(
+        epsilon = find_root(
             lambda e: math.log(max(self._delta_on_grid(e), 1e-300)) - math.log(delta), 0.0, ceiling, rtol=1e-9
         )
         while self._delta_on_grid(epsilon) > delta:
@@ -286,7 +287,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     # The shift is so large that rounding hides the root: return the upper bound, which is safe.
     if math.isinf(high) or excess(high) >= 0.0:
         return high * (1 + 1e-11)
-    epsilon = float(optimize.brentq(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
+    epsilon = float(find_root(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
     while gaussian_delta(shift, epsilon) > delta:
         epsilon *= 1 + 1e-11
     return epsilon

@@ -141,7 +141,13 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> B
         raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
     labels = np.full(graph.num_nodes, -1, np.int64)
     labels[graph.train_idx] = graph.y[graph.train_idx]
-    sizes = list_sizes(graph, edge_owner)
+    return ballots_of_lists(list_sizes(graph, edge_owner), labels, edge_owner, num_classes=num_classes)
+
+
+def ballots_of_lists(
+    sizes: Int64Array, labels: Int64Array, edge_owner: EdgeOwner, *, num_classes: int
+) -> Ballots:
+    """The ballots of rows that list this many places and have these training labels, -1 for none."""
     own, rest = ballot_entries(np.where(labels >= 0, sizes, 0), num_classes)
     return Ballots(
         num_classes=num_classes,
@@ -150,7 +156,7 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> B
         labels=labels,
         own=own,
         rest=rest,
-        soft_rows=np.full(graph.num_nodes, -1, np.int64),
+        soft_rows=np.full(len(sizes), -1, np.int64),
         soft=np.empty((0, num_classes), np.int32),
     )
 
@@ -214,7 +220,7 @@ def cast(graph: Graph, ballots: Ballots) -> Int64Array:
     # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
     gain = ballots.own + ballots.rest
     for owners, places in owned_records(graph, ballots.edge_owner):
-        _cast_labels(owners, places, ballots.labels, gain, ballots.rest, tally, taken)
+        add_label_ballots(owners, places, ballots.labels, gain, ballots.rest, tally, taken)
         if len(ballots.soft):
             _cast_soft(owners, places, ballots.soft_rows, ballots.soft, tally)
     tally -= taken[:, None]
@@ -249,7 +255,8 @@ def _count(owners, sizes):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _cast_labels(owners, places, labels, gain, rest, tally, taken):  # type: ignore[no-untyped-def]
+def add_label_ballots(owners, places, labels, gain, rest, tally, taken):  # type: ignore[no-untyped-def]
+    """Add the ballots of these records: `gain` to the class of the owner, `rest` to what all classes lose."""
     for i in range(len(owners)):
         v, u = owners[i], places[i]
         if labels[v] >= 0:

@@ -261,7 +261,7 @@ def _unpacked_names(tensors: dict[str, Tensor]) -> npt.NDArray[Any] | None:
 
 
 FloatArray = npt.NDArray[np.float64]
-_NOTHING = np.empty(0, np.int64)
+NOTHING = np.empty(0, np.int64)
 # Places whose loudness is computed at a time.
 _READ_BLOCK = 1 << 16
 
@@ -375,12 +375,12 @@ def read(
     square, own_weight = np.zeros(len(picked)), np.zeros(len(picked))
     then = _records_of(cast_graph, edge_owner)
     for owners, places in owned_records(graph, edge_owner):
-        _add_records(owners, places, slots, weights, board.values, sums, square)
+        add_records(owners, places, slots, weights, board.values, sums, square)
         if owns:
-            _add_own(owners, places, slots, weights, own_weight, *then)
+            add_own(owners, places, slots, weights, own_weight, *then)
     for part, ballots in owns:
-        _take_off(sums, part * own_weight, ballots, picked)
-    return _normalised(sums, square)
+        take_off(sums, part * own_weight, ballots, picked)
+    return normalise(sums, square)
 
 
 def read_rows(
@@ -424,11 +424,11 @@ def read_rows(
     sums = np.zeros((count, board.num_classes))
     square, own_weight = np.zeros(count), np.zeros(count)
     known, unknown = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    then = (_NOTHING, _NOTHING) if cast is None else (np.asarray(cast.indptr), np.asarray(cast.places))
+    then = (NOTHING, NOTHING) if cast is None else (np.asarray(cast.indptr), np.asarray(cast.places))
     _read_lists(starts, listed, own, weights, board.values, *then, sums, square, own_weight, known, unknown)
     if cast is not None:
         sums -= own_weight[:, None] * (cast.ballots / float(GRID))
-    return Readings(values=_normalised(sums, square), known=known, unknown=unknown)
+    return Readings(values=normalise(sums, square), known=known, unknown=unknown)
 
 
 def _check_places(board: Board, num_nodes: int) -> None:
@@ -477,13 +477,13 @@ def _checked_lists(indptr: npt.ArrayLike, places: npt.ArrayLike) -> tuple[Int64A
 def _records_of(
     graph: Graph | None, edge_owner: EdgeOwner
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], bool]:
-    """The reads of a graph for `_add_own`; nothing where every record counts."""
+    """The reads of a graph for `add_own`; nothing where every record counts."""
     if graph is None:
-        return _NOTHING, np.empty(0, np.int32), False
+        return NOTHING, np.empty(0, np.int32), False
     return np.asarray(graph.indptr), np.asarray(graph.indices), edge_owner == "sender"
 
 
-def _take_off(sums: FloatArray, own_weight: FloatArray, own: Ballots, picked: Int64Array) -> None:
+def take_off(sums: FloatArray, own_weight: FloatArray, own: Ballots, picked: Int64Array) -> None:
     """Subtract the own part of every row that cast a ballot."""
     casters = np.flatnonzero((own.labels[picked] >= 0) | (own.soft_rows[picked] >= 0))
     for begin in range(0, len(casters), _READ_BLOCK):
@@ -491,7 +491,7 @@ def _take_off(sums: FloatArray, own_weight: FloatArray, own: Ballots, picked: In
         sums[block] -= own_weight[block, None] * (own.dense(picked[block]) / float(GRID))
 
 
-def _normalised(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:
+def normalise(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:
     """The sums divided by the root of the summed squares of the weights; 0 for an empty list."""
     sums /= np.sqrt(np.where(square > 0.0, square, 1.0))[:, None]
     return sums.astype(np.float32)
@@ -504,7 +504,8 @@ def _add_place(values, weight, place, row):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_records(owners, places, slots, weights, values, sums, square):  # type: ignore[no-untyped-def]
+def add_records(owners, places, slots, weights, values, sums, square):  # type: ignore[no-untyped-def]
+    """Add what every record shows its owner, and the square of its weight, in the order of the records."""
     for i in range(len(owners)):
         slot = slots[owners[i]]
         if slot >= 0:
@@ -520,7 +521,7 @@ def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_own(owners, places, slots, weights, own_weight, indptr, indices, is_sender):  # type: ignore[no-untyped-def]
+def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_sender):  # type: ignore[no-untyped-def]
     """Add up the weights of places that were listed at casting; all of them where `indptr` is empty."""
     for i in range(len(owners)):
         slot = slots[owners[i]]

@@ -68,36 +68,51 @@ def load_graph(
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
-    is_name = isinstance(data, str) and data in names()
-    if is_stored(data) and not is_name:
-        data = open_stored(Path(data), num_classes=num_classes if labels else None)
-    if is_tables(data) and not is_name:
+    if isinstance(data, Graph):
+        return _adapt(data, **options)
+    # A folder named like a dataset, such as `demo`, does not hide the dataset.
+    if isinstance(data, str) and data in names():
+        return _adapt(load(data, root), **options)
+    if is_stored(data):
+        return _adapt(open_stored(Path(data), num_classes=num_classes if labels else None), **options)
+    if is_tables(data):
         return _load_tables(data, columns, **options)
     if is_networkx(data):
         return _build_from_networkx(data, **options | {"split": split or "split"})
-    if isinstance(data, (str, Path)):
-        path = Path(data)
-        if path.suffix == ".npz":
-            return load_npz(path, **options)
-        if path.suffix == ".pt":
-            return load_pt(path, **options)
-        # A folder named like a dataset, such as `demo`, does not hide the dataset.
-        if isinstance(data, Path) or (data not in names() and path_exists(path)):
-            raise GraphError(
-                f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
-            )
-        data = load(data, root)
-    if not isinstance(data, Graph):
+    if not isinstance(data, (str, Path)):
         return _build(arrays_from_pyg(data, splits=split is None, labels=labels), **options)
+    path = Path(data)
+    if path.suffix == ".npz":
+        return load_npz(path, **options)
+    if path.suffix == ".pt":
+        return load_pt(path, **options)
+    if isinstance(data, Path) or path_exists(path):
+        raise GraphError(
+            f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
+        )
+    return _adapt(load(data, root), **options)
+
+
+def _adapt(
+    graph: Graph,
+    *,
+    symmetrize: bool,
+    labels: bool,
+    num_classes: int | None,
+    directed: bool | None,
+    split: str | None,
+    split_seed: int,
+) -> Graph:
+    """A checked graph as the arguments of `load_graph` ask for it."""
     if symmetrize:
-        data = data.symmetrized()
+        graph = graph.symmetrized()
     if not labels:
-        data, split = replace(data, y=_no_labels(data.num_nodes)), _EVERY_NODE
+        graph, split = replace(graph, y=_no_labels(graph.num_nodes)), _EVERY_NODE
     if num_classes is not None:
-        data = replace(data, num_classes=num_classes)
+        graph = replace(graph, num_classes=num_classes)
     if directed is not None:
-        data = replace(data, is_directed=directed)
-    return data if split is None else _resplit(data, split, split_seed)
+        graph = replace(graph, is_directed=directed)
+    return graph if split is None else _resplit(graph, split, split_seed)
 
 
 def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tuple[Graph, str | None]:

@@ -67,10 +67,11 @@ def synthetic(
     width = np.where(inside, np.diff(bounds)[y[first]], len(tickets))
     second = tickets[low + (rng.random(draws) * width).astype(np.int64)]
 
+    x = _draw_features(rng, y, num_classes, num_features, feature_signal)
     train, val, test = random_split(num_nodes, fractions, seed=seed)
     return Graph.from_arrays(
         edge_index=np.stack([second, first]),
-        x=_draw_features(rng, y, num_classes, num_features, feature_signal),
+        x=x,
         y=y,
         train_idx=train,
         val_idx=val,

@@ -9,8 +9,10 @@ from functools import cached_property
 import numba
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
+from hushgraph.gradients.rows import Rows, SparseRows
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.models.blocks import Reads
@@ -29,7 +31,8 @@ class Features:
         self.num_nodes = graph.num_nodes
         self.width = graph.num_features
         self._dense: Tensor | None = None
-        is_stored = isinstance(graph, StoredGraph)
+        self.is_sparse = sparse.issparse(graph.x)
+        self.is_stored = is_stored = isinstance(graph, StoredGraph)
         if isinstance(graph.x, np.ndarray) and not is_stored:
             self._dense = torch.from_numpy(graph.x).to(self.device)
         self._loads = not is_stored or 4 * graph.num_nodes * graph.num_features <= _LOADED_BYTES
@@ -48,6 +51,18 @@ class Features:
             self._dense = self.rows(np.arange(self.num_nodes))
         return self._dense
 
+    def take(self, nodes: np.ndarray, *, norm: float = 0.0) -> Rows:
+        """The rows of these nodes, with labels; sparse features stay sparse, scaled to `norm` unless 0.
+
+        Whether features are sparse follows from how they were given, never from what they hold.
+        """
+        labels = np.asarray(self._graph.y[nodes], np.int64)
+        if not self.is_sparse:
+            dense = scale_rows(self.rows(nodes), norm).cpu().numpy()
+            return Rows(dense=np.ascontiguousarray(dense), labels=labels)
+        features = SparseRows.of(self._graph.x[nodes], norm=norm)
+        return Rows(features=features, dense=np.zeros((len(nodes), 0), np.float32), labels=labels)
+
     def shares_all(self, num_rows: float) -> bool:
         """Whether trees of so many rows take the features of all nodes, and not of those that occur.
 
@@ -64,6 +79,15 @@ class Features:
                 self._positions = np.full(self.num_nodes, -1, dtype=np.int32)
             count = _distinct(nodes, self._positions, distinct, index)
         return distinct[:count], index
+
+
+def scale_rows(features: Tensor, norm: float) -> Tensor:
+    """Scale every row to this norm; 0 leaves the rows unscaled."""
+    if not norm:
+        return features
+    # The lower limit keeps a row of zeros at zero.
+    norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+    return features * (norm / norms.clamp(min=1e-12))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,102 +1,275 @@
-"""Clipped sums where a root is one row: no trees, no gathering, no second pass.
+"""Clipped sums where a root is one row: no trees, no gathering, one pass.
 
 A root that reads nothing has one row in every Linear layer, so its squared gradient norm there is
-(|a|^2 + 1) |d|^2 from its input row a and its output-gradient row d, and the clipped sum is one product of
-inputs and weighted output gradients. Rows are taken in chunks that stay in the cache.
+(|a|^2 + 1) |d|^2 from its input row a and its output-gradient row d. Forward pass, norms, clipping and sums
+of a chunk of rows are computed while the chunk is in the cache of a core.
 """
 
 from __future__ import annotations
 
-from typing import cast
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
-from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import TreeBatch
-from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.sums import sums_of_roots
-from hushgraph.models.gnn import ReadingMLP
+from hushgraph.gradients import row_kernels as kernels
+from hushgraph.gradients.chain import Chain, find_chain
+from hushgraph.gradients.clip import GROUPS, Clipping
+from hushgraph.gradients.sums import CHUNK
+from hushgraph.models.device import count_threads
 
-# Rows of a chunk, a multiple of `sums.CHUNK`: few enough that its tensors stay in the cache of a core.
-_CHUNK = {"cpu": 4096, "cuda": 1 << 20}
+# Sums that are added up apart from each other, whatever the number of threads: results do not depend on it.
+_PARTS = 8
+_RULES = {"normalised": kernels.NORMALISED, "flat": kernels.FLAT, "groups": kernels.GROUPS}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SparseRows:
+    """Rows of which only what is not zero is kept.
+
+    Attributes:
+        indptr, indices, values: as those of a SciPy CSR matrix; int64, int32 and float32.
+        num_columns: columns of the rows.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+    num_columns: int
+
+    @classmethod
+    def of(cls, rows: Any, *, norm: float = 0.0) -> SparseRows:
+        """Of a SciPy CSR matrix; with `norm`, every row is scaled to this norm."""
+        indptr = rows.indptr.astype(np.int64)
+        values = rows.data.astype(np.float32, copy=False)
+        if norm:
+            # The lower limit keeps a row of zeros at zero.
+            lengths = np.maximum(np.sqrt(_row_squares(indptr, values)), 1e-12)
+            values = values * np.repeat((norm / lengths).astype(np.float32), np.diff(indptr))
+        return cls(
+            indptr=indptr,
+            indices=rows.indices.astype(np.int32, copy=False),
+            values=values,
+            num_columns=int(rows.shape[1]),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @cached_property
+    def squares(self) -> npt.NDArray[np.float64]:
+        """Squared norms of the rows."""
+        return _row_squares(self.indptr, self.values)
+
+    @cached_property
+    def by_columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them."""
+        count, chunks = len(self.values), -(-self.num_rows // CHUNK)
+        chunk_starts, starts = np.zeros(chunks + 1, np.int64), np.zeros(count + 1, np.int64)
+        columns, places = np.zeros(count, np.int32), np.zeros(count, np.uint8)
+        entries = np.zeros(count, np.float32)
+        number = kernels.sort_by_columns(
+            self.indptr,
+            self.indices,
+            self.values,
+            self.num_columns,
+            chunk_starts,
+            starts,
+            columns,
+            places,
+            entries,
+        )
+        return starts[: number + 1].copy(), columns[:number].copy(), places, entries, chunk_starts
+
+    def take(self, places: npt.NDArray[np.int64]) -> SparseRows:
+        """Some of the rows."""
+        shape = (self.num_rows, self.num_columns)
+        rows = sparse.csr_array((self.values, self.indices, self.indptr), shape=shape)[places]
+        return SparseRows.of(rows)
+
+
+_NO_ROWS = SparseRows(
+    indptr=np.zeros(1, np.int64),
+    indices=np.zeros(0, np.int32),
+    values=np.zeros(0, np.float32),
+    num_columns=0,
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Inputs and labels of roots: sparse columns, which come first, and dense ones.
+
+    Attributes:
+        features: the sparse columns; none where all columns are dense.
+        dense: float32 [rows, columns].
+        labels: int64 [rows], -1 where a root has none.
+    """
+
+    dense: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    features: SparseRows = _NO_ROWS
+    _squares: dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.labels)
+
+    def input_squares(self, num_last: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
+        if num_last not in self._squares:
+            inputs, last = np.zeros(self.num_rows), np.zeros(self.num_rows)
+            kernels.square_dense_rows(self.dense, num_last, inputs, last)
+            if self.features.num_columns:
+                inputs += self.features.squares
+            self._squares[num_last] = inputs, last
+        return self._squares[num_last]
+
+    def take(self, places: npt.NDArray[np.int64]) -> Rows:
+        """Some of the rows, in this order."""
+        features = self.features.take(places) if self.features.num_columns else _NO_ROWS
+        return replace(self, dense=self.dense[places], labels=self.labels[places], features=features)
+
+
+class RowPass:
+    """Clipped sums and scores of rows by one model; buffers are reused from step to step.
+
+    Args:
+        chain: the model, whose weights are read anew by every call.
+        threads: how many threads work; as many as torch uses by default.
+
+    Guarantees:
+        Gives the clipped sum that `ghost.clipped_sum` gives for trees of one row, up to rounding. Norms are
+        float64 sums of squares. Products are added up in float32 over chunks of `CHUNK` roots at most, and in
+        float64 between chunks: what `sum_error` assumes. A row has no effect on how others are computed.
+        The result does not depend on the number of threads.
+    """
+
+    def __init__(self, chain: Chain, *, threads: int | None = None) -> None:
+        layout = chain.layout
+        self._chain, self._layout = chain, layout
+        self._threads = min(count_threads() if threads is None else threads, _PARTS)
+        self._workers = ThreadPoolExecutor(self._threads - 1, "rows") if self._threads > 1 else None
+        self._weights = torch.zeros(layout.num_weights)
+        self._work = np.zeros((self._threads, layout.num_work), np.float32)
+        self._totals = np.zeros((_PARTS, layout.num_sums))
+
+    @property
+    def feature_norm(self) -> float:
+        """The norm that the model expects features to be scaled to; 0 leaves them unscaled."""
+        return self._chain.feature_norm
+
+    def clipped_sum(self, rows: Rows, clipping: Clipping | None) -> dict[str, Tensor]:
+        """Per parameter, the float64 sum over rows of their clipped gradients; unclipped without a rule."""
+        self._layout.pack(self._weights)
+        starts, columns, places, entries, chunk_starts = rows.features.by_columns
+        skip = self._chain.skip
+        input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
+        limits = (0.0,) * len(GROUPS) if clipping is None else clipping.thresholds or (0.0,) * len(GROUPS)
+        rule = kernels.UNCLIPPED if clipping is None else _RULES[clipping.kind]
+        clip, stability = (0.0, 0.0) if clipping is None else (clipping.clip, clipping.stability)
+
+        def add(part: int, first: int, last: int, work: npt.NDArray[np.float32]) -> None:
+            self._totals[part] = 0
+            kernels.add_clipped_sums(
+                *self._arguments(rows, work),
+                starts,
+                columns,
+                places,
+                entries,
+                chunk_starts,
+                rows.dense,
+                rows.labels,
+                input_squares,
+                skip_squares,
+                rule,
+                float(clip),
+                float(stability),
+                np.array(limits),
+                first,
+                last,
+                self._totals[part],
+            )
+
+        self._share(rows.num_rows, add)
+        return self._layout.unpack(torch.from_numpy(self._totals.sum(0)))
+
+    def scores(self, rows: Rows) -> Tensor:
+        """float32 [rows, classes]."""
+        self._layout.pack(self._weights)
+        scores = np.empty((rows.num_rows, self._chain.layers[-1][1].out_features), np.float32)
+
+        def write(part: int, first: int, last: int, work: npt.NDArray[np.float32]) -> None:
+            kernels.write_scores(*self._arguments(rows, work), rows.dense, first, last, scores)
+
+        self._share(rows.num_rows, write)
+        return torch.from_numpy(scores)
+
+    def _arguments(self, rows: Rows, work: npt.NDArray[np.float32]) -> tuple[Any, ...]:
+        layout, features = self._layout, rows.features
+        weights = self._weights.numpy()
+        return (
+            layout.layers,
+            layout.skip,
+            self._chain.relu,
+            weights,
+            work,
+            features.indptr,
+            features.indices,
+            features.values,
+        )
+
+    def _share(
+        self, num_rows: int, work_on: Callable[[int, int, int, npt.NDArray[np.float32]], None]
+    ) -> None:
+        """Call `work_on` with every part, its first and last chunk and a buffer, in all threads."""
+        chunks = -(-num_rows // CHUNK)
+        parts = itertools.count()
+
+        def take_parts(work: npt.NDArray[np.float32]) -> None:
+            # Whoever is done takes the next part: a thread that is slowed down does not hold up the others.
+            while (part := next(parts)) < _PARTS:
+                work_on(part, chunks * part // _PARTS, chunks * (part + 1) // _PARTS, work)
+
+        others = [self._workers.submit(take_parts, work) for work in self._work[1:]] if self._workers else []
+        take_parts(self._work[0])
+        for other in others:
+            other.result()
 
 
 class RowSums:
-    """Clipped sums of batches of rows; keeps the norms of inputs that do not change from step to step.
-
-    Used in place of `ghost.clipped_sum`, to which it hands every batch and model that it does not know.
-
-    Guarantees:
-        Gives the clipped sum that `ghost.clipped_sum` gives, up to rounding; norms are accumulated in
-        float64.
-    """
+    """Clipped sums of batches of rows, for `Trainer`; buffers are kept as long as the model is the same."""
 
     def __init__(self) -> None:
-        self._input: Tensor | None = None
-        self._squares = torch.empty(0, dtype=torch.float64)
+        self._model: nn.Module | None = None
+        self._pass: RowPass | None = None
 
-    def __call__(self, model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[str, Tensor]:
-        """The clipped sum over the rows of `batch`, per parameter, in float64."""
-        if batch.blocks or not _is_known(model):
-            return ghost.clipped_sum(model, batch, clipping)
-        if self._input is not batch.x:
-            self._input, self._squares = batch.x, _squared_norms(batch.x)
-        sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
-        size = _CHUNK[batch.x.device.type]
-        with torch.no_grad():
-            for begin in range(0, batch.num_roots, size):
-                rows = slice(begin, begin + size)
-                _add_chunk(model, batch.x[rows], batch.labels[rows], self._squares[rows], clipping, sums)
-        return sums
+    def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
+        """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
+        if self._pass is None or self._model is not model:
+            self._model, self._pass = model, RowPass(_require_chain(model))
+        return self._pass.clipped_sum(rows, clipping)
 
 
-def _is_known(model: nn.Module) -> bool:
-    return isinstance(model, ReadingMLP) and isinstance(model.encoder[-1], nn.Tanh)
+def _require_chain(model: nn.Module) -> Chain:
+    chain = find_chain(model)
+    if chain is None:
+        raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")
+    return chain
 
 
-def _squared_norms(rows: Tensor) -> Tensor:
-    """float64 [rows]: squared norms, without forming a float64 copy of all rows."""
-    size = _CHUNK[rows.device.type]
-    parts = [rows[i : i + size].double().square().sum(1) for i in range(0, len(rows), size)]
-    return torch.cat(parts) if parts else rows.new_zeros(0, dtype=torch.float64)
-
-
-def _add_chunk(
-    model: nn.Module,
-    x: Tensor,
-    labels: Tensor,
-    input_squares: Tensor,
-    clipping: Clipping,
-    sums: dict[str, Tensor],
-) -> None:
-    if not isinstance(model, ReadingMLP):
-        raise TypeError(f"{type(model).__name__}: expected a ReadingMLP")
-    encoder, decoder, skip = cast(nn.Linear, model.encoder[0]), model.decoder, model.skip
-    readings = x[:, model.num_features :]
-    h = torch.tanh(torch.addmm(encoder.bias, x, encoder.weight.t()))
-    scores = torch.addmm(decoder.bias, h, decoder.weight.t()).addmm_(readings, skip.weight.t())
-    # Gradient of the cross-entropy by the scores: probabilities less the label; nothing without a label.
-    gradient = scores.softmax(1)
-    has_label = labels >= 0
-    gradient[torch.arange(len(labels), device=labels.device), labels.clamp(min=0)] -= 1
-    gradient *= has_label[:, None]
-    hidden_gradient = (gradient @ decoder.weight).mul_(1 - h * h)
-    squares = x.new_zeros(len(GROUPS), len(labels), dtype=torch.float64)
-    gradient_squares, hidden_squares = _squared_norms(gradient), _squared_norms(hidden_gradient)
-    squares[group_of("encoder")] += (input_squares + 1) * hidden_squares
-    squares[group_of("decoder")] += (_squared_norms(h) + 1) * gradient_squares
-    squares[group_of("skip")] += _squared_norms(readings) * gradient_squares
-    factors = clipping.factors(squares, torch.zeros_like(squares))
-    parts = {
-        "encoder.0": (hidden_gradient, x, factors[group_of("encoder")]),
-        "decoder": (gradient, h, factors[group_of("decoder")]),
-        "skip": (gradient, readings, factors[group_of("skip")]),
-    }
-    # Zero times infinity is not zero: rows that are not finite have factor 0, and spoil sums all the same.
-    clean = not bool(squares.isfinite().all())
-    for name, (gradients, inputs, weights) in parts.items():
-        weight, bias = sums_of_roots(gradients, inputs, weights, clean=clean)
-        sums[f"{name}.weight"] += weight
-        if f"{name}.bias" in sums:
-            sums[f"{name}.bias"] += bias
+def _row_squares(indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    squares = np.zeros(len(indptr) - 1)
+    kernels.square_sparse_rows(indptr, values, squares)
+    return squares

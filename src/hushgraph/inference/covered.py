@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board, combine_boards, read
 from hushgraph.errors import InputError
-from hushgraph.gradients.batch import Features
+from hushgraph.gradients.batch import Features, scale_rows
+from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
 
@@ -84,17 +86,15 @@ class RowTable(Features):
         index = torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
         return self._join(super().rows(nodes), self._readings.index_select(0, index))
 
+    def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
+        """The rows of these nodes, with labels; sparse features stay sparse. They are scaled already."""
+        if not self.is_sparse:
+            return super().take(nodes)
+        rows = super().take(nodes, norm=self._feature_norm)
+        return replace(rows, dense=self._readings[torch.from_numpy(nodes).to(self.device)].cpu().numpy())
+
     def _join(self, features: Tensor, readings: Tensor) -> Tensor:
         return torch.cat([scale_rows(features, self._feature_norm), readings], dim=1)
-
-
-def scale_rows(features: Tensor, norm: float) -> Tensor:
-    """Scale every row to this norm; 0 leaves the rows unscaled."""
-    if not norm:
-        return features
-    # The lower limit keeps a row of zeros at zero.
-    norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-    return features * (norm / norms.clamp(min=1e-12))
 
 
 def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:

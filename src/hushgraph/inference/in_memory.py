@@ -1,4 +1,4 @@
-"""Scores of all nodes of a graph from full neighbourhoods, in blocks of rows that fit into memory."""
+"""Scores of all nodes of a graph from full neighbourhoods, in blocks of rows that fit; how good they are."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
+from hushgraph.gradients.chain import Chain, find_chain
+from hushgraph.gradients.rows import RowPass
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.inference.stored import stored_scores
@@ -82,6 +84,9 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     if isinstance(graph, Graph):
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
+    if (rows_alone := _find_row_pass(model, features)) is not None:
+        norm = rows_alone.feature_norm
+        return torch.cat([rows_alone.scores(features.take(n, norm=norm)) for n in graph.node_ranges()])
     was_training = model.training
     model.eval()
     try:
@@ -96,7 +101,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
-        h = torch.cat([model.encoder(model.scaled(features.rows(nodes))) for nodes in graph.node_ranges()])
+        h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
         decoded: Tensor = model.decoder(h)
@@ -114,6 +119,11 @@ def best_classes(
     Of a stored graph only `nodes`, and the nodes their scores depend on, are read.
     """
     graph = view.graph
+    if (rows_alone := _find_row_pass(model, view.features)) is not None:
+        best = np.full(graph.num_nodes, -1, dtype=np.int64)
+        taken = view.features.take(nodes, norm=rows_alone.feature_norm)
+        best[nodes] = rows_alone.scores(taken).argmax(1).numpy()
+        return best
     if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
         predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
         return predictions
@@ -127,6 +137,28 @@ def best_classes(
     finally:
         model.train(was_training)
     return best
+
+
+def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
+    """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
+    linears = tuple((name, part) for name, part in model.encoder.named_modules() if type(part) is nn.Linear)
+    chain = Chain(layers=linears, skip=None, relu=isinstance(model.encoder[-1], nn.ReLU), feature_norm=0.0)
+    if not features.is_sparse or features.device.type != "cpu" or not chain.is_float32:
+        encoded: Tensor = model.encoder(model.scaled(features.rows(nodes)))
+        return encoded
+    last: Tensor = model.encoder[-1](RowPass(chain).scores(features.take(nodes, norm=model.feature_norm)))
+    return last
+
+
+def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
+    """What computes scores of single rows, for a model that reads no edges on the CPU; None for others."""
+    chain = find_chain(model)
+    if chain is None or features.device.type != "cpu" or getattr(model, "depth", 0) or not chain.is_float32:
+        return None
+    if features.is_stored and isinstance(model, GNN):
+        return None
+    check_features(features.width, chain.layers[0][1].in_features)
+    return RowPass(chain)
 
 
 def _cut_reads(graph: Graph, width: int, block_floats: int, device: torch.device) -> Iterator[Reads]:
@@ -162,3 +194,54 @@ def build_reads(
         index=torch.from_numpy(index).to(device),
         num_lower=num_nodes,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Results on one split.
+
+    Attributes:
+        accuracy: fraction of the nodes whose class was predicted.
+        macro_f1: mean F1 score of the classes that occur.
+        class_accuracy: float64 [classes], fraction of the nodes of each class that were predicted correctly;
+            NaN for a class without nodes.
+        class_counts: int64 [classes], the number of nodes of each class.
+    """
+
+    accuracy: float
+    macro_f1: float
+    class_accuracy: npt.NDArray[np.float64]
+    class_counts: npt.NDArray[np.int64]
+
+
+def evaluate(
+    predicted: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.int64],
+    nodes: npt.NDArray[np.int64],
+    num_classes: int,
+) -> Evaluation | None:
+    """Evaluate predictions on the labelled ones of `nodes`; None if none has a label."""
+    nodes = nodes[labels[nodes] >= 0]
+    if not len(nodes):
+        return None
+    truth, guess = labels[nodes], predicted[nodes]
+    hits, counts, guesses = (
+        np.bincount(classes, minlength=num_classes) for classes in (truth[truth == guess], truth, guess)
+    )
+    occurs = counts > 0
+    class_accuracy = np.full(num_classes, np.nan)
+    class_accuracy[occurs] = hits[occurs] / counts[occurs]
+    return Evaluation(
+        accuracy=float(hits.sum() / len(nodes)),
+        macro_f1=float(np.mean(2 * hits[occurs] / (counts + guesses)[occurs])),
+        class_accuracy=class_accuracy,
+        class_counts=counts,
+    )
+
+
+def measure_accuracy(
+    predicted: npt.NDArray[np.int64], graph: Graph, nodes: npt.NDArray[np.int64]
+) -> float | None:
+    """Return the accuracy on the labelled ones of `nodes`; None if none has a label."""
+    evaluation = evaluate(predicted, graph.y, nodes, graph.num_classes)
+    return None if evaluation is None else evaluation.accuracy

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -16,6 +20,10 @@ _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
 _KEEP = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
 
 
+# What torch used before `use_one_pool`; None outside of it.
+_threads_outside: int | None = None
+
+
 def choose_device(name: str) -> torch.device:
     """Return the device called `name`; "auto" is a GPU if there is one. Raise InputError if it is missing."""
     if name not in ("auto", "cpu", "cuda"):
@@ -23,6 +31,44 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device='cuda': no GPU is visible to torch; use cpu or auto")
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
+
+
+def count_threads() -> int:
+    """How many threads to compute with: as many as torch, and no more than this process may use.
+
+    torch follows OMP_NUM_THREADS and `torch.set_num_threads`. The system may allow fewer processors, or a
+    share of their time (cgroups of containers).
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(_threads_outside or torch.get_num_threads(), allowed, _read_quota()))
+
+
+@contextmanager
+def use_one_pool(has_own_threads: bool = True) -> Iterator[None]:
+    """Let torch compute in the calling thread alone inside the context, where others share the work.
+
+    Threads of torch wait for work by spinning: beside other threads they take the processors away from them.
+    `count_threads` still gives what torch used before, which it uses again afterwards.
+    """
+    global _threads_outside
+    if not has_own_threads or _threads_outside is not None:
+        yield
+        return
+    _threads_outside = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(_threads_outside)
+        _threads_outside = None
+
+
+def _read_quota() -> int:
+    """The processors whose time the control group of this process may use; very many without a limit."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return math.ceil(int(quota) / int(period))
+    return 1 << 16
 
 
 @contextmanager

@@ -243,12 +243,9 @@ def epsilon(charges: Sequence[Charge], change: Change, *, delta: float) -> float
         1.212
     """
     # Imported here: commands that price nothing should not wait for SciPy.
-    from hushgraph.accounting.accountants import make_accountant
+    from hushgraph.accounting.accountants import price
 
-    accountant = make_accountant("pair")
-    for event, count in events(charges, change):
-        accountant.compose(event, count)
-    return accountant.epsilon(delta)
+    return price(events(charges, change), delta=delta, accountant="pair")
 
 
 def calibrate(

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hushgraph._files import write_whole
-from hushgraph._text import json_number, rounded_up
+from hushgraph._text import rounded_up
 from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Event
 from hushgraph.errors import BudgetExceededError, HushgraphError, PlanError, RunError, WriteError
 from hushgraph.privacy.ledger import event_from_json, event_to_json, is_same, lock_path, read_line, write_line
+from hushgraph.privacy.plan import json_number
 
 if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from hushgraph._validate import as_float, as_int, show_value
 from hushgraph.errors import PlanError
 from hushgraph.privacy import bounds, choices
+from hushgraph.privacy.defaults import default_delta
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "edge_owner": get_args(choices.EdgeOwner),
@@ -29,11 +30,6 @@ LARGEST = 2**63 - 1
 SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
 # More rounds of messages are typing mistakes: the bounds alone would take minutes.
 MOST_LAYERS = 1_000
-
-
-def default_delta(num_train_nodes: int) -> float:
-    """1 / (10 N), the delta of a plan that names none."""
-    return 1.0 / (10.0 * num_train_nodes)
 
 
 def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:

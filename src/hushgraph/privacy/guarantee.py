@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from hushgraph._text import digits_up, json_number, rounded_up
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
+from hushgraph.privacy.plan import json_number
 
 if TYPE_CHECKING:
     from hushgraph.privacy.plan import PrivacyPlan
@@ -30,7 +32,8 @@ class Guarantee:
         priced_edge: an upper bound for one undirected edge removed; None where no bound is derived.
         delta: of all three.
         adjacency: the relation between neighbouring data sets.
-        statement: the guarantee in words.
+        plan: the plan itself.
+        broken_by: what undoes its noise.
 
     Guarantees:
         `epsilon`, `epsilon_group_of_two` and `epsilon_edge` are infinite where `kind` is "none".
@@ -54,7 +57,8 @@ class Guarantee:
     priced_edge: float | None
     delta: float
     adjacency: str
-    statement: Statement = field(repr=False)
+    plan: PrivacyPlan = field(repr=False)
+    broken_by: tuple[Reason, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a guarantee that contradicts itself."""
@@ -89,8 +93,14 @@ class Guarantee:
             priced_edge=None if math.isinf(plan.epsilon_edge) and plan.is_private else plan.epsilon_edge,
             delta=plan.delta,
             adjacency=plan.adjacency,
-            statement=write_statement(plan, broken_by),
+            plan=plan,
+            broken_by=broken_by,
         )
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The guarantee in words."""
+        return write_statement(self.plan, self.broken_by)
 
     @property
     def epsilon(self) -> float:

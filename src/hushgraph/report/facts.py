@@ -10,13 +10,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_down, json_number
+from hushgraph._text import digits_down
 from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import json_number
 
 if TYPE_CHECKING:
-    from hushgraph.inference.evaluation import Evaluation
+    from hushgraph.inference.in_memory import Evaluation
     from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.runs.folder import RunFolder
 
@@ -71,6 +72,8 @@ def collect_facts(
         "guarantee_details": guarantee.to_json(),
         "assumptions": _list_assumptions(plan),
         "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
+        "declared": [] if folder.columns is None else folder.columns.describe_clean_up(),
+        "warnings": list(folder.warnings),
         "result": result,
         "spending": _read_spending(folder),
         # What the first board costs, before the first step; 0 where there is none.

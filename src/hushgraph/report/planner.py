@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from hushgraph._text import digits_up, json_number, rounded_up
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
 from hushgraph.privacy.guarantee import Guarantee
@@ -45,7 +45,7 @@ from hushgraph.report.planner_points import (
 )
 
 if TYPE_CHECKING:
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plan import PrivacyPlan, json_number
     from hushgraph.privacy.solve import Solved
 
 FORMAT = 1

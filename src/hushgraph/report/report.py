@@ -25,7 +25,7 @@ from hushgraph.report.pages import (
 )
 
 if TYPE_CHECKING:
-    from hushgraph.inference.evaluation import Evaluation
+    from hushgraph.inference.in_memory import Evaluation
     from hushgraph.runs.folder import RunFolder
 
 # Bars have their figure on top where there is room for it.

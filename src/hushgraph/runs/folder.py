@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -50,13 +50,26 @@ _FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
-    "board-1.safetensors",
-    "board-2.safetensors",
     "halfway.safetensors",
     "weights.safetensors",
     "result.json",
 )
 _VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
+
+
+def check_out(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
+    out = Path(path)
+    try:
+        if any((out / name).exists() for name in _FILES):
+            raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
+        if out.is_dir() and any(out.iterdir()):
+            raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
+        if out.exists() and not out.is_dir():
+            raise RunError(f"out={out}: cannot be created (it is a file); choose another folder")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(f"out={out}: cannot be created ({reason}); choose another folder") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +84,7 @@ class RunFolder:
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
         budget: where the run is charged to the budget of its data, if it has one.
+        warnings: what the run was warned about when it began; public.
     """
 
     path: Path
@@ -82,6 +96,7 @@ class RunFolder:
     data: str
     columns: Columns | None = None
     budget: BudgetEntry | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def describe(
@@ -98,15 +113,20 @@ class RunFolder:
             path=Path(path),
             plan=plan,
             config=config,
+            split_id=split_id(graph),
             num_features=graph.num_features,
             num_classes=graph.num_classes,
-            split_id=split_id(graph),
             data=data,
             columns=graph.columns,
         )
 
-    def create(self) -> None:
-        """Write the folder of a new run; raise RunError and leave nothing behind where that fails."""
+    def create(self) -> Ledger:
+        """Write the folder of a new run; RunError, with nothing left behind, where that fails.
+
+        Returns:
+            The ledger, open and locked.
+        """
+        terms = self.plan.terms
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -117,6 +137,7 @@ class RunFolder:
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": versions(),
+            "warnings": list(self.warnings),
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
@@ -125,9 +146,9 @@ class RunFolder:
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            ledger = Ledger.create(self.ledger_path, self.plan)
+            ledger = Ledger.create(self.ledger_path, terms)
             write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
-            ledger.close()
+            return ledger
         except BaseException:
             # Only what was made here: another process may be making its run in the same folder.
             with contextlib.suppress(OSError):
@@ -148,11 +169,8 @@ class RunFolder:
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
+        check_out(self.path)
         try:
-            if any((self.path / name).exists() for name in _FILES):
-                raise RunError(
-                    f"out={self.path}: it holds a run already; resume it, or choose another folder"
-                )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self.path.mkdir()
@@ -195,6 +213,7 @@ class RunFolder:
                 data=str(about["data"]),
                 columns=Columns.of(about["columns"]) if about["columns"] else None,
                 budget=BudgetEntry.from_json(about.get("budget")),
+                warnings=tuple(str(each) for each in about.get("warnings", ())),
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
@@ -285,9 +304,11 @@ class RunFolder:
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        count = self.num_boards if count is None else count
-        fingerprint = self.plan.fingerprint()
-        return [load_board(self.board_path(place), plan=fingerprint) for place in range(count)]
+        return [self.load_board(place) for place in range(self.num_boards if count is None else count)]
+
+    def load_board(self, place: int) -> Board:
+        """One board of this run; RunError where it is missing, damaged or foreign."""
+        return load_board(self.board_path(place), plan=self.plan.fingerprint())
 
     @property
     def has_halfway_weights(self) -> bool:
@@ -334,15 +355,13 @@ class RunFolder:
         self,
         model: nn.Module,
         average: Mapping[str, Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         progress: Progress,
     ) -> None:
         """Write everything that a resumed run goes on from."""
         write_checkpoint(self._checkpoint, model, average, optimizer, progress)
 
-    def load_checkpoint(
-        self, model: nn.Module, average: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> Progress:
+    def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
         """Fill model, average and optimiser from the checkpoint; return how far it is."""
         if not self._checkpoint.exists():
             return Progress()
@@ -508,6 +527,22 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, Overf
 _LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 
 
+class Optimizer(Protocol):
+    """What a run needs of an optimiser: any `torch.optim.Optimizer` will do."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
+
+    @property
+    def state(self) -> Mapping[Any, Any]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+    def step(self) -> Any: ...
+
+
 class Progress(NamedTuple):
     """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
 
@@ -520,7 +555,7 @@ def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     progress: Progress,
 ) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
@@ -537,7 +572,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
+    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: Optimizer
 ) -> Progress:
     """Fill model, average and optimiser from the checkpoint."""
     tensors, metadata = read_tensors(path)
@@ -605,7 +640,7 @@ def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     model.load_state_dict(dict(tensors), strict=False)
 
 
-def _check_state(optimizer: torch.optim.Optimizer) -> None:
+def _check_state(optimizer: Optimizer) -> None:
     """Refuse a state that the optimiser would stumble over at its next step."""
     if len({frozenset(state) for state in optimizer.state.values()}) > 1:
         raise ValueError("some weights have more of the optimiser's state than others")

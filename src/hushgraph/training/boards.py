@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, cast, label_ballots, with_probabilities
-from hushgraph.billboard.board import Draws, release, save_board
+from hushgraph.billboard.board import Board, Draws, release, save_board
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.covered import RowTable, read_boards, score_table
+from hushgraph.inference.covered import RowTable, read_boards
+from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
@@ -20,27 +22,29 @@ from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.folder import RunFolder
 
 
-def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, place: int) -> None:
-    """Charge a board, then make and write it, unless it is there.
+def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence[Board], place: int) -> Board:
+    """Charge a board, then make and write it, unless it is there; `boards` are those before it.
 
     Guarantees:
         The charge is on disk before the tally is looked at. A board that is on disk is never made again.
         Until it is on disk nothing of it has left this process, so a board that a kill prevented may be made
         under the charge that paid for it.
     """
-    plan = get_billboard_plan(folder)
-    if folder.board_path(place).exists():
-        return
+    plan, path = get_billboard_plan(folder), folder.board_path(place)
+    if path.exists():
+        return folder.load_board(place)
+    draws = _choose_draws(folder.config.seed, place)
     if ledger.boards_charged <= place:
         ledger.charge(_board_event(plan, place))
     board = release(
-        cast(graph, make_ballots(folder, graph, place)),
+        cast(graph, make_ballots(folder, graph, boards, place)),
         noise_std=plan.board_noise[place],
-        draws=_choose_draws(folder.config.seed, place),
+        draws=draws,
         names=graph.node_names,
         plan=plan.fingerprint(),
     )
-    save_board(board, folder.board_path(place))
+    save_board(board, path)
+    return board
 
 
 def _choose_draws(seed: int | None, place: int) -> Draws:
@@ -51,26 +55,29 @@ def _choose_draws(seed: int | None, place: int) -> Draws:
     return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
 
 
-def make_ballots(folder: RunFolder, graph: Graph, place: int) -> Ballots:
-    """What every row casts: its label and, on a second board, where it has none, what the model predicts."""
+def make_ballots(folder: RunFolder, graph: Graph, boards: Sequence[Board], place: int) -> Ballots:
+    """What every row casts: its label and, on a second board, where it has none, what the model predicts.
+
+    `boards` are those before this one, or all of them.
+    """
     plan = get_billboard_plan(folder)
     ballots = label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
     if place == 0:
         return ballots
     model = folder.build_model().eval()
     folder.load_halfway(model)
-    table = build_table(folder, graph, torch.device("cpu"), num_boards=place)
-    return with_probabilities(ballots, score_table(model, graph, table).softmax(1).numpy())
+    table = build_table(folder, graph, torch.device("cpu"), boards[:place])
+    return with_probabilities(ballots, scores(model, WholeGraph(graph, table), depth=0).softmax(1).numpy())
 
 
-def build_table(folder: RunFolder, graph: Graph, device: torch.device, *, num_boards: int) -> RowTable:
+def build_table(folder: RunFolder, graph: Graph, device: torch.device, boards: Sequence[Board]) -> RowTable:
     """Own features and own reading of every node of the graph that the boards were made on."""
     plan, config = get_billboard_plan(folder), folder.config
     readings = read_boards(
-        folder.load_boards(num_boards),
+        boards,
         graph,
         plan.edge_owner,
-        own=[make_ballots(folder, graph, place) for place in range(num_boards)],
+        own=[make_ballots(folder, graph, boards, place) for place in range(len(boards))],
         scale=config.reading_scale,
         radius=config.reading_radius,
     )

@@ -28,7 +28,7 @@ from hushgraph.inference.covered import (
     scale_readings,
     score_table,
 )
-from hushgraph.inference.evaluation import Evaluation, evaluate
+from hushgraph.inference.in_memory import Evaluation, evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
@@ -317,7 +317,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        table = build_table(self.folder, graph, device, num_boards=self.folder.num_boards)
+        table = build_table(self.folder, graph, device, self._load_boards())
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:

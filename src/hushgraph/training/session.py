@@ -16,27 +16,36 @@ import numpy as np
 import torch
 from torch import nn
 
+from hushgraph.billboard.board import Board
 from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.evaluation import measure_accuracy
-from hushgraph.inference.in_memory import WholeGraph, best_classes
-from hushgraph.models.device import choose_device, keep_freed_memory
+from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import Progress, RunFolder, versions
+from hushgraph.runs.folder import Optimizer, Progress, RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.boards import build_table, make_board
 from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.prepare import OptimizerFactory
+from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.run import Run
-from hushgraph.training.trainer import State, Trainer, choose_percentile_clipping
+from hushgraph.training.trainer import (
+    Batches,
+    State,
+    Trainer,
+    choose_percentile_clipping,
+    takes_rows,
+)
 from hushgraph.training.tree_batches import TreeBatches
 
 CHECKPOINT_SECONDS = 5.0
@@ -57,7 +66,7 @@ class Session:
         graph: the data.
         model: the caller's module, where the run trains one.
         optimizer: the caller's function from parameters to an optimiser, where there is one.
-        device: "auto", "cpu" or "cuda".
+        device: to train on; of several processes each gets a GPU of its own.
         resumed: whether an earlier session took steps of this run. Its seed then no longer counts.
         group: the processes that train together.
     """
@@ -69,12 +78,15 @@ class Session:
         *,
         model: nn.Module | None,
         optimizer: OptimizerFactory | None,
-        device: str,
+        device: torch.device,
         resumed: bool,
         group: Group,
     ) -> None:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
-        self.device = group.assign_device(choose_device(device))
+        self._boards: list[Board] = []
+        # Open already where the run is new and this process leads.
+        self.ledger: Ledger | None = None
+        self.device = device if group.size == 1 else group.assign_device(device)
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
@@ -110,8 +122,10 @@ class Session:
             ledger: Ledger | None = None
             with group.share_errors():
                 if group.leads:
-                    ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                    folder.check_charged(ledger)
+                    ledger = self.ledger or Ledger.open(folder.ledger_path, plan=folder.plan)
+                    stack.callback(ledger.close)
+                    if self.resumed:
+                        folder.check_charged(ledger)
                     if on_start is not None:
                         on_start(folder)
             result = self._train(ledger, observer)
@@ -122,25 +136,29 @@ class Session:
         begin = time.monotonic()
         group = self.group
         step, lost, seconds, batch_seed = group.broadcast(lambda: self._load_progress(require_leader(ledger)))
-        group.follow([p.detach() for p in self.model.parameters()])
+        self._follow_leader()
         watch: _Watch | None = None
         for place, end in enumerate(self.folder.plan.segment_ends):
             is_last = end == self.folder.plan.steps
-            if not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
+            if self.resumed and not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
                 continue
-            trainer = self._build_trainer(
-                self._build_features(ledger, place), ledger, step, batch_seed + place
-            )
+            features = self._build_features(ledger, place)
+            trainer = self._build_trainer(features, ledger, step, batch_seed + place)
             if ledger is not None:
-                view = WholeGraph(self.graph, trainer.batches.features)
+                view = WholeGraph(self.graph, features)
                 watch = _Watch(trainer, ledger, self.folder, view, observer, lost, begin - seconds)
             self._take_steps(trainer, watch, end)
             if not is_last:
                 group.broadcast(partial(self._keep_halfway, watch))
         result = group.broadcast(lambda: self._finish(require_leader(watch)))
-        group.follow([p.detach() for p in self.model.parameters()])
+        self._follow_leader()
         self.model.eval()
         return result
+
+    def _follow_leader(self) -> None:
+        """Take over the weights of the process that leads."""
+        if self.group.size > 1:
+            self.group.follow([p.detach() for p in self.model.parameters()])
 
     def _keep_halfway(self, watch: _Watch | None) -> None:
         """Keep the weights that the ballots of the next board come from."""
@@ -166,8 +184,22 @@ class Session:
         """What a root sees of itself: its features and, with a board, its reading."""
         if not self.folder.num_boards:
             return Features(self.graph, self.device)
-        self.group.broadcast(lambda: make_board(self.folder, self.graph, require_leader(ledger), place))
-        return build_table(self.folder, self.graph, self.device, num_boards=place + 1)
+        if len(self._boards) < place:
+            # An earlier session made them.
+            self._boards = self.folder.load_boards(place)
+        self._boards.append(self._get_board(ledger, place))
+        return build_table(self.folder, self.graph, self.device, self._boards)
+
+    def _get_board(self, ledger: Ledger | None, place: int) -> Board:
+        """The board that is next: made by the process that leads; the others read its file."""
+        board: Board | None = None
+
+        def make() -> None:
+            nonlocal board
+            board = make_board(self.folder, self.graph, require_leader(ledger), self._boards, place)
+
+        self.group.broadcast(make)
+        return self.folder.load_board(place) if board is None else board
 
     def _build_trainer(
         self, features: Features, ledger: Ledger | None, step: int, batch_seed: int
@@ -176,14 +208,19 @@ class Session:
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
-        batches = TreeBatches(
-            graph=self.graph,
-            features=features,
-            plan=plan,
-            rng=KeyedGenerator(batch_seed),
-            group=self.group,
-            resample_every=config.resample_every,
-        )
+        common: dict[str, Any] = {
+            "graph": self.graph,
+            "features": features,
+            "plan": plan,
+            "rng": KeyedGenerator(batch_seed),
+            "group": self.group,
+        }
+        sums: dict[str, Any] = {}
+        if takes_rows(plan, self.model, self.device):
+            batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
+            sums["clipped_sum"] = sums["unclipped_sum"] = RowSums()
+        else:
+            batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(
             plan=plan,
             config=config,
@@ -193,6 +230,7 @@ class Session:
             ledger=ledger,
             noise=self._noise,
             group=self.group,
+            **sums,
         )
 
     def _load_progress(self, ledger: Ledger) -> tuple[int, int, float, int]:
@@ -225,7 +263,8 @@ class Session:
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(self.average[name])
-        result = plan.summary() | self._measure_accuracies(watch.view)
+        accuracies = self._measure_accuracies(watch.view)
+        result = plan.summary() | accuracies
         result |= {
             "seconds": round(time.monotonic() - watch.begin, 3),
             "device": str(self.device),
@@ -235,6 +274,7 @@ class Session:
         if self.group.size > 1:
             result["processes"] = self.group.size
         result |= describe_guarantee(folder.guarantee)
+        result["warnings"] = list(folder.warnings)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result
@@ -338,9 +378,7 @@ def _build_model(folder: RunFolder, own: nn.Module | None, seed: int) -> nn.Modu
     return own
 
 
-def _build_optimizer(
-    model: nn.Module, config: TrainingConfig, own: OptimizerFactory | None
-) -> torch.optim.Optimizer:
+def _build_optimizer(model: nn.Module, config: TrainingConfig, own: OptimizerFactory | None) -> Optimizer:
     if (own is not None) != (config.optimizer == "own"):
         raise InputError(
             f"optimizer={config.optimizer!r}: expected adam or sgd, or for a run with an optimiser of your "
@@ -349,8 +387,8 @@ def _build_optimizer(
     if own is not None:
         return own(model.parameters())
     if config.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=config.learning_rate, momentum=config.momentum)
-    return torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
+        return SGD(model.parameters(), lr=config.learning_rate, momentum=config.momentum)
+    return Adam(model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
 
 
 def _choose_clipping(plan: PrivacyPlan, config: TrainingConfig) -> Clipping:

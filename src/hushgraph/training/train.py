@@ -8,20 +8,22 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from hushgraph.errors import RunError
 from hushgraph.graph.columns import Columns
+from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import RunFolder, check_out
+from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.interruption import Interruption
 from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
@@ -31,8 +33,12 @@ from hushgraph.training.session import Observer, OnStart, Session
 
 __all__ = ["Run", "resume", "train"]
 
+_Value = TypeVar("_Value")
 # Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "others"}
+_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "on_notes", "others"}
+
+OnNotes = Callable[[Sequence[str]], None]
+"""Called with what only the owner of the data may know, a line each."""
 
 
 def train(
@@ -71,6 +77,7 @@ def train(
     progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
+    on_notes: OnNotes | None = None,
     **others: Any,
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
@@ -80,8 +87,8 @@ def train(
     first keeps the ledger and writes the run, and only there are `observer` and `on_start` called.
 
     Args:
-        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
-            name.
+        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
+            edges), or a catalog name.
         method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
             billboard unless an argument is given that only trees have, such as a model by name.
         model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
@@ -114,10 +121,12 @@ def train(
             unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
-        others: fields of `TrainingConfig`.
+        on_notes: given what the owner of the data alone may know: how many cells were filled and edges
+            dropped, and whether edges look undirected. Nothing else is told or writes it.
+        others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
 
     Returns:
-        The finished run.
+        The finished run; `run.result["warnings"]` lists what is unusual about it.
 
     Raises:
         InputError: before anything is written, where something given cannot be used. `GraphError`,
@@ -142,26 +151,34 @@ def train(
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     group = current_group()
     with group.share_errors():
+        choose_device(device)
+        if out is not None and group.leads:
+            check_out(out)
+        opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
         graph, plan, config = prepare(data, **settings, **others)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
-        if budget is not None:
-            folder = replace(folder, budget=BudgetEntry.of(budget, plan))
+        folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
+        if opened is not None:
+            folder = replace(folder, budget=BudgetEntry.of(opened, plan))
+        if on_notes is not None and group.leads:
+            on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
         session = Session(
             folder,
             graph,
             model=model if isinstance(model, nn.Module) else None,
             optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=False,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     if out is not None:
-        group.broadcast(partial(_create, folder))
+        _in_leader(group, partial(_create, session))
         return _run(session, progress, observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        group.broadcast(partial(_create, session.folder))
+        _in_leader(group, partial(_create, session))
         run = _run(session, progress, observer, on_start)
     if group.leads:
         run.is_temporary = True
@@ -169,10 +186,18 @@ def train(
     return run
 
 
-def _create(folder: RunFolder) -> None:
+def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
+    """Call `make` in the process that leads; every process of its group gets the value."""
+    return make() if group.size == 1 else group.broadcast(make)
+
+
+def _create(session: Session) -> None:
     """Write the folder, then charge the run: a kill in between leaves a run that is charged when resumed."""
-    with folder.charge_budget():
-        folder.create()
+    with contextlib.ExitStack() as stack:
+        with session.folder.charge_budget():
+            session.ledger = stack.enter_context(session.folder.create())
+        # From here on `Session.run` closes it.
+        stack.pop_all()
 
 
 def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
@@ -217,7 +242,7 @@ def _has_charges(path: Path) -> bool:
 @contextlib.contextmanager
 def _temporary_folder(group: Group) -> Iterator[Path]:
     """A folder of this group's own, which goes where training fails before anything was charged."""
-    path = Path(group.broadcast(lambda: tempfile.mkdtemp(prefix="hushgraph-")))
+    path = Path(_in_leader(group, partial(tempfile.mkdtemp, prefix="hushgraph-")))
     try:
         yield path
     except BaseException:
@@ -272,11 +297,12 @@ def resume(
             folder.read_graph(data),
             model=model,
             optimizer=optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=True,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     group.broadcast(partial(_charge_again, folder))
     return _run(session, progress, observer, on_start)
 

@@ -5,32 +5,47 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.events import StepEvent
+from hushgraph.accounting.events import Draw, StepEvent
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import TreeBatch
+from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.unclipped import gradient_sum
+from hushgraph.models.device import use_one_pool
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import Optimizer
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.tree_batches import TreeBatches
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
 
-ClippedSum = Callable[[nn.Module, TreeBatch, Clipping], dict[str, Tensor]]
+ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
 """From a model, a piece of a batch and a clipping rule to the clipped sum, per parameter."""
+UnclippedSum = Callable[[nn.Module, Any], dict[str, Tensor]]
+"""From a model and a piece of a batch to the sum of gradients, per parameter."""
+
+
+class Batches(Protocol):
+    """What the loop needs of batches, of trees or of rows."""
+
+    @property
+    def draw(self) -> Draw: ...
+
+    @property
+    def has_own_threads(self) -> bool: ...
+
+    def iterate(self, first_step: int) -> Generator[Iterable[Any], None, None]: ...
 
 
 class StepLedger(Protocol):
@@ -47,7 +62,7 @@ class State:
     """What changes from step to step."""
 
     model: nn.Module
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     average: dict[str, Tensor]
     step: int = 0
 
@@ -61,11 +76,11 @@ class Trainer:
     Attributes:
         plan, config: of the run.
         state: model, optimiser, averaged weights and steps taken.
-        batches: the batches, with their trees.
+        batches: the batches, with their trees; of rows where training reads no edges.
         clipping: the clipping rule.
         ledger, noise: of the process that leads its group; None in the others, which neither charge nor draw
             noise.
-        clipped_sum: how clipped sums are computed.
+        clipped_sum, unclipped_sum: how sums of gradients are computed, with privacy and without.
         sigmas: standard deviation of the noise per parameter.
         group: the processes that share the roots of a batch.
     """
@@ -73,11 +88,12 @@ class Trainer:
     plan: PrivacyPlan
     config: TrainingConfig
     state: State
-    batches: TreeBatches
+    batches: Batches
     clipping: Clipping
     ledger: StepLedger | None
     noise: NoiseSource | None
-    clipped_sum: ClippedSum = field(default_factory=RowSums)
+    clipped_sum: ClippedSum = ghost.clipped_sum
+    unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
 
@@ -106,7 +122,10 @@ class Trainer:
         end = self.plan.steps if until is None else until
         charged, seconds = 0, math.inf
         interrupt: KeyboardInterrupt | None = None
-        with contextlib.closing(self.batches.iterate(state.step)) as batches:
+        with (
+            use_one_pool(self.batches.has_own_threads),
+            contextlib.closing(self.batches.iterate(state.step)) as batches,
+        ):
             while state.step < end:
                 begin = time.monotonic()
                 batch = next(batches)
@@ -131,7 +150,7 @@ class Trainer:
         require_leader(self.ledger).charge(event, step=self.state.step, count=count)
         return count
 
-    def take_step(self, batch: Iterable[TreeBatch]) -> None:
+    def take_step(self, batch: Iterable[Any]) -> None:
         """Clipped sum over all processes, noise and update by the leader, its weights for everyone."""
         sums = self.group.add_up(self._sum_gradients(batch))
         if self.noise is not None:
@@ -140,14 +159,14 @@ class Trainer:
             self._update(sums)
         self.group.follow([p.detach() for p in self.state.model.parameters()])
 
-    def _sum_gradients(self, batch: Iterable[TreeBatch]) -> dict[str, Tensor]:
+    def _sum_gradients(self, batch: Iterable[Any]) -> dict[str, Tensor]:
         model = self.state.model
         sums: dict[str, Tensor] = {}
         for piece in batch:
             part = (
                 self.clipped_sum(model, piece, self.clipping)
                 if self.plan.is_private
-                else gradient_sum(model, piece)
+                else self.unclipped_sum(model, piece)
             )
             part = {name: value.double() for name, value in part.items()}
             sums = {name: sums[name] + value for name, value in part.items()} if sums else part
@@ -171,9 +190,17 @@ class Trainer:
             state.average[name].lerp_(parameter.detach(), 1 - decay)
 
 
+def takes_rows(plan: PrivacyPlan, model: nn.Module, device: torch.device) -> bool:
+    """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
+    chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
+    return chain is not None and chain.is_float32 and device.type == "cpu"
+
+
 def choose_percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:
     """The paper's thresholds: a percentile of each group's norms at initialisation. Reads private data."""
     batches = trainer.batches
+    if not isinstance(batches, TreeBatches):
+        raise TypeError(f"{type(batches).__name__}: expected batches of trees")
     pieces = batches.cut_pieces(batches.sample_lists(), batches.graph.train_idx)
     norms = torch.cat([ghost.group_norms(trainer.state.model, piece) for piece in pieces], dim=1)
     # A group without parameters has norm zero everywhere; any threshold serves it.

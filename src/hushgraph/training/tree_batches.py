@@ -66,6 +66,8 @@ class TreeBatches:
     resample_every: int
     make_lists: MakeLists | None = None
 
+    has_own_threads = False
+
     def __post_init__(self) -> None:
         slots = self.plan.num_train_nodes
         self._roots: PoissonBatches | FixedSizeBatches = (

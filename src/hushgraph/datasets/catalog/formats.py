@@ -26,8 +26,8 @@ from hushgraph.errors import GraphError
 
 _FETCH_AGAIN = "delete it to download it again"
 
-# The files of OGB. The heterogeneous ogbn-mag has one folder per type of node; only papers are read.
-_OGB_FILES = {
+# The tables of OGB. The heterogeneous ogbn-mag has one folder per type of node; only papers are read.
+_OGB_TABLES = {
     "ogbn_arxiv": ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz", "split/time"),
     "ogbn_products": (
         "raw/edge.csv.gz",
@@ -42,8 +42,17 @@ _OGB_FILES = {
         "split/time/paper",
     ),
 }
+OGB_FILES = {
+    folder: (*tables, *(f"{split}/{part}.csv.gz" for part in ("train", "valid", "test")))
+    for folder, (*tables, split) in _OGB_TABLES.items()
+}
+"""The files that `read_ogb` reads, relative to the folder of the dataset."""
 
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+PLANETOID_FILES = {
+    name: tuple(f"ind.{name}.{part}" for part in PLANETOID_PARTS) for name in ("cora", "citeseer", "pubmed")
+}
+"""The eight files of Cora, CiteSeer and PubMed (Yang et al. 2016)."""
 _VALIDATION_NODES = 500
 _ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 _MATRIX_MODULES = ("scipy.sparse.csr", "scipy.sparse._csr")
@@ -54,15 +63,9 @@ REDDIT_FILES = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
 REDDIT_FULL_FILES = ("reddit_data.npz", "reddit_graph.npz")
 
 
-def ogb_files(folder_name: str) -> tuple[str, ...]:
-    """Return the files that `read_ogb` reads, relative to the folder of the dataset."""
-    edges, features, labels, split = _OGB_FILES[folder_name]
-    return (edges, features, labels, *(f"{split}/{part}.csv.gz" for part in ("train", "valid", "test")))
-
-
 def read_ogb(folder: Path) -> dict[str, Any]:
     """Read a node-classification dataset of the Open Graph Benchmark from the layout that `ogb` unpacks."""
-    edges, features, labels, *splits = (folder / name for name in ogb_files(folder.name))
+    edges, features, labels, *splits = (folder / name for name in OGB_FILES[folder.name])
     arrays: dict[str, Any] = {
         "edge_index": read_table(edges, np.int32, columns=2).T,
         "x": read_table(features, np.float32),
@@ -73,11 +76,6 @@ def read_ogb(folder: Path) -> dict[str, Any]:
     return arrays
 
 
-def planetoid_files(name: str) -> tuple[str, ...]:
-    """Return the eight files of Cora, CiteSeer or PubMed (Yang et al. 2016)."""
-    return tuple(f"ind.{name}.{part}" for part in PLANETOID_PARTS)
-
-
 def read_planetoid(folder: Path, name: str) -> dict[str, Any]:
     """Read Cora, CiteSeer or PubMed with the public split.
 
@@ -85,7 +83,7 @@ def read_planetoid(folder: Path, name: str) -> dict[str, Any]:
         The files are pickles. Only NumPy arrays, SciPy matrices and plain containers are restored; anything
         else is refused.
     """
-    *pickled, test_index = planetoid_files(name)
+    *pickled, test_index = PLANETOID_FILES[name]
     parts = {part: _unpickle(folder / file) for part, file in zip(PLANETOID_PARTS, pickled, strict=False)}
     test_nodes = read_table(folder / test_index, np.int64, columns=1)[:, 0]
     try:

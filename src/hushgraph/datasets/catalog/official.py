@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hushgraph.datasets.catalog.download import Remote
-from hushgraph.datasets.catalog.formats import planetoid_files
+from hushgraph.datasets.catalog.formats import PLANETOID_FILES
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
 
@@ -133,7 +133,7 @@ def _ogb(name: str, size: int, licence: str) -> Source:
 
 
 def _planetoid(folder: str, size: int) -> Source:
-    files = planetoid_files(folder.lower())
+    files = PLANETOID_FILES[folder.lower()]
     remotes = [_remote(f"{_PLANETOID}/{file}", f"raw/{file}", size // len(files)) for file in files]
     return Source(folder=folder, remotes=tuple(remotes), licence="MIT")
 

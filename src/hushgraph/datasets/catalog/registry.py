@@ -13,10 +13,10 @@ from typing import Any
 from hushgraph.datasets.catalog.data_root import data_root
 from hushgraph.datasets.catalog.download import Remote, download_bar, fetch, unpack
 from hushgraph.datasets.catalog.formats import (
+    OGB_FILES,
+    PLANETOID_FILES,
     REDDIT_FILES,
     REDDIT_FULL_FILES,
-    ogb_files,
-    planetoid_files,
     read_ogb,
     read_planetoid,
     read_reddit,
@@ -56,13 +56,13 @@ class Entry:
 
 
 def _ogb(name: str, description: str) -> Entry:
-    return Entry(description=description, files=ogb_files(SOURCES[name].folder), read=read_ogb)
+    return Entry(description=description, files=OGB_FILES[SOURCES[name].folder], read=read_ogb)
 
 
 def _planetoid(name: str, description: str) -> Entry:
     return Entry(
         description=description,
-        files=tuple(f"raw/{file}" for file in planetoid_files(name)),
+        files=tuple(f"raw/{file}" for file in PLANETOID_FILES[name]),
         read=lambda folder: read_planetoid(folder / "raw", name),
     )
 
@@ -174,10 +174,10 @@ def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics
         >>> hg.datasets.load("generated-100").num_nodes
         100
     """
-    entry, folder = _entry(name), data_root(root)
+    entry = _entry(name)
     if entry.generate is not None:
         return entry.generate()
-    origin = entry.base or name
+    origin, folder = entry.base or name, data_root(root)
     graph = _load_npz_file(origin, folder) or _load_official(origin, folder)
     if check_statistics:
         STATISTICS[origin].check(origin, graph)
@@ -191,10 +191,10 @@ def load(name: str, root: str | PathLike[str] | None = None, *, check_statistics
 
 def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
     """Return whether the files of `name` are there: "yes", "in part", "no", or "not needed" if generated."""
-    entry, folder = _entry(name), data_root(root)
+    entry = _entry(name)
     if entry.generate is not None:
         return "not needed"
-    origin = entry.base or name
+    origin, folder = entry.base or name, data_root(root)
     place = folder / SOURCES[origin].folder
     if _npz(origin, folder) is not None or not _missing(origin, place):
         return "yes"
@@ -293,6 +293,18 @@ def _entry(name: str) -> Entry:
             f"{format_path(Path(name))}: this is a path, but load takes the name of a dataset; use "
             "hg.datasets.load_graph(path), or give the path to train"
         )
+    beside = difflib.get_close_matches(Path(name).name, _list_beside(Path(name)), n=1, cutoff=0.75)
+    if beside:
+        meant = str(Path(name).with_name(beside[0]))
+        raise GraphError(f"{name[:80]}: no such file or dataset; did you mean {meant!r}?")
     near = difflib.get_close_matches(name.lower(), [*_ENTRIES, "generated-20000"], n=1, cutoff=0.4)
     advice = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(names())}, generated-N"
     raise GraphError(f"dataset {name[:80]!r} is neither a file nor a known name; {advice}")
+
+
+def _list_beside(path: Path) -> list[str]:
+    """List what is in the folder of a path that does not exist."""
+    try:
+        return [each.name for each in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return []

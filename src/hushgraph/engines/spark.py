@@ -1,0 +1,467 @@
+"""A billboard run on Spark: DataFrames in, a released board and rows of readings out.
+
+    nodes, edges -> records -> tallies on disk -> charge -> board, released once -> readings -> rows
+
+Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any noise
+is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever repeats a
+task adds the same noise to the same tally. The key is in no file, configuration or plan of ours; a driver that
+starts again draws another one, and what the first had drawn was never released.
+
+Spark keeps the key, like the records themselves, in its own memory and scratch space while the job runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgraph.billboard.ballots import Int64Array, ballot_entries, ballots_of_lists
+from hushgraph.billboard.board import (
+    Board,
+    Draws,
+    combine_boards,
+    normalise,
+    place_weights,
+    release,
+    take_off,
+)
+from hushgraph.engines.plan import board_noise, charge_board, open_run, plan_run
+from hushgraph.errors import GraphError, InputError, RunError
+from hushgraph.graph.columns import Columns
+from hushgraph.inference.covered import scale_readings
+from hushgraph.noise import normal
+from hushgraph.noise.normal import KEY_BYTES, seeded_keys
+from hushgraph.privacy import choices
+from hushgraph.privacy.budget import DataBudget
+from hushgraph.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import Column, DataFrame
+
+DrawsOfPart = Callable[[bytes, int], Draws]
+"""From the key of a release and the number of a part to the draws of that part."""
+
+SPLITS = ("train", "val", "test")
+# Places whose noise is drawn together.
+_PLACES_PER_PART = 1 << 16
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
+
+def draws_of_part(key: bytes, part: int) -> Draws:
+    """Draws that depend on the key and the part alone, so that a repeated task repeats them."""
+    return partial(normal.draw, keys=seeded_keys(f"part {part} of {key.hex()}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkRows:
+    """What a run on Spark leaves.
+
+    Attributes:
+        folder: of the run: plan, configuration and ledger.
+        board: identifier and one number per class; released.
+        rows: identifier, features, reading, label, split; private, for training.
+    """
+
+    folder: RunFolder
+    board: DataFrame
+    rows: DataFrame
+
+
+def make_rows(
+    nodes: DataFrame,
+    edges: DataFrame,
+    out: str | os.PathLike[str],
+    *,
+    edge_owner: choices.EdgeOwner,
+    storage: str | None = None,
+    num_classes: int | None = None,
+    epsilon: float | None = None,
+    private: bool = True,
+    delta: float | None = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    learning_rate: float | None = None,
+    hidden: int | None = None,
+    symmetrize: bool = False,
+    columns: Columns | Mapping[str, Any] | None = None,
+    budget: str | os.PathLike[str] | DataBudget | None = None,
+    draws: DrawsOfPart = draws_of_part,
+) -> SparkRows:
+    """Cast and read the board of a run on Spark; training can begin after it.
+
+    The call can be repeated with the same DataFrames after a failure: a released board is used as it is.
+
+    Args:
+        nodes, edges: the two tables.
+        out: the folder of the run, on the driver's disk: plan and ledger.
+        edge_owner: whose row holds an edge record, "sender" or "reader".
+        storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
+            `board`, `rows` and, meanwhile, `work`; `out` unless given.
+        num_classes, epsilon, private, delta, batch_size, steps, learning_rate, hidden, symmetrize, columns,
+            budget: as in `hushgraph.engines.make_rows`.
+        draws: the randomness of a part of the board.
+
+    Guarantees:
+        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. The charge is
+        in the ledger before noise is drawn, and once. Every cell of a release has one draw, however often its
+        task is run; no key is used for two tallies. The board is released as a whole, by a rename, and a board
+        that is released is never made again.
+    """
+    maker = _Maker.of(
+        nodes, edges, edge_owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes
+    )
+    plan, config = plan_run(
+        num_train_nodes=maker.count_training_nodes(),
+        num_classes=maker.num_classes,
+        edge_owner=edge_owner,
+        epsilon=epsilon,
+        private=private,
+        delta=delta,
+        batch_size=batch_size,
+        steps=steps,
+        learning_rate=learning_rate,
+        hidden=hidden,
+    )
+    folder = RunFolder(
+        path=Path(out),
+        plan=plan,
+        config=replace(config, symmetrize=symmetrize),
+        num_features=len(maker.features),
+        num_classes=maker.num_classes,
+        split_id=maker.split_id(),
+        data="DataFrame",
+        columns=maker.columns,
+    )
+    folder = open_run(folder, budget)
+    place = _Storage(nodes.sparkSession, storage or Path(out).absolute().as_uri())
+    maker.write_records(place)
+    if not place.exists("board"):
+        maker.write_tallies(place)
+        charge_board(folder)
+        maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
+        place.rename("work/board", "board")
+    if not place.exists("rows"):
+        maker.write_rows(place, folder)
+        place.rename("work/rows", "rows")
+    place.remove("work")
+    return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Maker:
+    """The tables, and the phases of a run on them."""
+
+    nodes: DataFrame
+    edges: DataFrame
+    edge_owner: choices.EdgeOwner
+    symmetrize: bool
+    columns: Columns
+    num_classes: int
+
+    @classmethod
+    def of(
+        cls,
+        nodes: DataFrame,
+        edges: DataFrame,
+        edge_owner: choices.EdgeOwner,
+        *,
+        symmetrize: bool,
+        columns: Columns | Mapping[str, Any] | None,
+        num_classes: int | None,
+    ) -> _Maker:
+        """Check the columns and what can be checked of their cells."""
+        given = columns if isinstance(columns, Columns) else Columns.of(columns or {})
+        if given.categorical or given.hashed:
+            raise InputError(
+                "categorical and hashed columns: engines take numbers; convert them in the table"
+            )
+        num_classes = len(given.classes or ()) or None if num_classes is None else num_classes
+        if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
+            raise InputError(
+                f"num_classes={num_classes}: expected 2 or more, and as many as classes are named; it is "
+                "public and never looked up in the data"
+            )
+        given = given.resolve_names(nodes.columns)
+        roles = [(nodes, given.id), (nodes, given.label), (nodes, given.split or "split")]
+        roles += [(nodes, name) for name in given.features or ()]
+        for table, name in [*roles, (edges, given.source), (edges, given.target)]:
+            if name not in table.columns:
+                raise GraphError(f"no column {name!r}; the table has {', '.join(table.columns[:8])}")
+        maker = cls(
+            nodes=nodes,
+            edges=edges,
+            edge_owner=edge_owner,
+            symmetrize=symmetrize,
+            columns=given,
+            num_classes=num_classes,
+        )
+        maker._check_cells()
+        return maker
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the feature columns, in order."""
+        return tuple(self.columns.features or ())
+
+    @property
+    def _kind(self) -> str:
+        """Identifiers are compared as integers where all three columns hold some, else as text."""
+        types = (
+            dict(self.nodes.dtypes)[self.columns.id],
+            *(dict(self.edges.dtypes)[name] for name in (self.columns.source, self.columns.target)),
+        )
+        return "bigint" if all(kind in _INTEGERS for kind in types) else "string"
+
+    def _id(self, name: str) -> Column:
+        from pyspark.sql import functions as f
+
+        return f.col(f"`{name}`").cast(self._kind)
+
+    @property
+    def _split(self) -> Column:
+        from pyspark.sql import functions as f
+
+        return f.col(f"`{self.columns.split}`").cast("string")
+
+    @property
+    def _label(self) -> Column:
+        """The class of a node: its number, -1 for an empty cell, NULL for anything else."""
+        from pyspark.sql import functions as f
+
+        cell = f.col(f"`{self.columns.label}`")
+        if self.columns.classes is not None:
+            names = f.array(*(f.lit(name) for name in self.columns.classes))
+            at = f.array_position(names, cell.cast("string")).cast("int") - 1
+            number = f.when(at >= 0, at)
+        else:
+            text = f.expr(f"try_cast(`{self.columns.label}` AS int)")
+            number = f.when((text >= 0) & (text < self.num_classes), text)
+        return f.when(cell.isNull(), f.lit(-1)).otherwise(number)
+
+    def _check_cells(self) -> None:
+        """Refuse identifiers that are empty or repeated, cells that cannot be used, and unknown ends."""
+        from pyspark.sql import functions as f
+
+        checks = {
+            "rows without an identifier": f.count(f.when(self._id(self.columns.id).isNull(), 1)),
+            "rows whose split is not train, val or test": f.count(f.when(~self._split.isin(*SPLITS), 1)),
+            "training labels that are no class": f.count(
+                f.when((self._split == "train") & self._label.isNull(), 1)
+            ),
+            "rows that repeat an identifier": f.count("*") - f.countDistinct(self._id(self.columns.id)),
+        }
+        for name in self.features:
+            number = f.expr(f"try_cast(`{name}` AS float)")
+            wrong = number.isNull() | f.isnan(number) | (f.abs(number) == float("inf"))
+            checks[f"cells of {name!r} that are not finite numbers"] = f.count(f.when(wrong, 1))
+        [counts] = self.nodes.agg(*checks.values()).collect()
+        problems = [f"{count} {what}" for what, count in zip(checks, counts, strict=True) if count]
+        ids = self.nodes.select(self._id(self.columns.id).alias("id"))
+        for end in (self.columns.source, self.columns.target):
+            ends = self.edges.select(self._id(end).alias("id"))
+            unknown = ends.join(ids, "id", "left_anti").count()
+            if unknown:
+                problems.append(f"{unknown} edges whose {end!r} is not in the node table")
+        if problems:
+            raise GraphError(f"{'; '.join(problems)}; correct them")
+
+    def count_training_nodes(self) -> int:
+        """How many nodes are in the training split, which is public."""
+        count = self.nodes.where(self._split == "train").count()
+        if not count:
+            raise GraphError("no node is in the training split; expected 'train' in the split column")
+        return int(count)
+
+    def split_id(self) -> str:
+        """A digest of which nodes are in the training split, in any order."""
+        from pyspark.sql import functions as f
+
+        hashed = f.xxhash64(self._id(self.columns.id), self._split == "train").cast("decimal(38,0)")
+        [row] = self.nodes.agg(f.count("*"), f.sum(hashed)).collect()
+        return sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:32]
+
+    def write_records(self, place: _Storage) -> None:
+        """Write (owner, place) without repeats and self-loops. Private."""
+        from pyspark.sql import functions as f
+
+        ends = (self.columns.source, self.columns.target)
+        owner, listed = ends if self.edge_owner == "sender" else ends[::-1]
+        records = self.edges.select(self._id(owner).alias("owner"), self._id(listed).alias("place"))
+        if self.symmetrize:
+            records = records.union(records.select("place", "owner"))
+        place.write(records.where(f.col("owner") != f.col("place")).distinct(), "work/records")
+
+    def _lists(self, place: _Storage) -> DataFrame:
+        """(id, size, label) of every node: how many places it lists, and its training label or -1."""
+        from pyspark.sql import functions as f
+
+        sizes = place.read("work/records").groupBy(f.col("owner").alias("id")).agg(f.count("*").alias("size"))
+        label = f.when(self._split == "train", self._label).otherwise(f.lit(-1)).alias("label")
+        nodes = self.nodes.select(self._id(self.columns.id).alias("id"), label)
+        return nodes.join(sizes, "id", "left").fillna(0, ["size"]).select("id", "size", "label")
+
+    def write_tallies(self, place: _Storage) -> None:
+        """Write the tally of every place, in integers. Private; noise is added to what is on disk."""
+        from pyspark.sql import functions as f
+
+        c = self.num_classes
+        voters = self._lists(place).where("label >= 0 AND size > 0")
+        entries = partial(_add_entries, num_classes=c)
+        ballots = voters.mapInPandas(entries, f"owner {self._kind}, label int, gain bigint, rest bigint")
+        by_class = (
+            place.read("work/records")
+            .join(ballots, "owner")
+            .groupBy("place", "label")
+            .agg(f.sum("gain").alias("gain"), f.sum("rest").alias("rest"))
+        )
+        gains = [f.sum(f.when(f.col("label") == k, f.col("gain")).otherwise(0)) for k in range(c)]
+        cells = [(gain - f.sum("rest")).alias(f"tally_{k}") for k, gain in enumerate(gains)]
+        tallies = by_class.groupBy(f.col("place").alias("id")).agg(*cells)
+        ids = self.nodes.select(self._id(self.columns.id).alias("id"))
+        parts = max(1, -(-ids.count() // _PLACES_PER_PART))
+        part = f.pmod(f.xxhash64("id"), f.lit(parts)).cast("int").alias("part")
+        place.write(
+            ids.join(tallies, "id", "left").fillna(0).select("id", part, *self._tallies), "work/tallies"
+        )
+
+    @property
+    def _tallies(self) -> list[str]:
+        return [f"tally_{k}" for k in range(self.num_classes)]
+
+    def write_board(self, place: _Storage, noise_std: float, draws: DrawsOfPart, *, key: bytes) -> None:
+        """Write tallies with noise; `key` is for this one release."""
+        name = self.columns.id
+        schema = f"`{name}` {self._kind}, " + ", ".join(f"class_{k} float" for k in range(self.num_classes))
+        parts = place.read("work/tallies").groupBy("part")
+        # A lambda shows nothing of the key; a partial would, in warnings of Spark's.
+        noisy = parts.applyInPandas(lambda table: _release_part(table, name, noise_std, draws, key), schema)
+        place.write(noisy, "work/board")
+
+    def write_rows(self, place: _Storage, folder: RunFolder) -> None:
+        """Write identifier, features, reading, label and split of every node. Private."""
+        from pyspark.sql import functions as f
+
+        c, config = self.num_classes, folder.config
+        std = _released_std(board_noise(folder))
+        values = [f"value_{k}" for k in range(c)]
+        weigh = partial(_weigh_places, name=self.columns.id, noise_std=std)
+        columns = ", ".join(f"{value} double" for value in values)
+        board = place.read("board").mapInPandas(weigh, f"place {self._kind}, weight double, {columns}")
+        weight = f.col("weight")
+        sums = [f.sum(weight * f.col(value)).alias(value) for value in values]
+        seen = (
+            place.read("work/records")
+            .join(board, "place")
+            .groupBy(f.col("owner").alias("id"))
+            .agg(f.sum(weight * weight).alias("square"), f.sum(weight).alias("own_weight"), *sums)
+        )
+        lists = self._lists(place).join(seen, "id", "left").fillna(0)
+        read = partial(
+            _read_rows,
+            num_classes=c,
+            noise_std=std,
+            scale=config.reading_scale,
+            radius=config.reading_radius,
+        )
+        readings = ", ".join(f"reading_{k} float" for k in range(c))
+        finished = lists.mapInPandas(read, f"id {self._kind}, {readings}")
+        own = [
+            self._id(self.columns.id).alias("id"),
+            *(f.col(f"`{name}`").cast("float").alias(name) for name in self.features),
+            f.coalesce(self._label, f.lit(-1)).alias("label"),
+            self._split.alias("split"),
+        ]
+        names = [*self.features, *(f"reading_{k}" for k in range(c)), "label", "split"]
+        rows = self.nodes.select(*own).join(finished, "id")
+        place.write(rows.select(f.col("id").alias(self.columns.id), *names), "work/rows")
+
+
+def _add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterator[pd.DataFrame]:
+    """What every row adds to its class beyond the rest, and takes from all classes, in units."""
+    for table in tables:
+        own, rest = ballot_entries(table["size"].to_numpy(np.int64), num_classes)
+        yield table[["id", "label"]].rename(columns={"id": "owner"}).assign(gain=own + rest, rest=rest)
+
+
+def _release_part(
+    table: pd.DataFrame, name: str, noise_std: float, draws: DrawsOfPart, key: bytes
+) -> pd.DataFrame:
+    """The noisy numbers of one part. Cells are in the order of identifiers, whatever order rows came in."""
+    table = table.sort_values("id", ignore_index=True)
+    names = [column for column in table.columns if column.startswith("tally_")]
+    tally: Int64Array = np.ascontiguousarray(table[names].to_numpy(np.int64))
+    board = release(tally, noise_std=noise_std, draws=draws(key, int(table["part"].iloc[0])))
+    cells = {f"class_{k}": board.values[:, k] for k in range(board.num_classes)}
+    return table[["id"]].rename(columns={"id": name}).assign(**cells)
+
+
+def _released_std(noise_std: float) -> float:
+    """The standard deviation that `release` uses for this one: the same for every part."""
+    return release(np.zeros((1, 2), np.int64), noise_std=noise_std).noise_std
+
+
+def _weigh_places(tables: Iterator[pd.DataFrame], *, name: str, noise_std: float) -> Iterator[pd.DataFrame]:
+    """The released numbers as they are read, and the weight of every place."""
+    for table in tables:
+        names = [column for column in table.columns if column.startswith("class_")]
+        values = np.ascontiguousarray(table[names].to_numpy(np.float32))
+        board, _ = combine_boards([Board(values=values, noise_std=noise_std)])
+        cells = {f"value_{k}": board.values[:, k].astype(np.float64) for k in range(len(names))}
+        renamed = table[[name]].rename(columns={name: "place"})
+        yield renamed.assign(weight=place_weights(board), **cells)
+
+
+def _read_rows(
+    tables: Iterator[pd.DataFrame], *, num_classes: int, noise_std: float, scale: float, radius: float
+) -> Iterator[pd.DataFrame]:
+    """Readings from sums over places: own ballots taken off, normalised, in public units."""
+    for table in tables:
+        sums = np.ascontiguousarray(table[[f"value_{k}" for k in range(num_classes)]].to_numpy(np.float64))
+        sizes, labels = table["size"].to_numpy(np.int64), table["label"].to_numpy(np.int64)
+        ballots = ballots_of_lists(sizes, labels, "sender", num_classes=num_classes)
+        take_off(sums, table["own_weight"].to_numpy(np.float64), ballots, np.arange(len(sums)))
+        readings = normalise(sums, table["square"].to_numpy(np.float64))
+        board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)
+        scaled = scale_readings(readings, board, scale=scale, radius=radius)
+        yield table[["id"]].assign(**{f"reading_{k}": scaled[:, k] for k in range(num_classes)})
+
+
+class _Storage:
+    """Folders of Parquet that all executors reach, through Hadoop's file systems."""
+
+    def __init__(self, session: Any, root: str) -> None:
+        self.session, self.root = session, root.rstrip("/")
+        jvm = session.sparkContext._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._files = self._path(self.root).getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+
+    def write(self, table: DataFrame, name: str) -> None:
+        """Write a table; whatever an interrupted call left there goes first."""
+        table.write.mode("overwrite").parquet(f"{self.root}/{name}")
+
+    def read(self, name: str) -> DataFrame:
+        table: DataFrame = self.session.read.parquet(f"{self.root}/{name}")
+        return table
+
+    def exists(self, name: str) -> bool:
+        """Whether a folder is there, which a rename gave its name."""
+        return bool(self._files.exists(self._path(f"{self.root}/{name}")))
+
+    def rename(self, old: str, new: str) -> None:
+        """Release a folder: it is there as a whole or not at all."""
+        if not self._files.rename(self._path(f"{self.root}/{old}"), self._path(f"{self.root}/{new}")):
+            raise RunError(
+                f"storage={self.root}: {old} cannot be renamed to {new}; allow it, then repeat the call"
+            )
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._path(f"{self.root}/{name}"), True)

@@ -1,0 +1,117 @@
+"""The built-in optimisers. Those of torch import its compiler first, which takes seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class _Optimizer:
+    """Parameters, settings and state, laid out as those of a `torch.optim.Optimizer`.
+
+    Attributes:
+        param_groups: one group, with the parameters and `lr`.
+        state: what is kept for every parameter.
+    """
+
+    def __init__(self, params: Iterable[Tensor], **settings: Any) -> None:
+        self.param_groups: list[dict[str, Any]] = [{"params": list(params), **settings}]
+        self.state: dict[Tensor, dict[str, Any]] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state by the place of the parameter, and the settings."""
+        [group] = self.param_groups
+        places = {parameter: place for place, parameter in enumerate(group["params"])}
+        settings = {name: value for name, value in group.items() if name != "params"}
+        return {
+            "state": {places[parameter]: dict(kept) for parameter, kept in self.state.items()},
+            "param_groups": [{**settings, "params": list(places.values())}],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state; raise KeyError for a parameter that there is not."""
+        [group] = self.param_groups
+        parameters = dict(enumerate(group["params"]))
+        group |= {name: v for name, v in state_dict["param_groups"][0].items() if name != "params"}
+        self.state = {}
+        for place, kept in state_dict["state"].items():
+            parameter = parameters[place]
+            self.state[parameter] = {name: _like(value, name, parameter) for name, value in kept.items()}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every parameter along its gradient."""
+        [group] = self.param_groups
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                self._move(parameter, parameter.grad, group)
+
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class Adam(_Optimizer):
+    """Adam as in `torch.optim.Adam` (Kingma and Ba 2015), without weight decay.
+
+    Args:
+        params: the parameters.
+        lr: the learning rate.
+        betas: decay of the averages of gradients and of their squares.
+        eps: added to the root of the averaged squares.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, lr=lr, betas=betas, eps=eps)
+
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        if parameter not in self.state:
+            zeros = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            self.state[parameter] = {"step": torch.tensor(0.0), "exp_avg": zeros[0], "exp_avg_sq": zeros[1]}
+        kept = self.state[parameter]
+        kept["step"] += 1
+        step, (beta1, beta2) = kept["step"].item(), group["betas"]
+        average: Tensor = kept["exp_avg"].lerp_(gradient, 1 - beta1)
+        squares: Tensor = kept["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        root = squares.sqrt().div_(math.sqrt(1 - beta2**step)).add_(group["eps"])
+        parameter.addcdiv_(average, root, value=-group["lr"] / (1 - beta1**step))
+
+
+class SGD(_Optimizer):
+    """Gradient descent with momentum as in `torch.optim.SGD`.
+
+    Args:
+        params: the parameters.
+        lr: the learning rate.
+        momentum: what is kept of the last move; 0 keeps nothing.
+    """
+
+    def __init__(self, params: Iterable[Tensor], *, lr: float, momentum: float = 0.0) -> None:
+        super().__init__(params, lr=lr, momentum=momentum)
+
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        move = gradient
+        if group["momentum"]:
+            if parameter in self.state:
+                move = self.state[parameter]["momentum_buffer"].mul_(group["momentum"]).add_(gradient)
+            else:
+                move = gradient.clone()
+                self.state[parameter] = {"momentum_buffer": move}
+        parameter.add_(move, alpha=-group["lr"])
+
+
+def _like(value: Any, name: str, parameter: Tensor) -> Any:
+    """A copy of a stored value on the device of its parameter; the number of steps stays on the CPU."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.clone() if name == "step" else value.to(parameter.device).clone()

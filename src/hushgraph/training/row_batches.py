@@ -1,0 +1,69 @@
+"""The batches of a run whose training reads no edges: rows drawn for every step, and nothing of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from hushgraph.accounting.events import Draw
+from hushgraph.gradients.batch import Features
+from hushgraph.gradients.rows import Rows
+from hushgraph.graph.chunks import Int64Array
+from hushgraph.graph.graph import Graph
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
+from hushgraph.sampling.random import RandomSource
+from hushgraph.training.distributed import Group
+
+
+@dataclass(eq=False)
+class RowBatches:
+    """Draws the rows of every step.
+
+    Attributes:
+        graph, features: the data, and its features.
+        plan: batch size and how batches are drawn.
+        rng: of batches, the same in every process. Noise has a generator of its own.
+        group: the processes that share the rows of a batch.
+        feature_norm: the norm that features are scaled to; 0 leaves them as they are.
+
+    Guarantees:
+        `draw` describes exactly how the rows of every step are drawn. A row keeps its place in the batch
+        whatever it holds, so that no row changes which others it is added up with.
+    """
+
+    graph: Graph
+    features: Features
+    plan: PrivacyPlan
+    rng: RandomSource
+    group: Group
+    feature_norm: float
+
+    # Clipped sums of rows are computed in threads of `RowPass`.
+    has_own_threads = True
+
+    def __post_init__(self) -> None:
+        slots = self.plan.num_train_nodes
+        self._roots: PoissonBatches | FixedSizeBatches = (
+            PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
+            if self.plan.batches == "poisson"
+            else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
+        )
+
+    @property
+    def draw(self) -> Draw:
+        """How the rows of one step are drawn, for the accountant."""
+        return self._roots.draws
+
+    def iterate(self, first_step: int) -> Generator[list[Rows], None, None]:
+        """Yield batches without end; where every batch has all rows, the same one."""
+        if self.plan.sampling_rate == 1:
+            rows = self._take(self.graph.train_idx)
+            while True:
+                yield [rows]
+        while True:
+            # One draw over all rows, the same in every process; only then is it shared out.
+            yield [self._take(self.graph.train_idx[self._roots.draw()])]
+
+    def _take(self, nodes: Int64Array) -> Rows:
+        return self.features.take(self.group.share(nodes), norm=self.feature_norm)
