@@ -83,7 +83,7 @@ def test_edges_without_reverse(edges: list[tuple[int, int]], is_given: bool, is_
 
 
 def test_counts_are_told_and_zeros_are_not() -> None:
-    graph = make_graph([(0, 1), (0, 1), (1, 0), (3, 3)])
+    graph = make_graph([(0, 1), (0, 1), (1, 0), (3, 3)], columns=hg.Columns())
     assert list_notes(graph, is_direction_given=True) == [
         "self-loops dropped: 1",
         "repeated edges dropped: 1",
