@@ -72,7 +72,7 @@ def work(workload: str, steps: int) -> None:
         ledger = None
         if group.leads:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            ledger = stack.enter_context(Ledger.create(Path(folder) / "ledger.jsonl", plan))
+            ledger = stack.enter_context(Ledger.create(Path(folder) / "ledger.jsonl", plan.terms))
         trainer = Trainer(
             graph=graph,
             plan=plan,

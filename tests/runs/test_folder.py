@@ -489,7 +489,7 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         split_id="0",
         data="none",
     )
-    folder.create()
+    folder.create().close()
     assert folder.metrics() == []
     folder.append_metrics({"step": 1})
     with (folder.path / "metrics.jsonl").open("ab") as file:

@@ -46,13 +46,14 @@ _RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
 
 _budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
 _learning, _output = section("Training"), section("Run and output")
+Data = Annotated[
+    str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
+]
 
 
 def train(
     context: typer.Context,
-    data: Annotated[
-        str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
-    ],
+    data: Data,
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -180,9 +181,10 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
+        text = "" if is_silent else describe_run(folder, data)
         line.clear()
-        if not is_silent:
-            typer.echo(describe_run(folder, data))
+        if text:
+            typer.echo(text)
             terminal.warn(folder.warnings, notes)
         line.show("Preparing the first step")
 
@@ -190,6 +192,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         group = context.with_resource(distributed.join_group())
         with group.share_errors():
             settings = _read_settings(context)
+        graph = options.join_edges(data, edges)
         with Interruption() as interruption:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
@@ -197,7 +200,6 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
                 interruption.check()
 
             terminal.show_loading(line, data)
-            graph = options.join_edges(data, edges)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if resume is None:
                 hooks["on_notes"] = collect
@@ -350,12 +352,12 @@ def list_result(run: Run) -> dict[str, Any]:
 
 def show_result(run: Run, screen: Console) -> None:
     """Print the result as a table, and the guarantee in a sentence."""
-    result = run.result
+    result, guarantee = run.result, run.folder.guarantee
     rows = [
         ("validation accuracy", _percent(result["val_accuracy"])),
         ("test accuracy", _percent(result["test_accuracy"])),
-        ("epsilon", rounded_up(run.epsilon)),
-        ("delta", digits_up(run.delta)),
+        ("epsilon", rounded_up(guarantee.epsilon)),
+        ("delta", digits_up(guarantee.delta)),
         ("guarantee", result["guarantee"]),
         ("steps", f"{run.plan.steps:,}"),
         ("seconds", f"{result['seconds']:.1f}"),
@@ -371,7 +373,6 @@ def show_result(run: Run, screen: Console) -> None:
             "have learnt nothing from them.",
             highlight=False,
         )
-    guarantee = Guarantee.of(run.plan, seed_is_fixed=run.config.seed is not None)
     screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
     if run.plan.is_private:
         covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph.engines.duck import make_rows as make_rows
+    from hushgraph.engines.streaming import train_rows as train_rows
 
-__all__ = ["make_rows"]
+__all__ = ["make_rows", "train_rows"]
 
-_HOMES = {"make_rows": "duck"}
+_HOMES = {"make_rows": "duck", "train_rows": "streaming"}
 
 
 def __getattr__(name: str) -> Any:

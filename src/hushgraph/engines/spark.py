@@ -341,9 +341,10 @@ class _Maker:
         """Write tallies with noise; `key` is for this one release."""
         name = self.columns.id
         schema = f"`{name}` {self._kind}, " + ", ".join(f"class_{k} float" for k in range(self.num_classes))
-        add_noise = partial(_release_part, name=name, noise_std=noise_std, draws=draws, key=key)
-        tallies = place.read("work/tallies")
-        place.write(tallies.groupBy("part").applyInPandas(add_noise, schema), "work/board")
+        parts = place.read("work/tallies").groupBy("part")
+        # A lambda shows nothing of the key; a partial would, in warnings of Spark's.
+        noisy = parts.applyInPandas(lambda table: _release_part(table, name, noise_std, draws, key), schema)
+        place.write(noisy, "work/board")
 
     def write_rows(self, place: _Storage, folder: RunFolder) -> None:
         """Write identifier, features, reading, label and split of every node. Private."""
@@ -392,7 +393,7 @@ def _add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterato
 
 
 def _release_part(
-    table: pd.DataFrame, *, name: str, noise_std: float, draws: DrawsOfPart, key: bytes
+    table: pd.DataFrame, name: str, noise_std: float, draws: DrawsOfPart, key: bytes
 ) -> pd.DataFrame:
     """The noisy numbers of one part. Cells are in the order of identifiers, whatever order rows came in."""
     table = table.sort_values("id", ignore_index=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hushgraph._validate import as_float, as_int, show_value
-from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent, Terms
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.bounds import BoardCharge, Change, Charge, TrainingCharge
@@ -120,6 +120,7 @@ class PrivacyPlan:
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[choices.Method] = "trees"
+    # Whether predictions for everybody else are covered together with the weights.
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
@@ -223,6 +224,19 @@ class PrivacyPlan:
     def charges(self) -> tuple[tuple[Event, int], ...]:
         """What the run is charged for, in order: events and how often each occurs."""
         return ((self.step_event, self.steps),)
+
+    @property
+    def terms(self) -> Terms:
+        """What a ledger of this plan keeps to."""
+        return Terms(
+            fingerprint=self.fingerprint(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            accountant=self.accountant,
+            steps=self.steps,
+            step_event=self.step_event,
+            charges=self.charges,
+        )
 
     @property
     def segment_ends(self) -> tuple[int, ...]:
@@ -501,11 +515,6 @@ class BillboardPlan(PrivacyPlan):
         """The steps at which a board is made anew, and the last step: a segment follows every board."""
         return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
 
-    @property
-    def covers_predictions(self) -> bool:
-        """Predictions for everybody else are covered together with the weights and the boards."""
-        return True
-
     def board_charge(self, place: int) -> BoardCharge:
         """What a board is charged as; everybody casts onto the second."""
         return BoardCharge(
@@ -528,6 +537,11 @@ class BillboardPlan(PrivacyPlan):
     def epsilon(self) -> float:
         """Epsilon at `delta` for one emptied row: all boards and all steps."""
         return self.epsilon_after(self.steps)
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Whether predictions for everybody else are covered together with boards and weights."""
+        return True
 
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps: its boards until then and these steps."""
@@ -569,10 +583,10 @@ class BillboardPlan(PrivacyPlan):
         target = as_float(epsilon)
         if target is None or not 0 < target < math.inf:
             raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+        rate, shares = self.sampling_rate, [self.board_share / self.num_boards] * self.num_boards
         boards = [BoardCharge(by_everybody=place > 0) for place in range(self.num_boards)]
-        shares = [self.board_share / self.num_boards] * self.num_boards
         noisy = bounds.calibrate(
-            [*boards, TrainingCharge(steps=self.steps, rate=self.sampling_rate)],
+            [*boards, TrainingCharge(steps=self.steps, rate=rate)],
             [*shares, 1 - self.board_share],
             epsilon=target,
             delta=self.delta,
@@ -598,11 +612,12 @@ class BillboardPlan(PrivacyPlan):
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning."""
-        return super().summary() | {
+        of_boards = {
             "board_share": self.board_share,
             "board_noise": list(self.board_noise),
             "epsilon_unlabelled_row": json_number(self.epsilon_unlabelled_row),
         }
+        return super().summary() | of_boards
 
     def to_json(self) -> str:
         """The plan's fields as one line of JSON with sorted keys; `from_json` gives the same plan back."""

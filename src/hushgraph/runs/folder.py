@@ -50,8 +50,6 @@ _FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
-    "board-1.safetensors",
-    "board-2.safetensors",
     "halfway.safetensors",
     "weights.safetensors",
     "result.json",
@@ -122,8 +120,13 @@ class RunFolder:
             columns=graph.columns,
         )
 
-    def create(self) -> None:
-        """Write the folder of a new run; raise RunError and leave nothing behind where that fails."""
+    def create(self) -> Ledger:
+        """Write the folder of a new run; RunError, with nothing left behind, where that fails.
+
+        Returns:
+            The ledger, open and locked.
+        """
+        terms = self.plan.terms
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -143,9 +146,9 @@ class RunFolder:
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            ledger = Ledger.create(self.ledger_path, self.plan)
+            ledger = Ledger.create(self.ledger_path, terms)
             write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
-            ledger.close()
+            return ledger
         except BaseException:
             # Only what was made here: another process may be making its run in the same folder.
             with contextlib.suppress(OSError):

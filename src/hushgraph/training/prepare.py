@@ -332,16 +332,13 @@ def _prepare_billboard(
         if arguments["private"]
         else choose_billboard_non_private(num_train_nodes=num_train_nodes)
     )
-
-    def given_or(name: str, default: Any) -> Any:
-        return default if arguments[name] is None else arguments[name]
-
+    given = {name: value for name, value in arguments.items() if value is not None}
     optimizer, model = arguments["optimizer"], arguments["model"]
     config = TrainingConfig(
         model="mlp" if model is None else "own",
         optimizer="own" if callable(optimizer) else optimizer,
-        learning_rate=given_or("learning_rate", defaults.learning_rate),
-        hidden=given_or("hidden", defaults.hidden),
+        learning_rate=given.get("learning_rate", defaults.learning_rate),
+        hidden=given.get("hidden", defaults.hidden),
         seed=arguments["seed"],
         **{
             "feature_norm": defaults.feature_norm,
@@ -352,8 +349,8 @@ def _prepare_billboard(
     plan = BillboardPlan(
         num_train_nodes=num_train_nodes,
         num_classes=graph.num_classes,
-        batch_size=given_or("batch_size", defaults.batch_size),
-        steps=given_or("steps", defaults.steps),
+        batch_size=given.get("batch_size", defaults.batch_size),
+        steps=given.get("steps", defaults.steps),
         clip=arguments["clip"],
         clipping=arguments["clipping"],
         edge_owner=owner,

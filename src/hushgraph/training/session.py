@@ -25,7 +25,7 @@ from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
-from hushgraph.models.device import choose_device, keep_freed_memory
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
@@ -66,7 +66,7 @@ class Session:
         graph: the data.
         model: the caller's module, where the run trains one.
         optimizer: the caller's function from parameters to an optimiser, where there is one.
-        device: "auto", "cpu" or "cuda".
+        device: to train on; of several processes each gets a GPU of its own.
         resumed: whether an earlier session took steps of this run. Its seed then no longer counts.
         group: the processes that train together.
     """
@@ -78,15 +78,15 @@ class Session:
         *,
         model: nn.Module | None,
         optimizer: OptimizerFactory | None,
-        device: str,
+        device: torch.device,
         resumed: bool,
         group: Group,
     ) -> None:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
         self._boards: list[Board] = []
-        self.device = choose_device(device)
-        if group.size > 1:
-            self.device = group.assign_device(self.device)
+        # Open already where the run is new and this process leads.
+        self.ledger: Ledger | None = None
+        self.device = device if group.size == 1 else group.assign_device(device)
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
@@ -99,8 +99,6 @@ class Session:
 
     def check_agreement(self) -> None:
         """Refuse to go on where the processes of a group have begun different runs."""
-        if self.group.size == 1:
-            return
         self.group.check_same(
             lambda: {
                 "plan": self.folder.plan.fingerprint(),
@@ -124,8 +122,10 @@ class Session:
             ledger: Ledger | None = None
             with group.share_errors():
                 if group.leads:
-                    ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                    folder.check_charged(ledger)
+                    ledger = self.ledger or Ledger.open(folder.ledger_path, plan=folder.plan)
+                    stack.callback(ledger.close)
+                    if self.resumed:
+                        folder.check_charged(ledger)
                     if on_start is not None:
                         on_start(folder)
             result = self._train(ledger, observer)
@@ -140,7 +140,7 @@ class Session:
         watch: _Watch | None = None
         for place, end in enumerate(self.folder.plan.segment_ends):
             is_last = end == self.folder.plan.steps
-            if not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
+            if self.resumed and not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
                 continue
             features = self._build_features(ledger, place)
             trainer = self._build_trainer(features, ledger, step, batch_seed + place)
@@ -263,7 +263,8 @@ class Session:
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(self.average[name])
-        result = plan.summary() | self._measure_accuracies(watch.view)
+        accuracies = self._measure_accuracies(watch.view)
+        result = plan.summary() | accuracies
         result |= {
             "seconds": round(time.monotonic() - watch.begin, 3),
             "device": str(self.device),

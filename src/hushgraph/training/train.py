@@ -167,17 +167,18 @@ def train(
             graph,
             model=model if isinstance(model, nn.Module) else None,
             optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=False,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     if out is not None:
-        _in_leader(group, partial(_create, folder))
+        _in_leader(group, partial(_create, session))
         return _run(session, progress, observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        _in_leader(group, partial(_create, session.folder))
+        _in_leader(group, partial(_create, session))
         run = _run(session, progress, observer, on_start)
     if group.leads:
         run.is_temporary = True
@@ -190,10 +191,13 @@ def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
     return make() if group.size == 1 else group.broadcast(make)
 
 
-def _create(folder: RunFolder) -> None:
+def _create(session: Session) -> None:
     """Write the folder, then charge the run: a kill in between leaves a run that is charged when resumed."""
-    with folder.charge_budget():
-        folder.create()
+    with contextlib.ExitStack() as stack:
+        with session.folder.charge_budget():
+            session.ledger = stack.enter_context(session.folder.create())
+        # From here on `Session.run` closes it.
+        stack.pop_all()
 
 
 def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
@@ -293,11 +297,12 @@ def resume(
             folder.read_graph(data),
             model=model,
             optimizer=optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=True,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     group.broadcast(partial(_charge_again, folder))
     return _run(session, progress, observer, on_start)
 
