@@ -180,6 +180,11 @@ NAMES = [
         "train demmo --dry-run --non-private", "did you mean 'demo'?", "train demo --dry-run --non-private"
     ),
     Mistake(
+        "train demo --label y --dry-run --non-private",
+        "columns are for tables, and demo is none; leave them out (--label and other flags of tables)",
+        "train demo --dry-run --non-private",
+    ),
+    Mistake(
         "train people/nodes.csv --ignore city --dry-run --non-private",
         "give the edges with --edges",
         "train people/nodes.csv --edges people/edges.csv --ignore city --dry-run --non-private",
