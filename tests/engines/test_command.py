@@ -18,7 +18,7 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.privacy.ledger import Ledger
 
 Run = Callable[..., tuple[int, str, str]]
-FLAGS = "--engine duckdb --num-classes 2 --epsilon 4 --steps 3 --hidden 4".split()
+FLAGS = ["--engine", "duckdb", "--num-classes", "2", "--epsilon", "4", "--steps", "3", "--hidden", "4"]
 
 
 @pytest.fixture
