@@ -147,7 +147,7 @@ class Steps:
             ),
             batches=batches,
             clipping=Clipping(),
-            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan),
+            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan.terms),
             noise=source(plan, self.device),  # type: ignore[arg-type]
         )
         pieces = batches.iterate(0)

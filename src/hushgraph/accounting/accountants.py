@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, cast
 
-from scipy import optimize, special
+from scipy import special
 
 from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.accounting.roots import find_root
 from hushgraph.errors import PlanError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ AccountantName = Literal["pair", "paper"]
 # Fourier transforms round to about 1e-16 of the total, and a power multiplies that by the number of steps.
 # This much is added to every delta; a delta of less than ten times as much cannot be priced.
 _ROUNDING_PER_STEP = 1e-15
+# Standard deviations beyond which losses overflow: epsilon would have 40 digits, and is infinite instead.
+_LARGEST_SHIFT = 1e20
 _LEAST_DELTA = 1e-11
 
 
@@ -114,7 +117,7 @@ class Accountant(ABC):
         return 0.0 if math.isinf(epsilon) else self._delta(epsilon)
 
     def _has_noise(self) -> bool:
-        return not any(math.isinf(largest_shift(event)) for event in self._counts)
+        return not any(largest_shift(event) > _LARGEST_SHIFT for event in self._counts)
 
     @abstractmethod
     def supports(self, event: Event) -> bool:
@@ -177,7 +180,7 @@ class PairAccountant(Accountant):
             return 0.0
         if self._delta_on_grid(ceiling) > delta:
             return ceiling
-        epsilon = optimize.brentq(
+        epsilon = find_root(
             lambda e: math.log(max(self._delta_on_grid(e), 1e-300)) - math.log(delta), 0.0, ceiling, rtol=1e-9
         )
         while self._delta_on_grid(epsilon) > delta:
@@ -286,7 +289,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     # The shift is so large that rounding hides the root: return the upper bound, which is safe.
     if math.isinf(high) or excess(high) >= 0.0:
         return high * (1 + 1e-11)
-    epsilon = float(optimize.brentq(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
+    epsilon = float(find_root(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
     while gaussian_delta(shift, epsilon) > delta:
         epsilon *= 1 + 1e-11
     return epsilon

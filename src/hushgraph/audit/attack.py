@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from hushgraph.audit.billboard import audit_billboard
 from hushgraph.audit.collaborators import plant_nothing
-from hushgraph.audit.curve import CurveBound, curve_lower_bound
+from hushgraph.audit.curve import curve_lower_bound
 from hushgraph.audit.faults import get_fault
 from hushgraph.audit.likelihood import Line, log_ratio
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
+from hushgraph.audit.result import Audit
 from hushgraph.audit.scene import move_plan, scene_for
-from hushgraph.audit.statistics import Floats, LowerBound, check_confidence, epsilon_lower_bound
+from hushgraph.audit.statistics import Floats, check_confidence, epsilon_lower_bound
 from hushgraph.audit.trials import Observer, World
 from hushgraph.audit.weights import new_model, pointed, pointed_temperatures, spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
@@ -29,99 +30,6 @@ _DRAWS, _STEPS = 24_000_000, 20_000
 _FEWEST, _MOST = 100, 200_000
 # Of the attacks on digits.
 _GUESSES = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """A plan, what was done to it, and what came out.
-
-    Attributes:
-        plan: the plan that was attacked: the one given, on the graph of the attack.
-        claimed: its epsilon.
-        by_curve: the lower bound if the mechanism has a trade-off curve of the priced family; None for
-            batches of fixed size.
-        by_event: the lower bound that assumes nothing.
-        numbers: what attacks on floating-point numbers found; None where they were not tried.
-        model, canary, fault, secure_noise: what was attacked; `fault` is None for the code as it is.
-        path: "loop" where the training loop was run over and over, "train" where `hushgraph.train` was.
-        trials: per world, those that chose the threshold included.
-        shift: how far the canary moves the released sums, all steps together, in units of the noise.
-        shift_at_most: the same for the pair that prices the plan, were every batch whole.
-        seed: None where the operating system gave it.
-        seconds: how long it took.
-        with_row, without_row: [trials], the statistic.
-    """
-
-    plan: PrivacyPlan
-    claimed: float
-    by_curve: CurveBound | None
-    by_event: LowerBound
-    numbers: NumbersAudit | None
-    model: str
-    canary: str
-    fault: str | None
-    path: str
-    secure_noise: bool
-    trials: int
-    shift: float
-    shift_at_most: float
-    seed: int | None
-    seconds: float
-    with_row: Floats
-    without_row: Floats
-
-    @property
-    def lower_bound(self) -> float:
-        """The bound by the trade-off curve, or the one that assumes nothing where there is no curve."""
-        return self.by_event.epsilon if self.by_curve is None else self.by_curve.epsilon
-
-    @property
-    def bound_exceeds(self) -> bool:
-        """Whether a lower bound is above the claim, which is then false at the bound's confidence."""
-        return max(self.lower_bound, self.by_event.epsilon) > self.claimed
-
-    @property
-    def exceeds(self) -> bool:
-        """Whether more was shown than is claimed, by a bound or by an attack on numbers."""
-        return self.bound_exceeds or (self.numbers is not None and self.numbers.exceeds)
-
-    @property
-    def guarantee(self) -> str:
-        """That of the plan; "none" where the loop or the plan was broken on purpose."""
-        broken = self.fault is not None and self.plan.guarantee == "holds"
-        return "none" if broken else self.plan.guarantee
-
-    def record(self) -> dict[str, Any]:
-        """Everything but the trials, for JSON."""
-        plan = self.plan
-        curve = {} if self.by_curve is None else asdict(self.by_curve)
-        if curve and math.isinf(curve["noise_at_most"]):
-            curve["noise_at_most"] = "inf"
-        return {
-            "lower_bound": self.lower_bound,
-            "lower_bound_by_event": self.by_event.epsilon,
-            "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else "inf",
-            "exceeds": self.exceeds,
-            "fault": self.fault,
-            "model": self.model,
-            "canary": self.canary,
-            "path": self.path,
-            "secure_noise": self.secure_noise,
-            "layers": plan.num_layers,
-            "train_nodes": plan.num_train_nodes,
-            **{name: value for name, value in plan.summary().items() if name != "epsilon"},
-            "guarantee": self.guarantee,
-            "clipping": plan.clipping,
-            "noise": plan.noise,
-            "trials": self.trials,
-            "shift": self.shift,
-            "shift_at_most": self.shift_at_most,
-            **{f"bound_{name}": value for name, value in asdict(self.by_event).items() if name != "epsilon"},
-            **{f"curve_{name}": value for name, value in curve.items() if name != "epsilon"},
-            "numbers": None if self.numbers is None else self.numbers.record(),
-            "seed": self.seed,
-            "seconds": round(self.seconds, 2),
-        }
 
 
 def audit_plan(
@@ -143,7 +51,9 @@ def audit_plan(
     Small graphs are made in which one row, the canary's, changes as many trees as the plan allows. The loop
     is run many times with that row and many times without, every noisy sum is seen by an optimiser of the
     attacker's, and how well the two can be told apart bounds epsilon. No data is read. Then the released
-    numbers are attacked, see `numbers.attack_numbers`.
+    numbers are attacked, see `numbers.attack_numbers`. A `BillboardPlan` has boards beside its steps, and
+    both are attacked, see `billboard.audit_billboard`; `model`, `canary`, `remember` and `secure_noise` are
+    for trees.
 
     Args:
         plan: with noise. Its depth, K, D, edge owner, sampler, accountant, clipping, noise, steps, sampling
@@ -173,6 +83,16 @@ def audit_plan(
         >>> audit.lower_bound <= audit.claimed
         True
     """
+    if isinstance(plan, BillboardPlan):
+        return audit_billboard(
+            plan,
+            trials=trials,
+            confidence=confidence,
+            fault=fault,
+            numbers=numbers,
+            seed=seed,
+            observer=observer,
+        )
     begin = time.monotonic()
     check_confidence(confidence)
     if trials is not None and trials < 10:

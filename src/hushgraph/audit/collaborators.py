@@ -1,16 +1,21 @@
-"""What the trainer is given in an audit: clipped sum, noise and lists, real or with a planted fault."""
+"""What training is given in an audit: clipped sum, noise, lists and boards, real or with a planted fault."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from hushgraph.billboard import ballots, board
+from hushgraph.billboard.ballots import Ballots, Int64Array
+from hushgraph.billboard.board import Board
 from hushgraph.gradients.sums import sum_error
+from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.inference.covered import Float32Array, read_boards
 from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
@@ -18,19 +23,69 @@ from hushgraph.sampling.lists import BoundedLists
 from hushgraph.training.trainer import ClippedSum
 
 
+class MakeBallots(Protocol):
+    """What every row with a training label casts."""
+
+    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, num_classes: int) -> Ballots: ...
+
+
+class ReleaseBoard(Protocol):
+    """Every board that leaves under one charge; the last is the one that is read."""
+
+    def __call__(self, tally: Int64Array, noise_std: float, /) -> list[Board]: ...
+
+
+class ReadBoards(Protocol):
+    """What every row reads of the boards, as the model gets it."""
+
+    def __call__(
+        self,
+        boards: Sequence[Board],
+        graph: Graph,
+        edge_owner: EdgeOwner,
+        /,
+        *,
+        own: Sequence[Ballots],
+        scale: float,
+        radius: float,
+    ) -> Float32Array: ...
+
+
+def release_once(tally: Int64Array, noise_std: float) -> list[Board]:
+    """One board for one charge, with noise of its own."""
+    return [board.release(tally, noise_std=noise_std)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardCollaborators:
+    """What makes a board and reads it: the code of training.
+
+    Attributes:
+        make_ballots: what rows with a training label cast.
+        release: adds noise to a tally.
+        read: the readings of all rows.
+    """
+
+    make_ballots: MakeBallots = ballots.label_ballots
+    release: ReleaseBoard = release_once
+    read: ReadBoards = read_boards
+
+
 @dataclass(frozen=True, kw_only=True)
 class Collaborators:
-    """What a step of training calls.
+    """What a run calls.
 
     Attributes:
         clipped_sum: computes the clipped sum of one piece of a batch.
         noise: adds noise to the sum of all pieces.
         make_lists: draws bounded lists from a seed.
+        boards: makes boards and reads them, in a run that has boards.
     """
 
     clipped_sum: ClippedSum
     noise: NoiseSource
     make_lists: Callable[[int], BoundedLists]
+    boards: BoardCollaborators = field(default_factory=BoardCollaborators)
 
 
 class Plant(Protocol):

@@ -2,14 +2,16 @@
 
 The accountant prices a curve, not one point of it: for every rate of false alarms, the largest rate of hits
 that an attack can have. With whole batches it is the curve of two Gaussians that are `shift` apart; with
-drawn ones that of the dominating pair, composed over all steps. Such a curve has one unknown, the noise. An
-event with enough hits and few enough false alarms refutes every curve with so much noise or more, wherever on
-the curve the event lies: a common event does, which few trials count well.
+drawn ones that of the dominating pairs of all steps and boards together. Such a curve has one unknown, the
+noise: all of it larger or smaller by one factor. An event with enough hits and few enough false alarms
+refutes every curve with so much noise or more, wherever on the curve the event lies: a common event does,
+which few trials count well.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from hushgraph.accounting import make_accountant
-from hushgraph.accounting.accountants import gaussian_epsilon
-from hushgraph.accounting.events import PoissonDraw, StepEvent
+from hushgraph.accounting import Accountant, make_accountant
+from hushgraph.accounting.accountants import gaussian_epsilon, largest_shift
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.audit.statistics import (
     Floats,
     candidate_thresholds,
@@ -36,6 +38,8 @@ _LEAST_NOISE, _MOST_NOISE, _TOLERANCE = 1 / 64, 64.0, 1e-3
 _EPSILONS = 200
 _CHOOSING_ERROR = 1e-4
 
+Charges = Sequence[tuple[Event, int]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class CurveBound:
@@ -46,7 +50,7 @@ class CurveBound:
         confidence: how often, at least, such a bound is at most the true epsilon.
         delta: the delta it is for.
         family: "gaussian" for whole batches, "pair" for the dominating pair of drawn ones.
-        noise_at_most: sigma / C of that curve: the mechanism behaves as if it had no more noise than this.
+        noise_at_most: the mechanism behaves as if it had no more noise than this part of what was planned.
         trials: trials a world that were counted, those that chose the threshold left out.
         hits, false_alarms: how often the statistic was at least `threshold` with the row, and without it.
         threshold: of the statistic.
@@ -64,7 +68,12 @@ class CurveBound:
 
 
 def curve_lower_bound(
-    with_row: npt.ArrayLike, without_row: npt.ArrayLike, *, plan: PrivacyPlan, confidence: float = 0.95
+    with_row: npt.ArrayLike,
+    without_row: npt.ArrayLike,
+    *,
+    plan: PrivacyPlan,
+    charges: Charges | None = None,
+    confidence: float = 0.95,
 ) -> CurveBound | None:
     """A lower bound on epsilon at the plan's delta from trials of both worlds; None for fixed-size batches.
 
@@ -75,20 +84,23 @@ def curve_lower_bound(
     Args:
         with_row: [trials], the statistic where the row is there; large where it looks as if it were.
         without_row: [trials], the statistic where the row is empty.
-        plan: whose rate, steps, n and delta make the family.
+        plan: whose charges and delta make the family.
+        charges: events and counts in place of the plan's, where part of it is attacked or worlds differ in
+            something else than one row.
         confidence: above 0 and below 1.
 
     Guarantees:
         If the trade-off curve of the mechanism is one of the family, then with probability at least
         `confidence` the result is at most the epsilon that it has at the plan's delta.
-        Without that assumption: with probability at least `confidence`, a result above the plan's epsilon
-        shows that the mechanism does not have the curve that the accountant priced.
+        Without that assumption: with probability at least `confidence`, a result above the epsilon of the
+        charges shows that the mechanism does not have the curve that the accountant priced.
     """
     check_confidence(confidence)
-    event = plan.step_event
-    is_gaussian = plan.sampling_rate == 1
-    if not is_gaussian and not isinstance(event.draw, PoissonDraw):
+    charges = plan.charges if charges is None else charges
+    rates = [_rate(event) for event, _ in charges]
+    if None in rates:
         return None
+    is_gaussian = all(rate == 1 for rate in rates)
     choosing, (there, empty) = split_trials(with_row, without_row)
     error = (1 - confidence) / 2
     threshold = (_balance_threshold if is_gaussian else _choose_threshold)(*choosing)
@@ -98,10 +110,10 @@ def curve_lower_bound(
     if is_gaussian:
         shift = float(_shift(hit_rate, alarm_rate))
         epsilon = gaussian_epsilon(shift, plan.delta)
-        noise = math.sqrt(plan.steps) * (2 * plan.changed_trees - 1) / shift if shift > 0 else math.inf
+        noise = total_shift(charges) / shift if shift > 0 else math.inf
     else:
-        noise = _most_noise(event, plan.steps, hit_rate, alarm_rate)
-        epsilon = 0.0 if math.isinf(noise) else _epsilon(_with_noise(event, noise), plan.steps, plan.delta)
+        noise = _most_noise(charges, hit_rate, alarm_rate)
+        epsilon = 0.0 if math.isinf(noise) else _compose(charges, noise).epsilon(plan.delta)
     return CurveBound(
         epsilon=epsilon,
         confidence=confidence,
@@ -113,6 +125,20 @@ def curve_lower_bound(
         false_alarms=alarms,
         threshold=threshold,
     )
+
+
+def _rate(event: Event) -> float | None:
+    """How likely a root is to join; 1 for a board, None for batches of fixed size that are not whole."""
+    if isinstance(event, GaussianEvent):
+        return 1.0
+    if isinstance(event.draw, PoissonDraw):
+        return event.draw.rate
+    return 1.0 if event.draw.size == event.draw.population else None
+
+
+def total_shift(charges: Charges) -> float:
+    """The shift of the one Gaussian that all charges are where every batch is whole."""
+    return math.sqrt(sum(count * largest_shift(event) ** 2 for event, count in charges))
 
 
 def _shift(hit_rate: npt.ArrayLike, alarm_rate: npt.ArrayLike) -> Floats:
@@ -139,36 +165,37 @@ def _choose_threshold(there: Floats, empty: Floats) -> float:
     return float(thresholds[int(np.argmax(surely))])
 
 
-def _with_noise(event: StepEvent, sigma_over_clip: float) -> StepEvent:
-    return replace(event, sigma_over_clip=sigma_over_clip)
+def _with_noise(event: Event, factor: float) -> Event:
+    """The event with so many times the noise."""
+    if isinstance(event, GaussianEvent):
+        return replace(event, shift_over_sigma=event.shift_over_sigma / factor)
+    return replace(event, sigma_over_clip=event.sigma_over_clip * factor)
 
 
-def _epsilon(event: StepEvent, steps: int, delta: float) -> float:
+def _compose(charges: Charges, factor: float) -> Accountant:
     books = make_accountant("pair")
-    books.compose(event, count=steps)
-    return books.epsilon(delta)
+    for event, count in charges:
+        books.compose(_with_noise(event, factor), count=count)
+    return books
 
 
-def _most_noise(event: StepEvent, steps: int, hit_rate: float, alarm_rate: float) -> float:
-    """The most sigma / C whose composed pair allows these rates; infinite where none is refuted."""
-    planned = event.sigma_over_clip
+def _most_noise(charges: Charges, hit_rate: float, alarm_rate: float) -> float:
+    """The largest factor of the noise whose curve allows these rates; infinite where none is refuted."""
     low, high = _LEAST_NOISE, _MOST_NOISE
-    if not _is_refuted(_with_noise(event, high * planned), steps, hit_rate, alarm_rate):
+    if not _is_refuted(_compose(charges, high), hit_rate, alarm_rate):
         return math.inf
     while high / low > 1 + _TOLERANCE:
         middle = math.sqrt(low * high)
-        refuted = _is_refuted(_with_noise(event, middle * planned), steps, hit_rate, alarm_rate)
+        refuted = _is_refuted(_compose(charges, middle), hit_rate, alarm_rate)
         low, high = (low, middle) if refuted else (middle, high)
     # The noisier end of the bracket has the smaller epsilon.
-    return high * planned
+    return high
 
 
-def _is_refuted(event: StepEvent, steps: int, hit_rate: float, alarm_rate: float) -> bool:
-    """Whether some epsilon of the composed pair allows neither the event nor its opposite."""
+def _is_refuted(books: Accountant, hit_rate: float, alarm_rate: float) -> bool:
+    """Whether some epsilon of what was composed allows neither the event nor its opposite."""
     if hit_rate <= alarm_rate:
         return False
-    books = make_accountant("pair")
-    books.compose(event, count=steps)
     # No larger epsilon is violated by these rates, whatever delta.
     largest = max(math.log(hit_rate / alarm_rate), math.log((1 - alarm_rate) / (1 - hit_rate)))
     for epsilon in np.linspace(0.0, largest, _EPSILONS):

@@ -6,7 +6,8 @@ import time
 
 import numpy as np
 
-from hushgraph.audit.attack import Audit, Stage
+from hushgraph.audit.attack import Stage
+from hushgraph.audit.result import Audit
 from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, World
 from hushgraph.audit.weights import Weights, new_model, use

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.audit.attack import Audit
+from hushgraph.audit.result import Audit
 from hushgraph.audit.words import rounded_down
 from hushgraph.errors import InputError
 from hushgraph.plots import canvas
@@ -45,13 +45,13 @@ def draw_audit(audit: Audit, path: Path) -> None:
             counts, _ = np.histogram(values, edges)
             legend[label] = axes.stairs(counts, edges, color=tint, linewidth=1.6)
         legend["threshold"] = axes.axvline(counted.threshold, color=canvas.INK, linestyle=":", linewidth=1.2)
-        axes.set_xlabel("log-likelihood ratio of what training released")
+        axes.set_xlabel("log-likelihood ratio of what was released")
         axes.set_ylabel("trials")
         notes = [
             f"{audit.trials} trials each; the first fifth chose the threshold. On the others the event was "
             f"seen {counted.hits} times of {counted.trials}, with {counted.false_alarms} false alarms.",
             f"δ = {digits_up(audit.plan.delta)}, confidence {100 * counted.confidence:g}%, "
-            f"model {audit.model}, canary {audit.canary}"
+            f"attacked: {audit.attacked}, canary {audit.canary}"
             + ("." if audit.fault is None else f". Broken on purpose: {audit.fault}."),
         ]
         canvas.finish(figure, title=title, notes=notes, legend=legend)

@@ -115,7 +115,7 @@ def scene_for(
             _displaced(drawing, v, plan, seed)
     if r and canary == "hub" and not by_reader:
         seed = _rivals(drawing, v, first, plan)
-    for number in range(_bystanders(sum(drawing.in_training), plan.sampling_rate)):
+    for number in range(count_bystanders(sum(drawing.in_training), plan.sampling_rate)):
         # Unlabelled where batches are drawn: whether a bystander joins would only hide the canary.
         drawing.node(hot=number % 2 == 0, label=number % 2 if plan.sampling_rate == 1 else -1)
     graph = Graph.from_arrays(
@@ -141,7 +141,7 @@ def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
     return replace(moved, noise_multiplier=plan.sigma_over_clip / (2 * moved.changed_trees))
 
 
-def _bystanders(others: int, rate: float) -> int:
+def count_bystanders(others: int, rate: float) -> int:
     """How many make the rate of whole batches of all training nodes, the `others` included, nearly `rate`."""
     nodes = others + _BYSTANDERS
     while rate < 1 and abs(max(1, round(rate * nodes)) / nodes - rate) > _RATE_TOLERANCE * rate:

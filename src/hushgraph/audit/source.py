@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.prepare import prepare
@@ -14,7 +14,7 @@ from hushgraph.training.prepare import prepare
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan and its model."""
+    """What an audit takes from a run: its plan and its model, "billboard" where the plan has boards."""
 
     plan: PrivacyPlan
     model: str
@@ -39,13 +39,15 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
             classes there are and, unless given, whether edges have their reverse, which are public.
         arguments: of `train`.
     """
-    prepared = prepare(data, **{"method": "trees", **arguments})
+    prepared = prepare(data, **arguments)
     return _settings(prepared.plan, prepared.config)
 
 
 def _settings(plan: PrivacyPlan, config: TrainingConfig) -> Settings:
     model: str = config.model
-    if plan.num_layers == 0:
+    if isinstance(plan, BillboardPlan):
+        model = "billboard"
+    elif plan.num_layers == 0:
         model = "mlp"
     elif model == "own":
         # The guarantee is one for any model, so a built-in one stands for the user's.

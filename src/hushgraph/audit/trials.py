@@ -34,7 +34,6 @@ from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.models.device import keep_freed_memory
-from hushgraph.models.gnn import GNN
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -47,21 +46,24 @@ from hushgraph.training.tree_batches import TreeBatches
 # Trials that share a step where every batch is whole.
 _STACK = 1000
 _REMEMBERED = 4096
-_NEVER = 1 << 60
+NEVER = 1 << 60
+# Nothing of training beyond the step itself.
+PLAIN = TrainingConfig(schedule="constant", average=0.0)
 
 Observer = Callable[[int], None]
 
 
-class _FreeLedger:
+class FreeLedger:
     """A ledger for graphs that nobody has to protect."""
 
-    steps_charged = 0
+    def __init__(self, steps_charged: int = 0) -> None:
+        self.steps_charged = steps_charged
 
     def charge(self, *_: Any, **__: Any) -> None:
         """Nothing is spent."""
 
 
-class _RecordSums:
+class RecordSums:
     """Noise that adds nothing and keeps what it was given."""
 
     guarantee: Literal["none"] = "none"
@@ -103,14 +105,6 @@ class World:
     hidden: int = HIDDEN
 
     @property
-    def clipping(self) -> Clipping:
-        return Clipping(
-            kind="groups" if self.plan.clipping == "percentile" else self.plan.clipping,
-            clip=self.plan.clip,
-            stability=TrainingConfig().stability,
-        )
-
-    @property
     def roots(self) -> int:
         """How many training nodes have a label."""
         return int((self.graph.y[self.graph.train_idx] >= 0).sum())
@@ -142,10 +136,13 @@ class World:
             batch_size=self.plan.batch_size,
             follower=single,
         )
-        clipped_sum: ClippedSum = ghost.clipped_sum
+        clipped_sum = self.new_clipped_sum()
         if self.remember:
             clipped_sum = RememberedSums(
-                single, phase=lambda: witness.phase, trials=size if self.stacks else None
+                single,
+                phase=lambda: witness.phase,
+                trials=size if self.stacks else None,
+                clipped_sum=clipped_sum,
             )
         real = self.collaborators(seed, clipped_sum)
         rng = self.new_rng(seed)
@@ -160,8 +157,16 @@ class World:
                     observer(size)
         return np.concatenate(rows)[:trials]
 
-    def new_model(self) -> GNN:
+    def new_model(self) -> nn.Module:
         return new_model(self.model, self.plan, hidden=self.hidden)
+
+    def new_features(self) -> Features:
+        """What a row contributes of itself."""
+        return Features(self.graph)
+
+    def new_clipped_sum(self) -> ClippedSum:
+        """The clipped sum of training."""
+        return ghost.clipped_sum
 
     def new_noise(self, seed: int | None) -> NoiseSource:
         """The noise of training: exact, or torch's."""
@@ -173,10 +178,14 @@ class World:
             return KeyedGenerator(secrets.randbits(KEY_BITS))
         return np.random.default_rng(seed)
 
-    def collaborators(self, seed: int | None, clipped_sum: ClippedSum = ghost.clipped_sum) -> Collaborators:
+    def collaborators(self, seed: int | None, clipped_sum: ClippedSum | None = None) -> Collaborators:
         """The real ones, with keys of the attacker's choice."""
         lists = self._plan_lists()
-        return Collaborators(clipped_sum=clipped_sum, noise=self.new_noise(seed), make_lists=lambda _: lists)
+        return Collaborators(
+            clipped_sum=clipped_sum or self.new_clipped_sum(),
+            noise=self.new_noise(seed),
+            make_lists=lambda _: lists,
+        )
 
     def new_trainer(
         self,
@@ -188,23 +197,23 @@ class World:
         """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
         batches = TreeBatches(
             graph=self.graph,
-            features=Features(self.graph),
+            features=self.new_features(),
             plan=self.plan,
             rng=rng,
             group=Group(),
             # Fresh lists would be the same lists: the attacker chose the keys.
-            resample_every=_NEVER,
+            resample_every=NEVER,
             make_lists=None if collaborators is None else collaborators.make_lists,
         )
         return Trainer(
             plan=self.plan,
-            config=TrainingConfig(schedule="constant", average=0.0),
+            config=PLAIN,
             state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
             batches=batches,
-            clipping=self.clipping,
-            ledger=_FreeLedger(),
+            clipping=make_clipping(self.plan),
+            ledger=FreeLedger(),
             noise=None if collaborators is None else collaborators.noise,
-            clipped_sum=ghost.clipped_sum if collaborators is None else collaborators.clipped_sum,
+            clipped_sum=self.new_clipped_sum() if collaborators is None else collaborators.clipped_sum,
         )
 
     def _plan_lists(self) -> BoundedLists:
@@ -214,12 +223,12 @@ class World:
         trainer = self.new_trainer(module, optimizer, None, np.random.default_rng(0))
         return trainer.batches.sample_lists(self.key_seed)
 
-    def _record(self, roots: np.ndarray | None) -> _RecordSums:
+    def _record(self, roots: np.ndarray | None) -> RecordSums:
         """Run the loop once through all phases, with whole batches and no fault, and keep its sums."""
         graph = self.graph if roots is None else _label_only(self.graph, roots)
         plan = replace(self.plan, batch_size=self.plan.num_train_nodes, steps=len(self.phases))
         world = replace(self, graph=graph, plan=plan)
-        module, recorder = world.new_model(), _RecordSums()
+        module, recorder = world.new_model(), RecordSums()
         still = [
             {name: torch.zeros_like(value, dtype=torch.float64) for name, value in w.items()}
             for w in self.phases
@@ -229,6 +238,15 @@ class World:
         with quiet_process():
             world.new_trainer(module, witness, given, np.random.default_rng(0)).run(lambda _: None)
         return recorder
+
+
+def make_clipping(plan: PrivacyPlan) -> Clipping:
+    """The clipping rule of the plan."""
+    return Clipping(
+        kind="groups" if plan.clipping == "percentile" else plan.clipping,
+        clip=plan.clip,
+        stability=PLAIN.stability,
+    )
 
 
 def _label_only(graph: Graph, roots: np.ndarray) -> Graph:
@@ -259,12 +277,19 @@ class RememberedSums:
         model: whose gradients are summed, whichever model the trainer passes.
         phase: which weights `model` has; equal numbers mean equal weights.
         trials: how often a sum is repeated, for a stack of trials; None leaves it as it is.
+        clipped_sum: the real one.
     """
 
     def __init__(
-        self, model: nn.Module, *, phase: Callable[[], int] = lambda: 0, trials: int | None = None
+        self,
+        model: nn.Module,
+        *,
+        phase: Callable[[], int] = lambda: 0,
+        trials: int | None = None,
+        clipped_sum: ClippedSum = ghost.clipped_sum,
     ) -> None:
         self._model, self._phase, self._trials = model, phase, trials
+        self._clipped_sum = clipped_sum
         self._sums: dict[tuple[int, bytes], Weights] = {}
 
     def __call__(self, model: nn.Module, piece: TreeBatch, clipping: Clipping, /) -> Weights:
@@ -272,7 +297,7 @@ class RememberedSums:
         if key not in self._sums:
             if len(self._sums) >= _REMEMBERED:
                 self._sums.clear()
-            sums = ghost.clipped_sum(self._model, piece, clipping)
+            sums = self._clipped_sum(self._model, piece, clipping)
             if self._trials is not None:
                 sums = {name: value.expand(self._trials, *value.shape) for name, value in sums.items()}
             self._sums[key] = sums

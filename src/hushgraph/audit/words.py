@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.audit.attack import Audit
 from hushgraph.audit.faults import FAULTS
+from hushgraph.audit.result import Attack, Audit
+from hushgraph.privacy.plan import BillboardPlan
 
 CANARY_WORDS = {
     "strongest": "a row that changes as many trees as the plan allows, its own among them",
@@ -27,27 +28,67 @@ def rounded_down(value: float) -> str:
 def rows(audit: Audit) -> list[tuple[str, str]]:
     """Names and figures, side by side: what was found, what is claimed."""
     plan, event, curve = audit.plan, audit.by_event, audit.by_curve
-    percent = f"{100 * event.confidence:g}%"
+    percent = _percent(audit)
     bounds = []
     if curve is not None:
         bounds.append((f"lower bound ({percent} confidence)", rounded_down(curve.epsilon)))
         bounds.append(("  it assumes", _FAMILY_WORDS[curve.family]))
     bounds.append((f"lower bound, no assumption ({percent})", rounded_down(event.epsilon)))
     return [
+        ("attacked", audit.attacked),
         *bounds,
         ("claimed epsilon", rounded_up(audit.claimed)),
         ("delta", digits_up(plan.delta)),
         ("guarantee", audit.guarantee),
+        *((attack.name, _beside_claim(attack)) for attack in audit.attacks),
+        *_others_rows(audit),
         ("most these trials can show without assumption", rounded_down(event.most)),
         ("trials", f"{audit.trials} with the row, {audit.trials} without; a fifth chooses the threshold"),
         *_numbers_rows(audit),
-        ("canary", f"{audit.canary}: {CANARY_WORDS[audit.canary]}"),
+        ("canary", _describe_canary(audit)),
         ("shift of the canary", f"{audit.shift:.3f} of at most {audit.shift_at_most:.3f} units of noise"),
-        ("model, layers", f"{audit.model}, {plan.num_layers}"),
+        *_plan_rows(audit),
         ("steps, sampling rate", f"{plan.steps}, {plan.sampling_rate:.4g}"),
-        ("changed trees (n)", str(plan.changed_trees)),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("broken on purpose", "no" if audit.fault is None else FAULTS[audit.fault].words),
+    ]
+
+
+def _percent(audit: Audit) -> str:
+    """The confidence of all bounds together, which is what was asked for."""
+    errors = (1 - audit.by_event.confidence) * (1 + len(audit.attacks))
+    return f"{100 * (1 - errors):.4g}%"
+
+
+def _beside_claim(attack: Attack) -> str:
+    return f"{rounded_down(attack.lower_bound)} of {rounded_up(attack.claimed)} claimed"
+
+
+def _others_rows(audit: Audit) -> list[tuple[str, str]]:
+    """Whether other people's predictions are functions of boards, weights and their own rows."""
+    if audit.others_changed is None:
+        return []
+    name = "others, same boards and weights"
+    if audit.others_changed:
+        return [(name, f"{audit.others_changed} readings or predictions of other rows change")]
+    return [(name, "every reading and prediction stays, bit for bit")]
+
+
+def _describe_canary(audit: Audit) -> str:
+    if audit.method == "billboard":
+        return f"a row of {audit.canary} with a label of its own, emptied"
+    return f"{audit.canary}: {CANARY_WORDS[audit.canary]}"
+
+
+def _plan_rows(audit: Audit) -> list[tuple[str, str]]:
+    """What the plan has besides steps: boards, or trees."""
+    plan = audit.plan
+    if isinstance(plan, BillboardPlan):
+        noise = ", ".join(digits_up(std, digits=6) for std in plan.board_noise)
+        return [("noise of the boards", noise)]
+    return [
+        ("model, layers", f"{audit.model}, {plan.num_layers}"),
+        ("changed trees (n)", str(plan.changed_trees)),
     ]
 
 
@@ -63,14 +104,16 @@ def _numbers_rows(audit: Audit) -> list[tuple[str, str]]:
 
 def verdict(audit: Audit) -> str:
     """One sentence: what the audit shows and what it does not."""
-    shown = audit.lower_bound
-    if audit.bound_exceeds and shown <= audit.claimed:
-        shown = audit.by_event.epsilon
-    low, claim = rounded_down(shown), rounded_up(audit.claimed)
-    percent = f"{100 * audit.by_event.confidence:g}%"
     what = "The fault was caught" if audit.fault else "The claim is false"
+    percent = _percent(audit)
     if audit.bound_exceeds:
-        return f"{what}: epsilon is above {low} at {percent} confidence, and {claim} is claimed."
+        name, shown, claimed = _find_largest_excess(audit)
+        return (
+            f"{what}: epsilon is above {rounded_down(shown)} at {percent} confidence, and "
+            f"{rounded_up(claimed)} is claimed ({name})."
+        )
+    if audit.others_changed:
+        return f"{what}: other people's readings change with one row, though boards and weights do not."
     if audit.numbers is not None and audit.numbers.exceeds:
         best = audit.numbers.strongest
         return (
@@ -78,9 +121,20 @@ def verdict(audit: Audit) -> str:
             f"was right {best.right} of {best.trials} times, and the guarantee allows "
             f"{100 * audit.numbers.limit:.1f}%."
         )
+    low, claim = rounded_down(audit.lower_bound), rounded_up(audit.claimed)
     if audit.fault:
         return f"The fault was not caught: {low} was shown of the {claim} that is claimed. Take more trials."
     return (
         f"Epsilon is at least {low} at {percent} confidence, and {claim} is claimed: no contradiction. This "
         "proves nothing about attacks that were not tried; the proof is in the privacy contract."
     )
+
+
+def _find_largest_excess(audit: Audit) -> tuple[str, float, float]:
+    """The attack that is most above its claim: its name, its bound, the claim."""
+    own = (audit.attacked, max(audit.lower_bound, audit.by_event.epsilon), audit.claimed)
+    others = [
+        (attack.name, max(attack.lower_bound, attack.by_event.epsilon), attack.claimed)
+        for attack in audit.attacks
+    ]
+    return max([own, *others], key=lambda entry: entry[1] - entry[2])

@@ -13,26 +13,34 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import LAYERS, list_choices, section
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from hushgraph.audit.attack import Audit
+    from hushgraph.audit.result import Audit
     from hushgraph.audit.source import Settings
 
 EXAMPLES = """\
-hushgraph audit --epsilon 4 --layers 2 --max-readers 2
+hushgraph audit --epsilon 4
 hushgraph audit people.npz --epsilon 4 --out audit.json --figure audit.svg
-hushgraph audit runs/people-gcn-1
-hushgraph audit --epsilon 4 --max-readers 2 --fault half-noise"""
+hushgraph audit runs/people-billboard-1
+hushgraph audit --epsilon 4 --method trees --layers 2 --max-readers 2
+hushgraph audit --epsilon 4 --fault redrawn-board"""
 
 _plan, _attack, _output = section("What is audited"), section("The attack"), section("Run and output")
 _READING = ("symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
 # Arguments of `train` under the same names.
 _PLAN_ARGUMENTS = (
-    *("epsilon", "delta", "model", "max_readers", "max_reads", "edge_owner", "steps"),
+    *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
     "batch_size",
 )
+# Named here, so that help does not wait for PyTorch.
+_FAULTS = (
+    *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
+    *("redrawn-board", "features-in-reading", "validation-labels", "shared-stream", "too-few-trees"),
+    *("per-layer-noise", "paper-sampler"),
+)
+_TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.
 _OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
 # A plan for no data in particular: every batch full, and few steps, so that trials are cheap.
@@ -49,10 +57,18 @@ def audit(
     ] = None,
     epsilon: Annotated[float | None, _plan("The epsilon that is claimed; a run has its own.")] = None,
     delta: Annotated[float | None, _plan("Of (epsilon, delta). [as train for DATA; 1e-5]")] = None,
+    method: Annotated[
+        str | None,
+        _plan(
+            "Boards and steps, or steps alone. [billboard; trees with a flag that only they have]",
+            metavar=list_choices(choices.Method),
+        ),
+    ] = None,
     model: Annotated[
-        str, _plan("Of a few hidden units. [gcn]", metavar=list_choices(choices.Model))
-    ] = TrainingConfig.model,
-    layers: Annotated[int, _plan(f"r, rounds of messages. [{LAYERS}]")] = LAYERS,
+        str | None,
+        _plan("Of trees, with a few hidden units. [gcn]", metavar=list_choices(choices.Model)),
+    ] = None,
+    layers: Annotated[int | None, _plan(f"Of trees: r, rounds of messages. [{LAYERS}]")] = None,
     max_readers: Annotated[int | None, _plan(f"K. [as train for DATA; {_READERS}]")] = None,
     max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
     edge_owner: Annotated[
@@ -62,18 +78,16 @@ def audit(
     steps: Annotated[int | None, _plan(f"T. [as train for DATA; {_STEPS}]")] = None,
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
     canary: Annotated[
-        str, _attack("[strongest: all trees that may change do]", metavar="strongest|read|hub")
-    ] = "strongest",
-    trials: Annotated[
-        int | None, _attack("With the row, and without. [100 to 200,000: ten to twenty seconds]")
+        str | None,
+        _attack("Of trees. [strongest: all trees that may change do]", metavar="strongest|read|hub"),
     ] = None,
-    confidence: Annotated[float, _attack("Of the bound. [0.95]")] = 0.95,
+    trials: Annotated[
+        int | None, _attack("With the row, and without. [100 to 200,000: some twenty seconds]")
+    ] = None,
+    confidence: Annotated[float, _attack("Of all bounds together. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
-        _attack(
-            "Audit training broken on purpose. [the code as it is]",
-            metavar="half-noise|reused-noise|too-few-trees|per-layer-noise|paper-sampler|float-noise",
-        ),
+        _attack("Audit a run broken on purpose. [the code as it is]", metavar="|".join(_FAULTS)),
     ] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
     split: options.Split = TrainingConfig.split,
@@ -102,7 +116,7 @@ def audit(
     figure: Annotated[Path | None, _output("Also draw both worlds, as .svg or .png. [no figure]")] = None,
     as_json: options.Json = False,
 ) -> int:
-    """Attack training: a lower bound on epsilon beside the claim.
+    """Attack boards and training: a lower bound on epsilon beside the claim.
 
     The attack is on small generated graphs, never on your data, of which only public figures are used.
     """
@@ -139,7 +153,8 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
         settings.plan,
         model=settings.model,
         observer=observe,
-        **{name: flags[name] for name in ("canary", "trials", "confidence", "fault", "seed")},
+        canary=flags["canary"] or "strongest",
+        **{name: flags[name] for name in ("trials", "confidence", "fault", "seed")},
     )
     return result, settings.plan.guarantee
 
@@ -163,13 +178,14 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
         raise InputError("no --epsilon: expected the epsilon to audit, or the folder of a run")
     if subject is None:
         line.show("Choosing noise")
-        return _choose_plan(flags)
+        return _choose_plan(flags, _choose_method(context))
     if fault is not None:
         raise InputError(f"--fault {fault} with {subject}: a fault changes the plan; leave DATA out")
     terminal.show_loading(line, subject)
     arguments = {name: flags[name] for name in _PLAN_ARGUMENTS}
     arguments |= {name: flags[name] for name in ("symmetrize", "split", "split_seed", "num_classes")}
     arguments |= {"num_layers": flags["layers"], "columns": options.read_columns(flags)}
+    arguments["method"] = _choose_method(context)
     return settings_for(options.join_edges(subject, flags["edges"]), **arguments)
 
 
@@ -191,28 +207,49 @@ def _check_exists(subject: str) -> None:
             raise InputError(f"{subject[:80]}: not the folder of a run, and {error}") from None
 
 
-def _choose_plan(flags: dict[str, Any]) -> Settings:
+def _choose_method(context: typer.Context) -> str:
+    """The method of the fault, the given one, or the billboard unless a flag is for trees."""
+    from hushgraph.audit.faults import get_fault
+
+    flags = context.params
+    given = _list_given(context, _TREES_ONLY)
+    fault = flags["fault"]
+    needed = None if fault is None else get_fault(fault).method
+    method = flags["method"] or needed or ("trees" if given else "billboard")
+    if needed not in (None, method):
+        raise InputError(f"--fault {fault} with --method {method}: that fault is one of {needed}")
+    if method == "billboard" and given:
+        raise InputError(
+            f"{given} with a billboard: only trees have that; leave it out, or give --method trees"
+        )
+    return str(method)
+
+
+def _choose_plan(flags: dict[str, Any], method: str) -> Settings:
     """A plan for no data in particular."""
     from hushgraph.audit.attack import planted
     from hushgraph.audit.source import Settings
 
-    model, owner = flags["model"], flags["edge_owner"] or PrivacyPlan.edge_owner
+    owner = flags["edge_owner"] or PrivacyPlan.edge_owner
+    common: dict[str, Any] = {
+        "num_train_nodes": _TRAIN_NODES,
+        "edge_owner": owner,
+        "batch_size": flags["batch_size"] or _TRAIN_NODES,
+        "steps": _STEPS if flags["steps"] is None else flags["steps"],
+        "delta": _DELTA if flags["delta"] is None else flags["delta"],
+    }
+    if method == "billboard":
+        return Settings(plan=BillboardPlan(**common).calibrated(epsilon=flags["epsilon"]), model="billboard")
+    model: str = flags["model"] or TrainingConfig.model
+    layers = LAYERS if flags["layers"] is None else flags["layers"]
     readers = _READERS if flags["max_readers"] is None else flags["max_readers"]
     reads = readers if flags["max_reads"] is None and owner == "reader" else flags["max_reads"]
     plan = PrivacyPlan(
-        num_train_nodes=_TRAIN_NODES,
-        num_layers=0 if model == "mlp" else flags["layers"],
-        max_readers=readers,
-        max_reads=reads,
-        edge_owner=owner,
-        batch_size=flags["batch_size"] or _TRAIN_NODES,
-        steps=_STEPS if flags["steps"] is None else flags["steps"],
-        delta=_DELTA if flags["delta"] is None else flags["delta"],
+        num_layers=0 if model == "mlp" else layers, max_readers=readers, max_reads=reads, **common
     )
     if flags["fault"] is not None:
         plan = planted(plan, flags["fault"])
-    plan = plan.calibrated(epsilon=flags["epsilon"])
-    return Settings(plan=plan, model=model)
+    return Settings(plan=plan.calibrated(epsilon=flags["epsilon"]), model=model)
 
 
 def _write_files(result: Audit, record: dict[str, Any], out: Path | None, figure: Path | None) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
-from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
+from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
@@ -26,6 +27,7 @@ from hushgraph.runs.config import TrainingConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
 
@@ -47,13 +49,14 @@ _RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
 
 _budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
 _learning, _output = section("Training"), section("Run and output")
+Data = Annotated[
+    str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
+]
 
 
 def train(
     context: typer.Context,
-    data: Annotated[
-        str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
-    ],
+    data: Data,
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -179,18 +182,25 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
     is_silent = flags["as_json"] or flags["quiet"]
     folders: list[RunFolder] = []
+    notes: list[str] = []
+
+    def collect(lines: Sequence[str]) -> None:
+        notes.extend(lines)
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
+        text = "" if is_silent else describe_run(folder, data)
         line.clear()
-        if not is_silent:
-            typer.echo(describe_run(folder, data))
+        if text:
+            typer.echo(text)
+            terminal.warn(folder.warnings, notes)
         line.show("Preparing the first step")
 
     try:
         group = context.with_resource(distributed.join_group())
         with group.share_errors():
             settings = _read_settings(context)
+        graph = options.join_edges(data, edges)
         with Interruption() as interruption:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
@@ -198,13 +208,13 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
                 interruption.check()
 
             terminal.show_loading(line, data)
-            graph = options.join_edges(data, edges)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if flags["engine"] is not None:
                 hooks = {"observer": observe, "on_start": announce, "on_phase": line.show}
                 out = resume or flags["out"] or choose_folder(data, settings)
                 run = _train_on_engine(context, out, settings, hooks)
             elif resume is None:
+                hooks["on_notes"] = collect
                 out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
                 run = training.train(graph, out=out, **settings, **hooks)
             else:
@@ -287,30 +297,38 @@ def _show_dry_run(context: typer.Context) -> None:
         raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
     is_silent = flags["as_json"] or flags["quiet"]
     with terminal.status("Loading PyTorch", quiet=is_silent) as line:
+        from hushgraph.privacy.budget import DataBudget
+        from hushgraph.runs.folder import check_out
+
         settings = _read_settings(context)
         budget = settings.pop("budget")
+        if flags["out"] is not None:
+            check_out(flags["out"])
+        opened = None if budget is None else DataBudget.open(budget)
         solved, prepared = ask_prepare(context, settings, line)
-        if budget is not None:
-            _check_budget(budget, prepared.plan, is_seeded=prepared.config.seed is not None)
+        if opened is not None:
+            _check_budget(opened, prepared.plan, is_seeded=prepared.config.seed is not None)
+        warnings, notes = list_cautions(context, prepared, opened)
     graph, config = prepared.graph, prepared.config
     if flags["as_json"]:
         facts = list_facts(solved, is_seeded=config.seed is not None)
-        about = {"dry_run": True, "model": config.model, "hidden": config.hidden}
+        about = {"dry_run": True, "model": config.model, "hidden": config.hidden, "warnings": warnings}
         typer.echo(json.dumps(facts | about | {"learning_rate": config.learning_rate}, allow_nan=False))
     elif not flags["quiet"]:
         screen = terminal.console()
         text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.num_classes)
         terminal.print_line(screen, f"Dry run: nothing is trained, written or spent.\n{text}\n")
         show_plan(solved, screen, is_seeded=config.seed is not None)
+        terminal.warn(warnings, notes)
 
 
-def _check_budget(path: Path, plan: PrivacyPlan, *, is_seeded: bool) -> None:
+def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> None:
     """Raise BudgetExceededError where the budget of the data does not allow a run by `plan`."""
-    from hushgraph.privacy.budget import Charge, DataBudget
+    from hushgraph.privacy.budget import Charge
 
     guarantee = Guarantee.of(plan, seed_is_fixed=is_seeded)
     charge = Charge.of_plan(plan, guarantee, run="dry run", command="train", data="")
-    DataBudget.open(path).check(charge)
+    budget.check(charge)
 
 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
@@ -385,12 +403,12 @@ def list_result(run: Run) -> dict[str, Any]:
 
 def show_result(run: Run, screen: Console) -> None:
     """Print the result as a table, and the guarantee in a sentence."""
-    result = run.result
+    result, guarantee = run.result, run.folder.guarantee
     rows = [
         ("validation accuracy", _percent(result["val_accuracy"])),
         ("test accuracy", _percent(result["test_accuracy"])),
-        ("epsilon", rounded_up(run.epsilon)),
-        ("delta", digits_up(run.delta)),
+        ("epsilon", rounded_up(guarantee.epsilon)),
+        ("delta", digits_up(guarantee.delta)),
         ("guarantee", result["guarantee"]),
         ("steps", f"{run.plan.steps:,}"),
         ("seconds", f"{result['seconds']:.1f}"),
@@ -406,11 +424,9 @@ def show_result(run: Run, screen: Console) -> None:
             "have learnt nothing from them.",
             highlight=False,
         )
-    guarantee = Guarantee.of(run.plan, seed_is_fixed=run.config.seed is not None)
     screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
     if run.plan.is_private:
-        boards = ", the boards and the predictions for everybody else" if run.plan.covers_predictions else ""
-        covers = f"It covers the weights{boards}. " if result["guarantee"] == "holds" else ""
+        covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

@@ -124,7 +124,7 @@ def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | No
         if budget is not None:
             folder = replace(folder, budget=BudgetEntry.of(budget, folder.plan))
         with folder.charge_budget():
-            folder.create()
+            folder.create().close()
         _mark_engine(folder)
         return folder
     known = RunFolder.open(folder.path)

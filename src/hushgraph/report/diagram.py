@@ -65,9 +65,7 @@ def draw_bounds(row: Sequence[str], outcomes: Sequence[Outcome]) -> Markup:
         kind = "covered" if outcome.is_covered else "uncovered"
         lines = (outcome.name, *outcome.lines)
         parts.append(_draw_arrow(middle, top + outcome.height / 2, kind))
-        parts.append(
-            _draw_box(kind, _OUTCOME_LEFT, top, WIDTH - _OUTCOME_LEFT - 4, outcome.height, lines)
-        )
+        parts.append(_draw_box(kind, _OUTCOME_LEFT, top, WIDTH - _OUTCOME_LEFT - 4, outcome.height, lines))
     description = " ".join(f"{outcome.name}, {', '.join(outcome.lines)}." for outcome in outcomes)
     return draw_image("bounds", "What one row can move", description, WIDTH, height, parts)
 

@@ -18,7 +18,6 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plan import json_number
 from hushgraph.report.charts import profile_chart
 from hushgraph.report.facts import describe_standing, format_now
 from hushgraph.report.pages import (
@@ -46,7 +45,7 @@ from hushgraph.report.planner_points import (
 )
 
 if TYPE_CHECKING:
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plan import PrivacyPlan, json_number
     from hushgraph.privacy.solve import Solved
 
 FORMAT = 1
@@ -119,8 +118,8 @@ def choose_target(solved: Solved) -> float:
     plan: PrivacyPlan = solved.plan
     if plan.method == "billboard":
         raise PlanError(
-            "method='billboard': the page compares bounds on reads, which only trees have; leave out html or "
-            "give method='trees'"
+            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, "
+            "or give method='trees'"
         )
     if plan.steps == 0:
         raise PlanError("steps=0: expected at least one step to show the cost of; give steps")
