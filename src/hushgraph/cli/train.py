@@ -36,9 +36,7 @@ hushgraph train demo --epsilon 4
 hushgraph train people.npz --epsilon 2 --model gin --symmetrize --out gin
 hushgraph train people.npz --resume gin
 hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
-    --classes red,blue --hash city=16 --split 0.6/0.2/0.2
-hushgraph train nodes.parquet --edges 'edges/*.parquet' --engine duckdb --memory 8GiB \\
-    --edge-owner sender --num-classes 8 --epsilon 4"""
+    --classes red,blue --hash city=16 --split 0.6/0.2/0.2"""
 
 # Parameters that are not settings of the run, so that they may accompany --resume.
 _NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
