@@ -45,6 +45,8 @@ from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
+# In the folder of a run whose board an engine makes: nobody else may make one.
+ENGINE_FILE = "engine.json"
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -239,7 +241,7 @@ class RunFolder:
             draft = place.with_name(f"{place.name}.draft")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            for name in _FILES:
+            for name in (*_FILES, *(self.board_path(place).name for place in range(self.num_boards))):
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
             # An empty folder is replaced; the copy is there as a whole or not at all.
