@@ -156,8 +156,8 @@ def prepare(
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
         raise InputError(
-            f"columns are for tables, and {name_data(data)} is none; leave them out (--label and other flags of "
-            "tables)"
+            f"columns are for tables, and {name_data(data)} is none; leave them out (--label and other "
+            "flags of tables)"
         )
     if num_classes is None and not isinstance(data, Graph):
         _check_has_labels(graph)
