@@ -41,8 +41,8 @@ _EXACT_NOISE = (
     "Epsilon assumes that these generators cannot be told from true randomness."
 )
 _READING_EDGES = (
-    " As training reads edges, it also assumes that 32-bit arithmetic gives the rows of an unchanged tree the "
-    "same numbers wherever they stand in a batch."
+    " As training reads edges, it also assumes that 32-bit arithmetic gives the rows of an unchanged tree "
+    "the same numbers wherever they stand in a batch."
 )
 
 
