@@ -6,8 +6,8 @@ Without --full, 500,000 nodes and 10 million edges. With it, 50 million nodes an
 40 GB of disk in DIR. The tables are drawn from fixed seeds; what is written to DIR goes in the end.
 
 Tables: integer identifiers, 4 features, 8 classes; of ten nodes eight are in training, one has no label. An
-edge is a record of its sender; half of them stay within a class. Every phase is a process of its own. "peak" is
-the maximum resident set, pages of mapped files included; "anonymous" is the peak without these.
+edge is a record of its sender; half of them stay within a class. Every phase is a process of its own. "peak"
+is the maximum resident set, pages of mapped files included; "anonymous" is the peak without these.
 """
 
 from __future__ import annotations

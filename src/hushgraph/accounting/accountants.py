@@ -25,6 +25,8 @@ AccountantName = Literal["pair", "paper"]
 # Fourier transforms round to about 1e-16 of the total, and a power multiplies that by the number of steps.
 # This much is added to every delta; a delta of less than ten times as much cannot be priced.
 _ROUNDING_PER_STEP = 1e-15
+# Standard deviations beyond which losses overflow: epsilon would have 40 digits, and is infinite instead.
+_LARGEST_SHIFT = 1e20
 _LEAST_DELTA = 1e-11
 # Of the search for a root.
 _MOST_STEPS = 100
@@ -117,7 +119,7 @@ class Accountant(ABC):
         return 0.0 if math.isinf(epsilon) else self._delta(epsilon)
 
     def _has_noise(self) -> bool:
-        return not any(math.isinf(largest_shift(event)) for event in self._counts)
+        return not any(largest_shift(event) > _LARGEST_SHIFT for event in self._counts)
 
     @abstractmethod
     def supports(self, event: Event) -> bool:

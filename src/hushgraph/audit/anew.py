@@ -178,6 +178,8 @@ class _Run:
 
     def _take_steps(self, readings: list[Float32Array], begin: int, end: int) -> None:
         """Train the world, and compute the sums of both from the same boards."""
+        if begin == end:
+            return
         tables = [
             RowTable(graph, seen, "cpu", feature_norm=0.0)
             for graph, seen in zip(self._boards.graphs, readings, strict=True)

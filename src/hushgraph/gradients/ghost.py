@@ -88,10 +88,12 @@ class _Pass:
                     blocks = (*batch.blocks[:-1], tree)
                 with taped(model, tape):
                     _loss(model(x, blocks), batch.labels).backward()  # type: ignore[no-untyped-call]
+        # A subclass may call its layers on other rows.
+        of_roots = model.root_layers if type(model) is GNN else frozenset()
         rows = {
             name: layer_rows
             for name, r in tape.records.items()
-            if (layer_rows := layers.rows_of(name, r, batch))
+            if (layer_rows := layers.rows_of(name, r, batch, sees_roots=name in of_roots))
         }
         gradient = total_gradient(frontier.gradients) if frontier.gradients else None
         return cls(model, batch, rows, encoder, gradient)

@@ -24,7 +24,7 @@ class Rows(NamedTuple):
         pointers: int64 [roots + 1].
         owners: int64 [rows].
         most: no root has more rows.
-        one_row: whether every root has one row by the plan, whatever the data.
+        one_row: whether every root has one row by the plan or by the model, whatever the data.
     """
 
     inputs: Tensor
@@ -35,8 +35,15 @@ class Rows(NamedTuple):
     one_row: bool = True
 
 
-def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
-    """The rows of a layer's records; None where no gradient reached it."""
+def rows_of(name: str, records: list[Record], batch: TreeBatch, *, sees_roots: bool = False) -> Rows | None:
+    """The rows of a layer's records; None where no gradient reached it.
+
+    Args:
+        name: of the layer.
+        records: its calls.
+        batch: the trees.
+        sees_roots: whether the layer works on the rows of roots, whatever the trees.
+    """
     parts = []
     for record in records:
         if record.gradients is None:
@@ -53,7 +60,7 @@ def rows_of(name: str, records: list[Record], batch: TreeBatch) -> Rows | None:
         times = record.inputs.shape[0] // max(1, record.tree_rows)
         if times > 1:
             pointers, owners, most = pointers * times, owners.repeat_interleave(times), most * times
-        one_row = not batch.may_read and times == 1
+        one_row = (sees_roots or not batch.may_read) and times == 1
         parts.append(Rows(record.inputs, record.gradients, pointers, owners, most, one_row))
     if not parts:
         return None

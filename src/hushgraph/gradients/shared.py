@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hushgraph.gradients import norms as pairs
 from hushgraph.gradients.sums import exact_rows, weighted_shared_rows
 from hushgraph.models.blocks import Reads, RowGradient
+from hushgraph.models.tanh import tanh_
 
 
 def is_shareable(encoder: nn.Module) -> bool:
@@ -44,7 +45,7 @@ class SharedEncoder:
                     raise TypeError(f"{type(layer).__name__} in an encoder that is not shareable")
                 relu = isinstance(activation, nn.ReLU)
                 z = layer(x)
-                out = z.relu_() if relu else z.tanh_()
+                out = z.relu_() if relu else tanh_(z)
                 passes.append((layer, x, out, relu))
                 x = out
         return cls(passes)
@@ -83,18 +84,19 @@ class SharedEncoder:
         self, gradient: RowGradient, reads: Reads, entry_factors: Tensor, *, clean: bool = False
     ) -> dict[str, Tensor]:
         """Per parameter of the encoder, in float64: the sum over entries of factor times gradient."""
-        sums: dict[str, Tensor] = {}
         weights = [layer.weight.detach().double() for layer, *_ in self.passes]
+        # Transposed, because products of tall matrices are faster that way; the last row is the bias.
+        totals = [weight.new_zeros(weight.shape[1] + 1, weight.shape[0]) for weight in weights]
         for part, rows in self._blocks(gradient, reads, entry_factors):
             for number in reversed(range(len(self.passes))):
                 _, inputs, outputs, relu = self.passes[number]
                 if number < len(self.passes) - 1:
                     rows = pairs.through_activation(rows, exact_rows(outputs[part], clean=clean), relu)
-                _add(sums, f"{2 * number}.weight", rows.T @ exact_rows(inputs[part], clean=clean))
-                _add(sums, f"{2 * number}.bias", rows.sum(0))
+                totals[number].addmm_(exact_rows(inputs[part], clean=clean, ones=True).T, rows)
                 if number:
                     rows = rows @ weights[number]
-        return sums
+        sums = {f"{2 * number}.weight": total[:-1].T.contiguous() for number, total in enumerate(totals)}
+        return sums | {f"{2 * number}.bias": total[-1] for number, total in enumerate(totals)}
 
     def _blocks(
         self, gradient: RowGradient, reads: Reads, entry_factors: Tensor
@@ -108,10 +110,6 @@ class SharedEncoder:
         yield from weighted_shared_rows(
             gradient.upper, parents, weights, *reads.by_lower, outputs=outputs, relu=relu
         )
-
-
-def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
-    sums[name] = sums[name] + value if name in sums else value
 
 
 def _cancelled(

@@ -25,8 +25,8 @@ from hushgraph.models.blocks import FASTMATH
 CHUNK = 128
 # Numbers of chunks' sums that are held at once. Many small parts would keep threads waiting for each other.
 _HELD = 1 << 22
-# Rows that are held in float64 at once.
-_BLOCK = {"cpu": 1 << 12, "cuda": 1 << 16}
+# Rows that are held in float64 at once: on a CPU they should stay in the cache of a core.
+_BLOCK = {"cpu": 1 << 10, "cuda": 1 << 16}
 _UNIT_32, _UNIT_64 = 2.0**-24, 2.0**-53
 
 
@@ -82,10 +82,17 @@ def weighted_blocks(gradients: Tensor, factors: Tensor, *, clean: bool) -> Itera
         yield part, torch.where(factors[part, None] == 0, 0.0, weighted) if clean else weighted
 
 
-def exact_rows(rows: Tensor, *, clean: bool) -> Tensor:
-    """Rows in float64; with `clean` without what is not finite, which only rows of factor 0 have."""
-    rows = rows.double()
-    return torch.where(rows.isfinite(), rows, 0.0) if clean else rows
+def exact_rows(rows: Tensor, *, clean: bool, ones: bool = False) -> Tensor:
+    """Rows in float64; with `clean` without what is not finite, which only rows of factor 0 have.
+
+    With `ones` there is a column of ones behind them.
+    """
+    width = rows.shape[1]
+    exact = torch.empty(rows.shape[0], width + ones, dtype=torch.float64, device=rows.device)
+    exact[:, :width] = torch.where(rows.isfinite(), rows, 0.0) if clean else rows
+    if ones:
+        exact[:, width] = 1
+    return exact
 
 
 def weighted_shared_rows(
@@ -109,16 +116,17 @@ def weighted_shared_rows(
         relu: the activation is relu; tanh otherwise.
     """
     block = _BLOCK[outputs.device.type]
+    tensors = (upper.contiguous(), parents, weights, pointers, entries, outputs)
+    arrays = None if outputs.is_cuda else tuple(tensor.numpy() for tensor in tensors)
     for begin in range(0, outputs.shape[0], block):
         part = slice(begin, min(begin + block, outputs.shape[0]))
-        tensors = (upper.contiguous(), parents, weights, pointers, entries, outputs)
         if outputs.dtype != torch.float32 or (outputs.is_cuda and not row_sums_gpu.AVAILABLE):
             yield part, _torch_rows(*tensors, relu, part)
-        elif outputs.is_cuda:
+        elif arrays is None:
             yield part, sums_gpu.shared_rows(*tensors, relu, part)
         else:
             rows = torch.empty((part.stop - begin, outputs.shape[1]), dtype=torch.float64)
-            _shared_rows(*(tensor.numpy() for tensor in tensors), relu, begin, rows.numpy())
+            _shared_rows(*arrays, relu, begin, rows.numpy())
             yield part, rows
 
 

@@ -193,6 +193,19 @@ class GNN(nn.Module):
         """r: how many rounds of message passing there are."""
         return len(self.layers)
 
+    @property
+    def root_layers(self) -> frozenset[str]:
+        """Names of the layers that see one row for every root, whatever the trees."""
+        names = {f"decoder.{name}" for name, _ in self.decoder.named_modules()}
+        if self.depth:
+            last = self.depth - 1
+            # Keys and values of attention are those of the rows that are read.
+            below = {"key", "value"} if getattr(self.layers[last], "attends", False) else set()
+            names |= {
+                f"layers.{last}.{name}" for name, _ in self.layers[last].named_modules() if name not in below
+            }
+        return frozenset(names)
+
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
         """Compute scores [roots, classes] from features [rows of the deepest level, d].
 

@@ -240,7 +240,7 @@ class Statement:
         caveat: what to read before the topics; empty where the guarantee holds.
         topics: protected rows, adjacency, sensitivity and so on; empty where there is no noise.
         not_covered: what the guarantee does not speak of.
-        covers: what epsilon covers, or would cover, as words inside a sentence; empty where there is no noise.
+        covers: what epsilon covers, or would cover, as words inside a sentence; empty without noise.
     """
 
     sentence: str

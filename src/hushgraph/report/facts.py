@@ -72,6 +72,8 @@ def collect_facts(
         "guarantee_details": guarantee.to_json(),
         "assumptions": _list_assumptions(plan),
         "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
+        "declared": [] if folder.columns is None else folder.columns.describe_clean_up(),
+        "warnings": list(folder.warnings),
         "result": result,
         "spending": _read_spending(folder),
         # What the first board costs, before the first step; 0 where there is none.

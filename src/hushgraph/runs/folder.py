@@ -45,6 +45,8 @@ from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
+# In the folder of a run whose board an engine makes: nobody else may make one.
+ENGINE_FILE = "engine.json"
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -55,6 +57,21 @@ _FILES = (
     "result.json",
 )
 _VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
+
+
+def check_out(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
+    out = Path(path)
+    try:
+        if any((out / name).exists() for name in _FILES):
+            raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
+        if out.is_dir() and any(out.iterdir()):
+            raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
+        if out.exists() and not out.is_dir():
+            raise RunError(f"out={out}: cannot be created (it is a file); choose another folder")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(f"out={out}: cannot be created ({reason}); choose another folder") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +86,7 @@ class RunFolder:
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
         budget: where the run is charged to the budget of its data, if it has one.
+        warnings: what the run was warned about when it began; public.
     """
 
     path: Path
@@ -80,6 +98,7 @@ class RunFolder:
     data: str
     columns: Columns | None = None
     budget: BudgetEntry | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def describe(
@@ -120,6 +139,7 @@ class RunFolder:
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": versions(),
+            "warnings": list(self.warnings),
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
@@ -151,12 +171,8 @@ class RunFolder:
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
+        check_out(self.path)
         try:
-            files = [*(self.path / name for name in _FILES), *(self.board_path(place) for place in range(2))]
-            if any(file.exists() for file in files):
-                raise RunError(
-                    f"out={self.path}: it holds a run already; resume it, or choose another folder"
-                )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self.path.mkdir()
@@ -199,6 +215,7 @@ class RunFolder:
                 data=str(about["data"]),
                 columns=Columns.of(about["columns"]) if about["columns"] else None,
                 budget=BudgetEntry.from_json(about.get("budget")),
+                warnings=tuple(str(each) for each in about.get("warnings", ())),
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
@@ -219,7 +236,7 @@ class RunFolder:
             draft = place.with_name(f"{place.name}.draft")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            for name in _FILES:
+            for name in (*_FILES, *(self.board_path(place).name for place in range(self.num_boards))):
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
             # An empty folder is replaced; the copy is there as a whole or not at all.

@@ -78,7 +78,8 @@ class TerminalBar:
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
-            transient=True,
+            # A log keeps the last state.
+            transient=sys.stderr.isatty(),
             redirect_stdout=False,
             redirect_stderr=False,
         )

@@ -291,8 +291,8 @@ class Run:
             scores = self._score_covered(graph)
         elif in_the_clear:
             raise InputError(
-                "in_the_clear: it is for billboard runs; trees always read neighbours in the clear, and models "
-                "without messages never do; leave it out"
+                "in_the_clear: it is for billboard runs; trees always read neighbours in the clear, and "
+                "models without messages never do; leave it out"
             )
         else:
             scores = inference.scores(self.model, graph, depth=self.plan.num_layers)

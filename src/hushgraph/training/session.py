@@ -21,6 +21,7 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
@@ -217,9 +218,12 @@ class Session:
             "group": self.group,
         }
         sums: dict[str, Any] = {}
-        if takes_rows(plan, self.model, self.device):
+        if takes_rows(plan, self.model):
             batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
-            sums["clipped_sum"] = sums["unclipped_sum"] = RowSums()
+            is_cpu = self.device.type == "cpu"
+            sums["clipped_sum"] = sums["unclipped_sum"] = (
+                RowSums() if is_cpu else RecordedRowSums(self.device)
+            )
         else:
             batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(
@@ -275,6 +279,7 @@ class Session:
         if self.group.size > 1:
             result["processes"] = self.group.size
         result |= describe_guarantee(folder.guarantee)
+        result["warnings"] = list(folder.warnings)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,8 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import RunFolder, check_out
+from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.interruption import Interruption
 from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
@@ -34,7 +35,10 @@ __all__ = ["Run", "resume", "train"]
 
 _Value = TypeVar("_Value")
 # Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "others"}
+_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "on_notes", "others"}
+
+OnNotes = Callable[[Sequence[str]], None]
+"""Called with what only the owner of the data may know, a line each."""
 
 
 def train(
@@ -73,6 +77,7 @@ def train(
     progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
+    on_notes: OnNotes | None = None,
     **others: Any,
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
@@ -82,8 +87,8 @@ def train(
     first keeps the ledger and writes the run, and only there are `observer` and `on_start` called.
 
     Args:
-        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
-            name.
+        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
+            edges), or a catalog name.
         method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
             billboard unless an argument is given that only trees have, such as a model by name.
         model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
@@ -116,10 +121,12 @@ def train(
             unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
-        others: fields of `TrainingConfig`.
+        on_notes: given what the owner of the data alone may know: how many cells were filled and edges
+            dropped, and whether edges look undirected. Nothing else is told or writes it.
+        others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
 
     Returns:
-        The finished run.
+        The finished run; `run.result["warnings"]` lists what is unusual about it.
 
     Raises:
         InputError: before anything is written, where something given cannot be used. `GraphError`,
@@ -144,11 +151,17 @@ def train(
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     group = current_group()
     with group.share_errors():
-        name = name_data(data)
+        choose_device(device)
+        if out is not None and group.leads:
+            check_out(out)
+        opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
         graph, plan, config = prepare(data, **settings, **others)
-        folder = RunFolder.describe(out or "", graph, plan, config, data=name)
-        if budget is not None:
-            folder = replace(folder, budget=BudgetEntry.of(budget, plan))
+        folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
+        folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
+        if opened is not None:
+            folder = replace(folder, budget=BudgetEntry.of(opened, plan))
+        if on_notes is not None and group.leads:
+            on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
         session = Session(
             folder,
             graph,

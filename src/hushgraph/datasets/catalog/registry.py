@@ -307,6 +307,18 @@ def _entry(name: str) -> Entry:
             f"{format_path(Path(name))}: this is a path, but load takes the name of a dataset; use "
             "hg.datasets.load_graph(path), or give the path to train"
         )
+    beside = difflib.get_close_matches(Path(name).name, _list_beside(Path(name)), n=1, cutoff=0.75)
+    if beside:
+        meant = str(Path(name).with_name(beside[0]))
+        raise GraphError(f"{name[:80]}: no such file or dataset; did you mean {meant!r}?")
     near = difflib.get_close_matches(name.lower(), [*_ENTRIES, "generated-20000"], n=1, cutoff=0.4)
     advice = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(names())}, generated-N"
     raise GraphError(f"dataset {name[:80]!r} is neither a file nor a known name; {advice}")
+
+
+def _list_beside(path: Path) -> list[str]:
+    """List what is in the folder of a path that does not exist."""
+    try:
+        return [each.name for each in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return []

@@ -38,7 +38,8 @@ class Problem:
 
     def to_text(self) -> str:
         """Return the problem in one line."""
-        shown = f" ({', '.join(self.examples)}{', ...' if self.count > len(self.examples) else ''})"
+        is_cut = len(self.examples) == _EXAMPLES < self.count
+        shown = f" ({', '.join(self.examples)}{', ...' if is_cut else ''})"
         mark = "STOPS TRAINING: " if self.stops else ""
         return f"{mark}{self.where}: {self.what}{shown if self.examples else ''}; {self.remedy}"
 
