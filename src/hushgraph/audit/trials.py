@@ -48,7 +48,7 @@ _STACK = 1000
 _REMEMBERED = 4096
 NEVER = 1 << 60
 # Nothing of training beyond the step itself.
-PLAIN = TrainingConfig(schedule="constant", average=0.0)
+CONSTANT = TrainingConfig(schedule="constant", average=0.0)
 
 Observer = Callable[[int], None]
 
@@ -197,7 +197,7 @@ class World:
         """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
         return Trainer(
             plan=self.plan,
-            config=PLAIN,
+            config=CONSTANT,
             state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
             batches=self._new_batches(rng, None if collaborators is None else collaborators.make_lists),
             clipping=make_clipping(self.plan),
@@ -244,7 +244,7 @@ def make_clipping(plan: PrivacyPlan) -> Clipping:
     return Clipping(
         kind="groups" if plan.clipping == "percentile" else plan.clipping,
         clip=plan.clip,
-        stability=PLAIN.stability,
+        stability=CONSTANT.stability,
     )
 
 
