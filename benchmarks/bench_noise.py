@@ -167,7 +167,7 @@ class Steps:
             ),
             batches=batches,
             clipping=Clipping(),
-            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan),
+            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan.terms),
             noise=source(plan, self.device),  # type: ignore[arg-type]
             **sums,
         )

@@ -59,7 +59,7 @@ def test_parameters_are_those_of_train_with_its_defaults() -> None:
     config = {field.name: field.default for field in fields(TrainingConfig)}
     params = NodeClassifier().get_params()
     assert params == {name: usual[name] if name in usual else config[name] for name in params}
-    assert usual.keys() - params.keys() == {"budget", "data", "observer", "on_start", "others"}
+    assert usual.keys() - params.keys() == {"data", "observer", "on_notes", "on_start", "others"}
 
 
 def test_the_constructor_takes_keywords_and_only_stores() -> None:
@@ -270,3 +270,81 @@ def test_scikit_learn_knows_its_own_kind(graph: Graph, fitted: NodeClassifier) -
 def test_scikit_learns_own_checks_that_need_no_table_of_rows(check: str) -> None:
     checks = pytest.importorskip("sklearn.utils.estimator_checks", reason="scikit-learn is not installed")
     getattr(checks, check)("NodeClassifier", NodeClassifier(epsilon=4.0))
+
+
+def searches() -> dict[str, Callable[[NodeClassifier, Any], Any]]:
+    """Helpers of scikit-learn that fit many times."""
+    selection = pytest.importorskip("sklearn.model_selection", reason="scikit-learn is not installed")
+    calibration = pytest.importorskip("sklearn.calibration")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    grid = {"steps": [2, 3]}
+    return {
+        "cross_val_score": lambda one, data: selection.cross_val_score(one, data),
+        "cross_val_score of rows": lambda one, data: selection.cross_val_score(one, data.x, data.y),
+        "cross_validate": lambda one, data: selection.cross_validate(one, data.x, data.y),
+        "GridSearchCV": lambda one, data: selection.GridSearchCV(one, grid).fit(data),
+        "GridSearchCV of rows": lambda one, data: selection.GridSearchCV(one, grid).fit(data.x, data.y),
+        "RandomizedSearchCV": lambda one, data: selection.RandomizedSearchCV(one, grid, n_iter=2).fit(data.x),
+        "CalibratedClassifierCV": lambda one, data: calibration.CalibratedClassifierCV(one).fit(
+            data.x, data.y
+        ),
+        "BaggingClassifier": lambda one, data: ensemble.BaggingClassifier(one).fit(data.x, data.y),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cross_val_score",
+        "cross_val_score of rows",
+        "cross_validate",
+        "GridSearchCV",
+        "GridSearchCV of rows",
+        "RandomizedSearchCV",
+        "CalibratedClassifierCV",
+        "BaggingClassifier",
+    ],
+)
+def test_a_search_is_refused_with_its_cost(graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hushgraph.estimator.train", lambda *_, **__: pytest.fail("something was trained"))
+    with pytest.raises(InputError, match=r"would spend epsilon=4\.0 again, 40 for 10 fits") as refused:
+        searches()[name](NodeClassifier(epsilon=4.0, **QUICK), graph)
+    for instead in ("hushgraph.datasets.synthetic", "hushgraph.compare", "budget=FILE", "split='val'"):
+        assert instead in str(refused.value)
+
+
+def test_other_searches_have_other_costs(graph: Graph) -> None:
+    for one, words in (
+        (NodeClassifier(noise_multiplier=2.0), "the whole epsilon of noise_multiplier again"),
+        (NodeClassifier(private=False), "reads the whole graph"),
+    ):
+        with pytest.raises(InputError, match=words):
+            searches()["GridSearchCV"](one, graph)
+
+
+def test_a_search_in_a_pipeline_trains_nothing(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import Pipeline
+
+    monkeypatch.setattr("hushgraph.estimator.train", lambda *_, **__: pytest.fail("something was trained"))
+    search = GridSearchCV(Pipeline([("nodes", NodeClassifier(epsilon=4.0))]), {"nodes__steps": [2, 3]})
+    with pytest.raises(ValueError, match=r"would spend epsilon=4\.0 again"):
+        search.fit(graph.x, graph.y)
+
+
+def test_one_fit_inside_scikit_learn_is_a_fit(graph: Graph) -> None:
+    from sklearn.base import clone as copy_of
+    from sklearn.pipeline import Pipeline
+
+    one = copy_of(NodeClassifier(epsilon=8.0, **QUICK))
+    assert Pipeline([("nodes", one)]).fit(graph)["nodes"].epsilon_ <= 8.0
+
+
+def test_every_fit_is_charged_to_the_budget_of_the_data(graph: Graph, tmp_path: Path) -> None:
+    from hushgraph.privacy.budget import DataBudget
+
+    DataBudget.create(tmp_path / "budget.toml", epsilon=8.5, delta=0.0009)
+    one = NodeClassifier(epsilon=8.0, budget=tmp_path / "budget.toml", **QUICK).fit(graph)
+    assert one.epsilon_ <= 8.0
+    with pytest.raises(hg.BudgetExceededError):
+        one.fit(graph)

@@ -27,6 +27,7 @@ def test_these_are_the_names() -> None:
         "PrivacyPlan",
         "Run",
         "datasets",
+        "engines",
         "resume",
         "train",
         "Comparison",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import copy
 import difflib
+import functools
 import inspect
 import os
+import sys
+import types
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from torch import nn
@@ -25,11 +29,81 @@ if TYPE_CHECKING:
 
     from hushgraph.graph.columns import Columns
     from hushgraph.privacy import choices
+    from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.training.prepare import OptimizerFactory
     from hushgraph.training.run import Run
 
 _SPLITS = ("train", "val", "test", "all")
+# Parts of scikit-learn that fit an estimator many times, on rows that they choose.
+_REPEATING = tuple(
+    f"sklearn.{name}"
+    for name in (
+        "model_selection",
+        "ensemble",
+        "calibration",
+        "feature_selection",
+        "multiclass",
+        "multioutput",
+    )
+)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+class _RefusedToSearches:
+    """A method that model selection cannot get hold of.
+
+    A search asks for the method before it looks at the data, and turns what the method itself raises into
+    warnings and missing scores. So the refusal is here.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        functools.update_wrapper(self, method)
+
+    def __get__(self, instance: NodeClassifier | None, owner: type) -> Callable[..., Any]:
+        if instance is None:
+            return self._method
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None:
+            module = _name_caller(frame)
+            if module.startswith(_REPEATING):
+                raise InputError(_describe_search(module, instance))
+            frame = frame.f_back
+        return types.MethodType(self._method, instance)
+
+
+def _name_caller(frame: types.FrameType) -> str:
+    """The module of a frame, or the one that a function about to be called is from."""
+    module = str(frame.f_globals.get("__name__", ""))
+    if module == "sklearn.utils._param_validation":
+        # It checks the arguments of a function before it calls that function.
+        return str(getattr(frame.f_locals.get("func"), "__module__", module))
+    return module
+
+
+def _refuse_searches(method: _Method) -> _Method:
+    return cast("_Method", _RefusedToSearches(method))
+
+
+def _describe_search(module: str, estimator: NodeClassifier) -> str:
+    """Say why a search is refused, what its fits would cost, and what to do instead."""
+    name = ".".join(module.split(".")[:2])
+    if not estimator.private:
+        cost = "each of its fits reads the whole graph"
+    elif estimator.epsilon is None:
+        cost = "each of its fits would spend the whole epsilon of noise_multiplier again"
+    else:
+        cost = (
+            f"each of its fits would spend epsilon={estimator.epsilon} again, {10 * estimator.epsilon:g} for "
+            "10 fits"
+        )
+    return (
+        f"{name} fits an estimator many times on rows that it cuts out: {cost}, and a graph cannot be cut "
+        "into rows; choose settings on public or generated data (hushgraph.datasets.synthetic), compare "
+        "models with hushgraph.compare, or call fit yourself with budget=FILE, which charges every fit, and "
+        "score(data, split='val')"
+    )
 
 
 class NodeClassifier:
@@ -39,7 +113,7 @@ class NodeClassifier:
     the same defaults, so all but a budget (`epsilon`, `noise_multiplier` or `private=False`) may be left out.
 
     A graph is given whole, and its labels and splits are part of it: `y` stays None, and helpers that cut `X`
-    into rows, as cross-validation does, do not apply.
+    into rows, as cross-validation does, are refused.
 
     Args:
         method: "billboard" or "trees"; as in `hushgraph.train`.
@@ -54,13 +128,15 @@ class NodeClassifier:
         seed: makes `fit` reproducible and therefore not private.
         device: "auto", "cpu" or "cuda".
         out: folder of the run; a temporary one unless given.
+        budget: the budget of the data, which every `fit` is charged to.
+        progress: whether `fit` shows a bar; as in `hushgraph.train`.
 
     Attributes:
         run_: the finished `Run`.
         model_: the trained module.
         plan_: the `PrivacyPlan` that was followed.
         epsilon_: what `fit` spent, at `plan_.delta`; infinite without privacy.
-        classes_: int64 [num_classes], 0 to num_classes - 1.
+        classes_: [num_classes], the names of the classes where the data has names, else 0, 1, ...
         n_features_in_: columns of the features.
 
     Guarantees:
@@ -83,7 +159,7 @@ class NodeClassifier:
     model_: nn.Module
     plan_: PrivacyPlan
     epsilon_: float
-    classes_: npt.NDArray[np.int64]
+    classes_: npt.NDArray[Any]
     n_features_in_: int
 
     def __init__(
@@ -121,6 +197,8 @@ class NodeClassifier:
         seed: int | None = None,
         device: choices.Device = "auto",
         out: str | os.PathLike[str] | None = None,
+        budget: str | os.PathLike[str] | DataBudget | None = None,
+        progress: bool | None = None,
     ) -> None:
         self.method = method
         self.model = model
@@ -154,6 +232,8 @@ class NodeClassifier:
         self.seed = seed
         self.device = device
         self.out = out
+        self.budget = budget
+        self.progress = progress
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name; `deep` changes nothing, as none of them is an estimator."""
@@ -171,8 +251,11 @@ class NodeClassifier:
             setattr(self, name, value)
         return self
 
+    @_refuse_searches
     def fit(self, data: Any, y: None = None) -> Self:
         """Train from scratch.
+
+        A search or cross-validation of scikit-learn is refused: it would spend epsilon for every fit.
 
         Args:
             data: as `hushgraph.train` takes it.
@@ -185,17 +268,15 @@ class NodeClassifier:
             arguments["model"] = copy.deepcopy(self.model)
         run = train(data, **arguments)
         self.run_, self.model_, self.plan_, self.epsilon_ = run, run.model, run.plan, run.epsilon
-        self.classes_ = np.arange(run.folder.num_classes)
+        self.classes_ = run.classes
         self.n_features_in_ = run.folder.num_features
         return self
 
-    def predict(self, data: Any) -> npt.NDArray[np.int64]:
-        """int64 [num_nodes]: the most likely class of every node, from full neighbourhoods.
-
-        The guarantee does not cover predictions on the private graph: they read neighbours in the clear.
+    def predict(self, data: Any) -> npt.NDArray[Any]:
+        """[num_nodes]: the most likely class of every node, out of `classes_`; as `Run.predict`.
 
         Args:
-            data: the training graph or another one with the same features; labels and splits are not read.
+            data: as `Run.predict` takes it.
         """
         return self._fitted().predict(data)
 
@@ -228,7 +309,8 @@ class NodeClassifier:
         else:
             nodes = getattr(graph, f"{split}_idx")
             graph = graph.disjoint() if run.config.setting == "inductive" else graph
-        evaluation = evaluate(run.predict(graph, symmetrize=False), graph.y, nodes, graph.num_classes)
+        best = run.predict_proba(graph, symmetrize=False).argmax(1)
+        evaluation = evaluate(best, graph.y, nodes, graph.num_classes)
         if evaluation is None:
             raise InputError(
                 f"split={split!r}: no node of it has a label; give data that has some, or another split"

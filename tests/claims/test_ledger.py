@@ -20,7 +20,7 @@ PLAN = PrivacyPlan(
 
 
 def written(path: Path, counts: list[int]) -> bytes:
-    with Ledger.create(path, PLAN) as ledger:
+    with Ledger.create(path, PLAN.terms) as ledger:
         for count in counts:
             ledger.charge(PLAN.step_event, count=count)
     return path.read_bytes()
@@ -29,7 +29,7 @@ def written(path: Path, counts: list[int]) -> bytes:
 def test_a_charge_is_synced_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.jsonl"
     synced: list[int] = []
-    with Ledger.create(path, PLAN) as ledger:
+    with Ledger.create(path, PLAN.terms) as ledger:
         real = os.fsync
 
         def record(descriptor: int) -> None:
@@ -137,7 +137,7 @@ while True:
 
 def test_a_killed_process_has_paid_for_every_step_it_took(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    Ledger.create(path, replace(PLAN, steps=10**6)).close()
+    Ledger.create(path, replace(PLAN, steps=10**6).terms).close()
     with subprocess.Popen(
         [sys.executable, "-c", CHARGE_FOREVER, str(path)], stdout=subprocess.PIPE, text=True
     ) as process:

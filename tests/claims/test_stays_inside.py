@@ -39,8 +39,11 @@ ALLOWED = {
         "columns",
         # A checksum of the rest.
         "sum",
+        # About the plan, names of columns and the budget.
+        "warnings",
     },
-    "result.json": SUMMARY | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost"},
+    "result.json": SUMMARY
+    | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost", "warnings"},
     "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
     "ledger.jsonl": {
         *("ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"),

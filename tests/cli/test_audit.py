@@ -15,7 +15,7 @@ from hushgraph.cli.app import main
 
 def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "audit.json"
-    assert main(["audit", "--epsilon", "4", "--trials", "100", "--out", str(out)]) == 0
+    assert main(["audit", "--epsilon", "4", "--trials", "20", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "lower bound (95% confidence)" in said
     assert "claimed epsilon" in said
@@ -26,12 +26,26 @@ def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_pa
     assert record["numbers"]["exceeds"] is False
     assert "lower bound, no assumption" in said
     assert "attacks on digits" in said
+    assert record["method"] == "billboard"
+    assert record["attacked"] == "2 boards and 2 steps"
+    assert record["others_changed"] == 0
+    assert all(entry["lower_bound"] <= entry["claimed_epsilon"] for entry in record["attacks"])
+    for name in ("2 boards and 2 steps", "one label flipped", "other people's predictions", "bit for bit"):
+        assert name in " ".join(said.split())
+
+
+def test_trees_by_name_by_flag_and_by_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--method", "trees"], ["--max-readers", "1"], ["--fault", "too-few-trees"]):
+        assert main(["audit", "--epsilon", "4", "--trials", "20", "--json", *words]) == 0
+        record = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert (record["method"], record["attacked"], record["attacks"]) == ("trees", "steps", [])
 
 
 def test_a_figure_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="figures need matplotlib")
     figure = tmp_path / "audit.svg"
-    assert main(["audit", "--epsilon", "4", "--trials", "100", "--figure", str(figure)]) == 0
+    words = ["--method", "trees", "--trials", "100"]
+    assert main(["audit", "--epsilon", "4", *words, "--figure", str(figure)]) == 0
     assert "with the row emptied" in figure.read_text()
     assert main(["audit", "--epsilon", "4", "--figure", str(tmp_path / "audit.bmp")]) == 2
     assert ".svg or .png" in capsys.readouterr().err
@@ -39,14 +53,22 @@ def test_a_figure_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["audit", "--epsilon", "4", "--fault", "reused-noise", "--trials", "100", "--seed", "1"]
-    assert main(words) == 0
+    assert main([*words, "--method", "trees"]) == 0
     said = capsys.readouterr().out
     assert "broken on purpose" in said
     assert "The fault was caught" in said
 
 
+def test_a_fault_of_boards_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "--epsilon", "4", "--fault", "full-ballots", "--trials", "40"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "a ballot weighs 1 at every place" in said
+    assert "The fault was caught" in said
+    assert "(first board, row of degree 1,000)" in said
+
+
 def test_float_noise_is_found_out(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["audit", "--epsilon", "4", "--fault", "float-noise", "--trials", "100"]
+    words = ["audit", "--epsilon", "4", "--fault", "float-noise", "--trials", "100", "--method", "trees"]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "The fault was caught: the digits of released numbers tell" in said
@@ -63,10 +85,23 @@ def test_a_run_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
     assert main(["audit", str(tmp_path / "run"), "--epsilon", "4"]) == 2
     assert "has its own" in capsys.readouterr().err
-    assert main(["audit", "demo", "--epsilon", "4", "--steps", "2", "--trials", "50", "--json"]) == 0
+    assert main(["audit", "demo", "--epsilon", "4", "--steps", "2", "--trials", "20", "--json"]) == 0
     record = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (record["source"], record["steps"]) == ("demo", 2)
+    assert (record["source"], record["steps"], record["method"]) == ("demo", 2, "billboard")
     assert record["claimed_epsilon"] <= 4
+
+
+def test_a_billboard_run_is_attacked_with_its_boards(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1)
+    run = hg.train(data, device="cpu", out=tmp_path / "run", epsilon=4.0, steps=3, hidden=4)
+    assert main(["audit", str(tmp_path / "run"), "--trials", "20", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (record["method"], record["steps"], record["delta"]) == ("billboard", 3, run.delta)
+    assert record["board_noise"] == list(run.plan.board_noise)
+    assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
+    assert "boards" in record["attacked"] or "board " in record["attacked"]
 
 
 def test_a_refuted_claim_is_a_failure(
@@ -76,7 +111,7 @@ def test_a_refuted_claim_is_a_failure(
     monkeypatch.setattr(
         attack.Stage, "audit", lambda *args, **more: replace(real(*args, **more), claimed=0.0)
     )
-    assert main(["audit", "--epsilon", "4", "--trials", "300"]) == 1
+    assert main(["audit", "--epsilon", "4", "--trials", "300", "--method", "trees"]) == 1
     assert "The claim is false" in capsys.readouterr().out
 
 
@@ -87,6 +122,13 @@ def test_a_refuted_claim_is_a_failure(
         (["--epsilon", "4", "--canary", "hub", "--max-readers", "0"], "reads no edge"),
         (["--epsilon", "-1"], "epsilon=-1"),
         (["--epsilon", "4", "--trials", "3"], "trials=3"),
+        (["--epsilon", "4", "--method", "bush"], "--method='bush'"),
+        (["--epsilon", "4", "--method", "billboard", "--layers", "2"], "--layers with a billboard"),
+        (
+            ["--epsilon", "4", "--method", "trees", "--fault", "redrawn-board"],
+            "that fault is one of billboard",
+        ),
+        (["--epsilon", "4", "--fault", "no-noise"], "expected one of half-noise"),
         (["demo", "--epsilon", "4", "--fault", "half-noise"], "leave DATA out"),
         (["nowhere.npz", "--epsilon", "4"], "nowhere.npz"),
     ],

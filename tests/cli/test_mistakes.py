@@ -1,130 +1,379 @@
-"""What is mistyped on the command line: one line, the nearest thing that exists, exit code 2."""
+"""Mistakes of users: one line, the right exit code, nothing left behind, and a remedy that works.
+
+Every mistake is a command that fails and the command that its message leads to, which must succeed.
+"""
 
 from __future__ import annotations
 
-from typing import get_args
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-import typer
 
-from hushgraph.cli.app import app, main
-from hushgraph.cli.options import _CONVERSIONS, _SYNONYMS, nearest_flag, parse_choices, suggest_value
-from hushgraph.privacy import choices
-from hushgraph.privacy.fields import CHOICES
-from hushgraph.runs.config import _CHOICES
+from hushgraph.cli.app import main
+
+Run = Callable[..., tuple[int, str, str]]
+NODES = ["id,age,city,label,split"]
+NODES += [
+    f"p{n},{20 + n % 7},{('Oslo', 'Bergen')[n % 2]},{n % 2},{('train', 'train', 'val', 'test')[n % 4]}"
+    for n in range(24)
+]
+EDGES = ["source,target"] + [
+    f"p{u},p{w}" for n in range(24) for u, w in ((n, (n + 2) % 24), ((n + 2) % 24, n))
+]
+TRAIN = "train people --ignore city --dry-run"
+PLAIN = f"{TRAIN} --non-private"
+PRICED = f"{TRAIN} --epsilon 4 --steps 2"
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("train demo --epsilonn 4", "No such option: --epsilonn; did you mean --epsilon?"),
-        ("train demo --max-reader 4", "did you mean --max-readers?"),
-        ("train demo --zzzz 4", "No such option: --zzzz; see hushgraph train --help"),
-        ("predict run demo --probability", "did you mean --probabilities?"),
-        ("trian demo", "No such command 'trian'. Did you mean 'train'?"),
-        ("zzzz", "No such command 'zzzz'; see hushgraph --help"),
-        ("train demo --epsilon 4 --model gnc", "model='gnc': expected 'gcn', 'gin', 'gat' or 'mlp' (did you"),
-        ("train demo --epsilon 4 --model gnc", "(did you mean 'gcn'?)"),
-        ("train demo --epsilon 4 --model GCN", "model='GCN': expected 'gcn', 'gin', 'gat' or 'mlp'\n"),
-        ("compare demo --epsilon 4 --device gpu", "device='gpu': expected 'auto', 'cpu' or 'cuda'"),
-        ("plan --max-readers 3", "no --train-nodes: give DATA, or both; see hushgraph plan --help"),
-        ("report", "Missing argument 'RUN'; see hushgraph report --help"),
-        ("report run demo more", "unexpected extra argument(s) (more); see hushgraph report --help"),
-        ("train demo --epsilon lots", "--epsilon='lots': expected a number; see hushgraph train --help\n"),
-        ("train demo --epsilon 1 --steps 1.5", "--steps='1.5': expected a whole number; see"),
-        ("train demo --learning-rate 0.1", "No such option: --learning-rate; did you mean --lr?\n"),
-        ("train demo --num-layers 2", "did you mean --layers?"),
-        ("train demo --eps 2", "did you mean --epsilon?\n"),
-        ("train demo --epochs 20", "did you mean --steps (one step is one update)?\n"),
-        ("train demo --max-grad-norm 1", "did you mean --clip?\n"),
-        ("train demo --sigma 2", "did you mean --noise-multiplier (sigma / (2 C n))?\n"),
-        ("train demo --k 2", "did you mean --max-readers?\n"),
-        ("train demo -K 2", "did you mean --max-readers?\n"),
-        ("train demo --max-degree 2", "did you mean --max-readers?\n"),
-        ("train demo --batch 2", "did you mean --batch-size?\n"),
-        ("compare demo --hidden-channels 2", "did you mean --hidden?\n"),
-        ("plan --num-train-nodes 2", "did you mean --train-nodes?\n"),
-        ("predict run demo --output a.csv", "did you mean --out?\n"),
-        ("train demo --target-epsilon 2", "did you mean --epsilon?"),
-        ("train demo --nonprivate", "did you mean --non-private?"),
-        ("train demo --private", "No such option: --private; see hushgraph train --help\n"),
-        ("compare demo --rate 8", "No such option: --rate; see hushgraph compare --help\n"),
-        ("compare demo --bad 8", "No such option: --bad; see hushgraph compare --help\n"),
-        ("compare demo --learning-rate 8", "--learning-rate; see hushgraph compare --help\n"),
-        (
-            "audit nope",
-            "nope: not the folder of a run, and dataset 'nope' is neither a file nor a known name",
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake.
+
+    Attributes:
+        line: the command that fails.
+        words: what its message says, the remedy among it.
+        remedy: the command that the message leads to.
+        code: of the failure.
+        before: changes the files before the command that fails.
+        correct: changes the files where that is the remedy.
+    """
+
+    line: str
+    words: str
+    remedy: str
+    code: int = 2
+    before: Callable[[], None] | None = None
+    correct: Callable[[], None] | None = None
+
+
+def nodes(old: str, new: str) -> Callable[[], None]:
+    return lambda: _replace(Path("people/nodes.csv"), old, new)
+
+
+def edges(old: str, new: str) -> Callable[[], None]:
+    return lambda: _replace(Path("people/edges.csv"), old, new)
+
+
+def write(name: str, text: str) -> Callable[[], None]:
+    def make() -> None:
+        Path(name).write_text(text)
+
+    return make
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def all_of(*changes: Callable[[], object]) -> Callable[[], None]:
+    def make() -> None:
+        for change in changes:
+            change()
+
+    return make
+
+
+def semicolons() -> None:
+    for name in ("nodes", "edges"):
+        _replace(Path(f"people/{name}.csv"), ",", ";")
+
+
+FLAGS = [
+    Mistake(f"{TRAIN} --eps 4", "did you mean --epsilon?", f"{TRAIN} --epsilon 4"),
+    Mistake(f"{PLAIN} --epochs 5", "did you mean --steps", f"{PLAIN} --steps 5"),
+    Mistake(f"{PLAIN} --learning-rate 0.1", "did you mean --lr?", f"{PLAIN} --lr 0.1"),
+    Mistake(f"{PRICED} --max-grad-norm 1", "did you mean --clip?", f"{PRICED} --clip 1"),
+    Mistake(
+        f"{TRAIN} --sigma 2", "did you mean --noise-multiplier", f"{TRAIN} --noise-multiplier 2 --steps 2"
+    ),
+    Mistake(f"{PLAIN} --num-layers 1", "did you mean --layers?", f"{PLAIN} --layers 1"),
+    Mistake(f"{PLAIN} --batch 5", "did you mean --batch-size?", f"{PLAIN} --batch-size 5"),
+    Mistake(f"{PLAIN} --hidden-channels 8", "did you mean --hidden?", f"{PLAIN} --hidden 8"),
+    Mistake(f"{PLAIN} --k 2", "did you mean --max-readers?", f"{PLAIN} --max-readers 2"),
+    Mistake(f"{TRAIN} --nonprivate", "did you mean --non-private?", f"{TRAIN} --non-private"),
+    Mistake("trian people", "Did you mean 'train'?", f"{PLAIN}"),
+    Mistake(f"{PLAIN} --model gnc", "did you mean 'gcn'?", f"{PLAIN} --model gcn"),
+    Mistake(f"{PLAIN} --optimizer adm", "did you mean 'adam'?", f"{PLAIN} --optimizer adam"),
+    Mistake(f"{PLAIN} --device gpu", "expected 'auto', 'cpu' or 'cuda'", f"{PLAIN} --device cpu"),
+    Mistake(f"{TRAIN} --epsilon lots", "--epsilon='lots': expected a number", PRICED),
+]
+BUDGETS = [
+    Mistake(
+        TRAIN,
+        "no budget: give --epsilon=E or --noise-multiplier=L, or ask for training without "
+        "privacy (--non-private)",
+        PRICED,
+    ),
+    Mistake(f"{TRAIN} --epsilon 0", "--epsilon=0.0: expected a finite number above 0", PRICED),
+    Mistake(
+        f"{PLAIN} --epsilon 4",
+        "--epsilon=4.0 and --non-private: without privacy there is no budget; leave out one",
+        PLAIN,
+    ),
+    Mistake(
+        f"{PRICED} --delta 2", "--delta=2.0: expected a number above 0 and below 1", f"{PRICED} --delta 0.01"
+    ),
+    Mistake(
+        f"{TRAIN} --epsilon 4 --noise-multiplier 9 --steps 5",
+        "--epsilon=4.0, --noise-multiplier=9.0 and --steps=5: two of them give the third; leave one out",
+        f"{TRAIN} --noise-multiplier 9 --steps 5",
+    ),
+    Mistake(
+        f"{PLAIN} --method billboard --model gcn",
+        "--model='gcn' with --method='billboard': only trees have that; leave it out, or "
+        "use --method='trees'",
+        f"{PLAIN} --method trees --model gcn",
+    ),
+    Mistake(
+        "train people --ignore city --epsilon 4 --budget people.ledger",
+        "--budget=people.ledger: no such file; set it up with hushgraph budget people.ledger "
+        "--epsilon E --delta D",
+        "budget people.ledger --epsilon 4 --delta 1e-6",
+    ),
+    Mistake(
+        f"{TRAIN} --epsilon 4 --steps 2 --budget small.ledger",
+        "take a smaller epsilon",
+        f"{TRAIN} --epsilon 0.5 --steps 2 --budget small.ledger",
+        code=3,
+        before=all_of(lambda: main(["budget", "small.ledger", "--epsilon", "1", "--delta", "0.01"])),
+    ),
+    Mistake(
+        "budget new.ledger --epsilon 4",
+        "give --delta too, such as 1e-6",
+        "budget new.ledger --epsilon 4 --delta 1e-6",
+    ),
+]
+RANGES = [
+    Mistake(f"{PLAIN} --steps -1", "--steps=-1: expected at least 0", f"{PLAIN} --steps 1"),
+    Mistake(f"{PLAIN} --batch-size 0", "--batch-size=0: expected at least 1", f"{PLAIN} --batch-size 1"),
+    Mistake(f"{PLAIN} --batch-size 99", "--batch-size=99: expected at most", f"{PLAIN} --batch-size 12"),
+    Mistake(f"{PLAIN} --layers -1", "--layers=-1: expected at least 0", f"{PLAIN} --layers 0"),
+    Mistake(f"{PLAIN} --lr 0", "--lr=0.0 (above 0", f"{PLAIN} --lr 0.1"),
+    Mistake(f"{PLAIN} --hidden 0", "--hidden=0 (at least 1)", f"{PLAIN} --hidden 1"),
+    Mistake(f"{PLAIN} --max-readers -1", "--max-readers=-1: expected at least 0", f"{PLAIN} --max-readers 0"),
+    Mistake(f"{PRICED} --clip 0", "--clip=0.0: expected a finite number above 0", f"{PRICED} --clip 1"),
+    Mistake(f"{PLAIN} --seed -1", "--seed=-1 (from 0", f"{PLAIN} --seed 1"),
+    Mistake(f"{PLAIN} --split half", "such as '0.6/0.2/0.2'", f"{PLAIN} --split 0.6/0.2/0.2"),
+    Mistake(f"{PLAIN} --split 0.9/0.9/0.9", "a sum of at most 1", f"{PLAIN} --split 0.6/0.2/0.2"),
+]
+FOLDERS = [
+    Mistake(f"{PLAIN} --out people", "it holds other files; choose a new folder", f"{PLAIN} --out new"),
+    Mistake(f"{PLAIN} --out run", "it holds a run already; resume it", "train people --resume run"),
+    Mistake(
+        f"{PLAIN} --out file",
+        "(it is a file); choose another folder",
+        f"{PLAIN} --out other",
+        before=write("file", ""),
+    ),
+    Mistake("train people --resume people", "expected the folder of a run", "train people --resume run"),
+    Mistake("train people --resume run --lr 1", "leave out all but --resume", "train people --resume run"),
+]
+NAMES = [
+    Mistake(PLAIN.replace("people", "peopel"), "did you mean 'people'?", PLAIN),
+    Mistake(
+        "train demmo --dry-run --non-private", "did you mean 'demo'?", "train demo --dry-run --non-private"
+    ),
+    Mistake(
+        "train demo --label y --dry-run --non-private",
+        "columns are for tables, and demo is none; leave them out (--label and other flags of tables)",
+        "train demo --dry-run --non-private",
+    ),
+    Mistake(
+        "train people/nodes.csv --ignore city --dry-run --non-private",
+        "give the edges with --edges",
+        "train people/nodes.csv --edges people/edges.csv --ignore city --dry-run --non-private",
+    ),
+    Mistake(
+        "train people/node.csv --edges people/edges.csv --ignore city --dry-run --non-private",
+        "no such file",
+        "train people/nodes.csv --edges people/edges.csv --ignore city --dry-run --non-private",
+    ),
+    Mistake(PLAIN.replace("city", "citty"), "did you mean 'city'?", PLAIN),
+    Mistake(f"{PLAIN} --label labels", "did you mean 'label'?", f"{PLAIN} --label label"),
+    Mistake(PLAIN, "name yours with --id", f"{PLAIN} --id person", before=nodes("id,age", "person,age")),
+    Mistake(PLAIN, "name yours with --source", f"{PLAIN} --source from", before=edges("source", "from")),
+    Mistake(
+        f"{PLAIN} --hash city=4",
+        "is given as ignore and as hashed; give it once",
+        PLAIN.replace("--ignore city", "--hash city=4"),
+    ),
+]
+CELLS = [
+    Mistake(
+        "train people --dry-run --non-private",
+        "'Oslo' is not a number; correct it, ",
+        "train people --hash city=16 --dry-run --non-private",
+    ),
+    Mistake(PLAIN, "(--fill age=0)", f"{PLAIN} --fill age=0", before=nodes("p3,23,", "p3,,")),
+    Mistake(
+        PLAIN,
+        "(--missing 'NA' --fill age=0)",
+        f"{PLAIN} --missing NA --fill age=0",
+        before=nodes("p3,23,", "p3,NA,"),
+    ),
+    Mistake(
+        PLAIN,
+        "name the classes in order (--classes a,b,c)",
+        f"{PLAIN} --classes north,south",
+        before=all_of(nodes(",0,", ",north,"), nodes(",1,", ",south,")),
+    ),
+    Mistake(
+        f"{PLAIN} --classes 0",
+        "name all classes in order (--classes a,b,c)",
+        f"{PLAIN} --classes 0,1",
+    ),
+    Mistake(
+        PLAIN.replace("--ignore city", "--categorical city=Oslo"),
+        "(--unknown-category zeros)",
+        PLAIN.replace("--ignore city", "--categorical city=Oslo --unknown-category zeros"),
+    ),
+    Mistake(PLAIN, "(--unknown-ids drop)", f"{PLAIN} --unknown-ids drop", before=edges("p3,p5", "p3,p99")),
+    Mistake(PLAIN, "(--unknown-ids drop)", f"{PLAIN} --unknown-ids drop", before=edges("p3,p5", "p3,")),
+    Mistake(
+        PLAIN,
+        "give --split-column fold",
+        f"{PLAIN} --split-column fold",
+        before=all_of(nodes("split", "fold"), nodes("train", "0"), nodes("val", "1"), nodes("test", "2")),
+    ),
+    Mistake(
+        PLAIN, "count it as empty (--missing)", f"{PLAIN} --missing later", before=nodes(",val", ",later")
+    ),
+    Mistake(PLAIN, "give --delimiter ';'", f"{PLAIN} --delimiter ;", before=semicolons),
+    Mistake(
+        PLAIN,
+        "'p4' is the id of line 6 too; expected each id once",
+        PLAIN,
+        before=nodes("p5,", "p4,"),
+        correct=nodes("p4,25,", "p5,25,"),
+    ),
+    Mistake(f"{PLAIN} --num-classes 1", "raise --num-classes", f"{PLAIN} --num-classes 2"),
+    Mistake(
+        f"{PLAIN} --fill lots",
+        "expected a number, as 0, or a column and one, as COL=0",
+        f"{PLAIN} --fill age=0",
+    ),
+    Mistake(f"{PLAIN} --fill city=0", "give constants to columns of numbers alone", f"{PLAIN} --fill age=0"),
+    Mistake(
+        f"{PLAIN} --indicators age", "give one, as --fill age=0", f"{PLAIN} --indicators age --fill age=0"
+    ),
+    Mistake(f"{PLAIN} --unknown-ids keep", "expected 'refuse' or 'drop'", f"{PLAIN} --unknown-ids drop"),
+    Mistake(f"{PLAIN} --unknown-category zero", "did you mean 'zeros'?", f"{PLAIN} --unknown-category zeros"),
+    Mistake(
+        "train people --hash city --dry-run --non-private",
+        "as COL=16",
+        "train people --hash city=16 --dry-run --non-private",
+    ),
+    Mistake(
+        "train people --categorical city --dry-run --non-private",
+        "as COL=A|B",
+        "train people --categorical city=Oslo|Bergen --dry-run --non-private",
+    ),
+    Mistake(
+        PLAIN,
+        "unknown key 'colums'; did you mean 'columns'?",
+        PLAIN,
+        before=write("people/graph.toml", "[colums]\n"),
+        correct=write("people/graph.toml", "[columns]\n"),
+    ),
+]
+OTHERS = [
+    Mistake(
+        "predict people people --out p.csv", "expected the folder of a run", "predict run people --out p.csv"
+    ),
+    Mistake("predict run people --out p.txt", "ends in .csv", "predict run people --out p.csv"),
+    Mistake(
+        "predict run people --out old.csv",
+        "--force",
+        "predict run people --out old.csv --force",
+        before=write("old.csv", ""),
+    ),
+    Mistake(
+        "predict run people --new --out p.csv",
+        "with the training data, and leave out --new",
+        "predict run people --out p.csv",
+    ),
+    Mistake("report runn", "expected the folder of a run", "report run"),
+    Mistake("report run --out page.txt", "ends in .html", "report run --out page.html"),
+    Mistake(
+        "plan --max-readers 3 --epsilon 4",
+        "no --train-nodes",
+        "plan people --ignore city --epsilon 4 --steps 2",
+    ),
+    Mistake(
+        "plan people --ignore city --train-nodes 9 --epsilon 4 --steps 2",
+        "the data says how many; leave it out",
+        "plan people --ignore city --epsilon 4 --steps 2",
+    ),
+    Mistake("check demo", "check reads tables", "plan demo --epsilon 4 --steps 2"),
+    Mistake(
+        "check people --out old.toml",
+        "(--force)",
+        "check people --out old.toml --force",
+        before=write("old.toml", ""),
+    ),
+    Mistake(
+        "train --config run.toml",
+        "unknown key 'eps' (did you mean 'epsilon'?)",
+        "train --config run.toml",
+        before=write("run.toml", 'data = "people"\nignore = "city"\neps = 4\ndry-run = true\nsteps = 2\n'),
+        correct=write(
+            "run.toml", 'data = "people"\nignore = "city"\nepsilon = 4\ndry-run = true\nsteps = 2\n'
         ),
-        ("audit nope --epsilon 4", "nope: not the folder of a run, and dataset 'nope' is neither a file"),
-        ("audit demo", "no --epsilon: expected the epsilon to audit"),
-        (
-            "audit --epsilon 4 --edges e.csv",
-            "--edges without DATA: there is nothing to read; give DATA as well",
-        ),
-        ("train demo --epsilon", "'--epsilon' requires an argument"),
-    ],
-)
-def test_the_nearest_is_suggested(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(line.split()) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert captured.err.startswith("hushgraph: ")
-    assert words in captured.err
+    ),
+    Mistake(
+        "audit people",
+        "no --epsilon: expected the epsilon to audit",
+        "audit people --ignore city --epsilon 4 --method trees --max-readers 1 --steps 1 --trials 100",
+    ),
+]
+MISTAKES = [*FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
 
 
-def test_all_wrong_values_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    line = "train demo --epsilon 4 --model gnc --optimizer adan --setting none"
-    assert main(line.split()) == 2
-    err = capsys.readouterr().err
-    for words in ("model='gnc'", "optimizer='adan'", "setting='none'"):
-        assert words in err
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tables and a finished run on them."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "people").mkdir()
+    for name, lines in (("nodes", NODES), ("edges", EDGES)):
+        (folder / "people" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        line = "train people --ignore city --epsilon 4 --steps 2 --hidden 4 --out run --quiet --device cpu"
+        assert main(line.split()) == 0
+    return folder
 
 
-def test_hints() -> None:
-    assert suggest_value("gnc", ["gcn", "gin", "gat"]) == " (did you mean 'gcn'?)"
-    assert suggest_value("reader", ["sender", "readers"]) == " (did you mean 'readers'?)"
-    assert suggest_value("xyz", ["gcn", "gin"]) == ""
+def snapshot() -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(Path().rglob("*"))}
 
 
-def test_no_guess_switches_privacy_off() -> None:
-    known = ["non-private", "noise", "lr"]
-    for word in ("learning-rate", "private", "no-noise", "on-private-data", "non-public"):
-        assert nearest_flag(word, known) != "non-private"
-    assert nearest_flag("learning-rate", known) == "lr"
-    assert nearest_flag("learning-rate", ["epsilon"]) is None
-    assert nearest_flag("non-privat", known) == "non-private"
+def test_there_are_sixty() -> None:
+    assert len({(mistake.line, mistake.before) for mistake in MISTAKES}) >= 60
 
 
-def test_only_lists_of_values_are_choices() -> None:
-    assert parse_choices("common|per-layer") == ("common", "per-layer")
-    for metavar in (None, "DATA", "FILE.toml", "a|...", "NAME|PATH"):
-        assert parse_choices(metavar) == ()
-
-
-def test_every_hint_is_a_flag() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    flags = {name[2:] for command in commands.values() for each in command.params for name in each.opts}
-    meant = {*_SYNONYMS.values(), *(flag for flag, _ in _CONVERSIONS.values())}
-    assert meant - flags == set()
-    assert not flags & {*_SYNONYMS, *_CONVERSIONS}
-
-
-def test_audit_offers_the_faults_and_canaries_that_there_are() -> None:
-    audit = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
-    offered = {parameter.name: parse_choices(parameter.metavar) for parameter in audit.params}
-    assert set(offered["fault"]) == set(pytest.importorskip("hushgraph.audit.faults").FAULTS)
-    assert offered["canary"] == pytest.importorskip("hushgraph.audit.scene").CANARIES
-
-
-def test_the_command_line_offers_what_the_library_takes() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    # A module or a function of the caller's is for Python alone.
-    library = {**CHOICES, **{name: tuple(v for v in of if v != "own") for name, of in _CHOICES.items()}}
-    library |= {"method": get_args(choices.Method), "device": get_args(choices.Device)}
-    offered = {
-        parameter.name: parse_choices(parameter.metavar)
-        for parameter in commands["train"].params
-        if parse_choices(parameter.metavar)
-    }
-    assert set(offered) >= {"model", "optimizer", "sampler", "clipping", "noise", "activation", "setting"}
-    assert offered == {name: library[name] for name in offered}
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.line)
+def test_a_mistake_and_its_remedy(
+    mistake: Mistake, world: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(world, tmp_path / "world")
+    monkeypatch.chdir(tmp_path / "world")
+    if mistake.before is not None:
+        mistake.before()
+    before = snapshot()
+    run("--version")
+    code, out, err = run(*shlex.split(mistake.line))
+    assert (code, out) == (mistake.code, ""), err
+    assert err.startswith("hushgraph: ")
+    assert err.count("\n") == 1
+    assert mistake.words in err
+    assert snapshot() == before
+    if mistake.correct is not None:
+        mistake.correct()
+    code, _, err = run(*shlex.split(mistake.remedy))
+    assert code == 0, err

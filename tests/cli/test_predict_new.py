@@ -64,7 +64,7 @@ def test_new_nodes_are_covered_and_free(run: Run, here: Path) -> None:
     assert "\npredictions: covered towards everybody else\n" in out
     assert "skipped: 1 ('nobody')" in out
     lines = (here / "p.csv").read_text().splitlines()
-    assert lines[0] == "node,class"
+    assert lines[0] == "id,class"
     assert [line.split(",")[0] for line in lines[1:]] == ["n0", "n1"]
     assert (here / "run/ledger.jsonl").read_bytes() == ledger
 

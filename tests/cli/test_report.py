@@ -55,7 +55,7 @@ def test_compare_prints_a_table_and_the_cost(run: Run, file: Path, monkeypatch: 
         ["none", "not covered"],
         ["holds", "covered"],
         ["holds", "not covered"],
-        ["holds", "not covered"],
+        ["holds", "covered"],
     ]
     words = " ".join(out.split())
     assert "publishing all 3 together costs up to (18.00," in words

@@ -76,7 +76,7 @@ CONTRACT = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
     *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
-    *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent"),
+    *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
 }
 
 
@@ -191,7 +191,7 @@ def test_quiet_says_nothing(run: Run, data: Path) -> None:
         (["damaged.npz", "--epsilon", "1"], "damaged.npz: not an .npz archive"),
         (["demon", "--epsilon", "1"], "did you mean 'demo'?"),
         (["people.npz"], "no budget"),
-        (["people.npz", "--epsilon", "1", "--non-private"], "neither epsilon"),
+        (["people.npz", "--epsilon", "1", "--non-private"], "without privacy there is no budget"),
         (["people.npz", "--epsilon", "nan"], "epsilon=nan"),
         (["people.npz", "--epsilon", "lots"], "--epsilon"),
         (["people.npz", "--epsilon", "1", "--model", "gcm"], "model='gcm'"),
@@ -484,7 +484,7 @@ def test_files_are_overwritten_by_force_alone(run: Run, data: Path, trained: hg.
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trained", "people.npz", "--out", "x.txt"], "ends in .csv or .npz"),
+        (["trained", "people.npz", "--out", "x.txt"], "ends in .csv, .npz or .parquet"),
         (["trained", "people.npz", "--out", "no/where.csv"], "there is no folder no"),
         (["nowhere", "people.npz", "--out", "x.csv"], "no run.json in it"),
         (["trained", "nothere.npz", "--out", "x.csv"], "nothere.npz: no such file"),

@@ -175,8 +175,12 @@ def test_a_killed_task_neither_draws_a_released_cell_twice_nor_charges_twice(
 def test_a_job_that_fails_is_repeated_under_its_charge_with_another_key(session: Any, tmp_path: Path) -> None:
     data, out, log = Data(session), tmp_path / "run", tmp_path / "log"
     log.mkdir()
-    with pytest.raises(Exception, match="out of luck"):
+    with pytest.raises(Exception, match="out of luck") as failure:
         data.make(out, draws=partial(always_failing, log=str(log)))
+    # No message gives the key away.
+    key = (log / "key").read_bytes()
+    assert repr(key)[2:-1] not in str(failure.value)
+    assert key.hex() not in str(failure.value)
     assert boards_charged(out) == 1
     assert not (out / "board").exists()
     made = data.make(out)
@@ -195,6 +199,7 @@ def test_a_job_that_fails_is_repeated_under_its_charge_with_another_key(session:
 
 def always_failing(key: bytes, part: int, *, log: str) -> Draws:
     def draw(count: int) -> np.ndarray:
+        (Path(log) / "key").write_bytes(key)
         np.save(Path(log) / "drawn.npy", engine.draws_of_part(key, part)(count))
         raise RuntimeError("out of luck")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hushgraph.accounting import make_accountant
-from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent, Terms
 from hushgraph.errors import BudgetExceededError, PlanError, RunError
 from hushgraph.privacy.ledger import Ledger, event_from_json, event_to_json
 from hushgraph.privacy.plan import PrivacyPlan
@@ -22,7 +22,7 @@ PLAN = PrivacyPlan(
 
 
 def test_a_new_ledger_knows_its_budget(tmp_path: Path) -> None:
-    with Ledger.create(tmp_path / "ledger.jsonl", PLAN) as ledger:
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN.terms) as ledger:
         assert (ledger.budget, ledger.delta, ledger.accountant) == (PLAN.epsilon, PLAN.delta, "pair")
         assert (ledger.steps_charged, ledger.remaining_steps, ledger.spent_epsilon()) == (0, 12, 0.0)
         assert ledger.fingerprint == PLAN.fingerprint()
@@ -33,7 +33,7 @@ def test_a_new_ledger_knows_its_budget(tmp_path: Path) -> None:
 def test_reopening_gives_the_same_books(tmp_path: Path, accountant: str) -> None:
     plan = replace(PLAN, accountant=accountant, batches=None)
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, plan) as ledger:
+    with Ledger.create(path, plan.terms) as ledger:
         for step in range(3):
             ledger.charge(plan.step_event, step=step)
         ledger.charge(plan.step_event, count=4)
@@ -48,7 +48,7 @@ def test_reopening_gives_the_same_books(tmp_path: Path, accountant: str) -> None
 
 def test_each_line_holds_the_event_and_its_count(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, PLAN) as ledger:
+    with Ledger.create(path, PLAN.terms) as ledger:
         ledger.charge(PLAN.step_event, step=5, count=2)
     header, line = (json.loads(line) for line in path.read_text().splitlines())
     assert header["plan"] == PLAN.fingerprint()
@@ -64,7 +64,7 @@ def test_other_events_are_priced_in_full(tmp_path: Path) -> None:
     cheap = replace(PLAN.step_event, sigma_over_clip=60.0)
     dear = replace(PLAN.step_event, sigma_over_clip=0.6)
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, PLAN) as ledger:
+    with Ledger.create(path, PLAN.terms) as ledger:
         ledger.charge(PLAN.step_event, count=6)
         ledger.charge(cheap, count=2)
         books = make_accountant("pair")
@@ -79,7 +79,7 @@ def test_other_events_are_priced_in_full(tmp_path: Path) -> None:
 
 def test_an_event_the_accountant_refuses_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, PLAN) as ledger:
+    with Ledger.create(path, PLAN.terms) as ledger:
         before = path.read_bytes()
         with pytest.raises(PlanError, match="Poisson batches only"):
             ledger.charge(replace(PLAN.step_event, draw=FixedSizeDraw(size=50, population=1000)))
@@ -89,7 +89,7 @@ def test_an_event_the_accountant_refuses_is_not_written(tmp_path: Path) -> None:
 def test_training_without_privacy_is_recorded_and_never_refused(tmp_path: Path) -> None:
     plan = replace(PLAN, noise_multiplier=0.0)
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, plan) as ledger:
+    with Ledger.create(path, plan.terms) as ledger:
         ledger.charge(plan.step_event, count=100)
         assert (ledger.budget, ledger.spent_epsilon()) == (math.inf, math.inf)
     assert Ledger.open(path, read_only=True).steps_charged == 100
@@ -97,9 +97,9 @@ def test_training_without_privacy_is_recorded_and_never_refused(tmp_path: Path) 
 
 def test_create_refuses_a_ledger_that_exists(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    Ledger.create(path, PLAN).close()
+    Ledger.create(path, PLAN.terms).close()
     with pytest.raises(RunError, match="it exists already"):
-        Ledger.create(path, PLAN)
+        Ledger.create(path, PLAN.terms)
     Ledger.open(path).close()
 
 
@@ -107,7 +107,7 @@ def test_open_refuses_what_is_missing_or_belongs_elsewhere(tmp_path: Path) -> No
     path = tmp_path / "ledger.jsonl"
     with pytest.raises(RunError, match="no such file"):
         Ledger.open(path)
-    Ledger.create(path, PLAN).close()
+    Ledger.create(path, PLAN.terms).close()
     with pytest.raises(RunError, match="it belongs to another plan"):
         Ledger.open(path, plan=replace(PLAN, steps=13))
     Ledger.open(path, plan=PLAN).close()
@@ -126,7 +126,7 @@ def test_a_damaged_first_line_is_refused(tmp_path: Path, content: bytes) -> None
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, PLAN) as ledger:
+    with Ledger.create(path, PLAN.terms) as ledger:
         with pytest.raises(RunError, match="another process is writing to it"):
             Ledger.open(path)
         ledger.charge(PLAN.step_event)
@@ -138,7 +138,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_closed_ledger_takes_no_charge(tmp_path: Path) -> None:
-    ledger = Ledger.create(tmp_path / "ledger.jsonl", PLAN)
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", PLAN.terms)
     ledger.close()
     ledger.close()
     with pytest.raises(RunError, match="not open for writing"):
@@ -147,19 +147,19 @@ def test_a_closed_ledger_takes_no_charge(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True])
 def test_counts_are_whole_and_positive(tmp_path: Path, count: int) -> None:
-    ledger = Ledger.create(tmp_path / "ledger.jsonl", PLAN)
+    ledger = Ledger.create(tmp_path / "ledger.jsonl", PLAN.terms)
     with ledger, pytest.raises(RunError, match="expected a whole number of at least 1"):
         ledger.charge(PLAN.step_event, count=count)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be locked"):
-        Ledger.create(tmp_path / "missing" / "ledger.jsonl", PLAN)
+        Ledger.create(tmp_path / "missing" / "ledger.jsonl", PLAN.terms)
 
 
 def test_a_failed_write_closes_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.jsonl"
-    ledger = Ledger.create(path, PLAN)
+    ledger = Ledger.create(path, PLAN.terms)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -240,12 +240,17 @@ class BoardPlan:
     def fingerprint(self) -> str:
         return f"{self.boards} {self.steps}"
 
+    @property
+    def terms(self) -> Terms:
+        names = ("epsilon", "delta", "accountant", "steps", "step_event", "charges")
+        return Terms(fingerprint=self.fingerprint(), **{name: getattr(self, name) for name in names})
+
 
 def test_boards_and_steps_share_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = BoardPlan()
     [board] = plan.boards
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, plan) as ledger, monkeypatch.context() as patch:
+    with Ledger.create(path, plan.terms) as ledger, monkeypatch.context() as patch:
         # What is planned needs no pricing.
         patch.setattr(Ledger, "_price", None)
         ledger.charge(board)
@@ -265,7 +270,7 @@ def test_boards_and_steps_share_one_budget(tmp_path: Path, monkeypatch: pytest.M
 
 def test_an_unplanned_board_is_priced(tmp_path: Path) -> None:
     plan = BoardPlan(step_event=replace(BoardPlan().step_event, sigma_over_clip=0.6))
-    with Ledger.create(tmp_path / "ledger.jsonl", plan) as ledger:
+    with Ledger.create(tmp_path / "ledger.jsonl", plan.terms) as ledger:
         with pytest.raises(BudgetExceededError, match="more boards"):
             ledger.charge(GaussianEvent(shift_over_sigma=5.0))
         ledger.charge(GaussianEvent(shift_over_sigma=0.1))
@@ -277,7 +282,7 @@ def test_an_unplanned_board_is_priced(tmp_path: Path) -> None:
 
 def test_a_header_of_steps_alone_has_no_list_of_charges(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    Ledger.create(path, PLAN).close()
+    Ledger.create(path, PLAN.terms).close()
     header = json.loads(path.read_text())
     expected = ["ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"]
     assert list(header) == expected
@@ -288,7 +293,7 @@ def test_a_torn_line_counts_as_a_planned_board_first(tmp_path: Path, boards: int
     large, small = GaussianEvent(shift_over_sigma=0.5), GaussianEvent(shift_over_sigma=0.2)
     plan = BoardPlan(boards=(small, large)[:boards])
     path = tmp_path / "ledger.jsonl"
-    with Ledger.create(path, plan) as ledger:
+    with Ledger.create(path, plan.terms) as ledger:
         ledger.charge(plan.step_event, count=3)
     for count in range(1, boards + 2):
         content = path.read_bytes()

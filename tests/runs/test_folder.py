@@ -272,11 +272,14 @@ def test_what_is_left_of_a_run_is_never_taken_over(graph: Graph, tmp_path: Path,
     assert files(tmp_path) == {name}
 
 
-def test_a_folder_with_other_files_may_be_used(graph: Graph, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_an_empty_one_is_not(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    hg.train(graph, noise_multiplier=1.0, out=tmp_path, **SETTINGS)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert (tmp_path / "weights.safetensors").exists()
+    with pytest.raises(RunError, match="it holds other files; choose a new folder, or an empty one"):
+        hg.train(graph, noise_multiplier=1.0, out=tmp_path, **SETTINGS)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    (tmp_path / "empty").mkdir()
+    hg.train(graph, noise_multiplier=1.0, out=tmp_path / "empty", **SETTINGS)
+    assert (tmp_path / "empty" / "weights.safetensors").exists()
 
 
 @pytest.mark.parametrize("where", ["file/run", "file", "/proc/hushgraph-run"])
@@ -486,7 +489,7 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         split_id="0",
         data="none",
     )
-    folder.create()
+    folder.create().close()
     assert folder.metrics() == []
     folder.append_metrics({"step": 1})
     with (folder.path / "metrics.jsonl").open("ab") as file:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from scipy import optimize
-
-from hushgraph.accounting.accountants import check_event, gaussian_shift, price
+from hushgraph.accounting.accountants import check_event, find_root, gaussian_shift, price
 from hushgraph.accounting.events import Draw, Event, StepEvent
 from hushgraph.errors import PlanError
 
@@ -119,7 +117,7 @@ def _search_scale(
         return tried[log_scale]
 
     low, high = _bracket(excess, log_start, f"epsilon={epsilon:g} at delta={delta:g}", tried)
-    root = float(optimize.brentq(excess, low, high, xtol=_TOLERANCE / 4))
+    root = float(find_root(excess, low, high, xtol=_TOLERANCE / 4))
     step = _TOLERANCE / 2
     while safe - root > step:
         excess(root + step)

@@ -58,3 +58,24 @@ class GaussianEvent:
 
 
 Event = StepEvent | GaussianEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a plan pays for and with what: the terms that a ledger keeps to.
+
+    Attributes:
+        fingerprint: of the plan.
+        epsilon, delta: the budget; epsilon is infinite without privacy.
+        accountant: which prices the events.
+        steps, step_event: how many steps there are, and what one costs.
+        charges: everything in order, boards included: events and how often each occurs.
+    """
+
+    fingerprint: str
+    epsilon: float
+    delta: float
+    accountant: str
+    steps: int
+    step_event: StepEvent
+    charges: tuple[tuple[Event, int], ...]

@@ -24,8 +24,8 @@ from hushgraph.audit.row_weights import copy_weights, new_row_model, point_at_re
 from hushgraph.audit.row_world import RowWorld
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import (
+    CONSTANT,
     NEVER,
-    PLAIN,
     FreeLedger,
     Observer,
     RecordSums,
@@ -178,6 +178,8 @@ class _Run:
 
     def _take_steps(self, readings: list[Float32Array], begin: int, end: int) -> None:
         """Train the world, and compute the sums of both from the same boards."""
+        if begin == end:
+            return
         tables = [
             RowTable(graph, seen, "cpu", feature_norm=0.0)
             for graph, seen in zip(self._boards.graphs, readings, strict=True)
@@ -215,7 +217,7 @@ class _Run:
         optimizer = _Schedule(self._model, self._phases, begin)
         trainer = Trainer(
             plan=plan,
-            config=PLAIN,
+            config=CONSTANT,
             state=State(self._model, optimizer, copy_weights(self._model)),
             batches=TreeBatches(
                 graph=graph,

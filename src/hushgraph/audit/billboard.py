@@ -37,14 +37,12 @@ from hushgraph.sampling.lists import BoundedLists
 
 # The row that is attacked with everything: it lists a few places, so that their number counts.
 _DEGREE = 4
-_LARGE_DEGREE = 1000
+_LARGE_DEGREE, _LARGE_TRIALS = 1000, 20_000
 # Trials that share a call, and cells of boards that do: on few rows, calls cost more than numbers.
 _COPIES, _CELLS = 2000, 200_000
-# Draws of the attack on everything, and of one on a single board; steps where trials cannot be stacked.
-_DRAWS, _BOARD_DRAWS, _STEPS = 100_000_000, 120_000_000, 20_000
+# Draws of the attack on everything; steps where trials cannot be stacked.
+_DRAWS, _STEPS = 100_000_000, 20_000
 _FEWEST, _MOST = 100, 200_000
-# Runs without shortcuts. Faults that only they see turn a sum around, which few trials show.
-_ANEW = 150
 _GUESSES = 400
 # How many bounds there are, which hold together.
 _BOUNDS = 8
@@ -53,10 +51,31 @@ _CHANGES: dict[Difference, Change] = {
     "flipped": label_changed(NUM_CLASSES),
     "unlabelled": UNLABELLED_ROW,
 }
-_OTHER_CLAIMS: dict[Difference, str] = {
-    "flipped": "one label flipped",
-    "unlabelled": "row of the validation split",
+# Other differences between two worlds, with the part of the trials that each gets.
+_OTHER_CLAIMS: dict[Difference, tuple[str, int]] = {
+    "flipped": ("one label flipped", 4),
+    "unlabelled": ("row of the validation split", 2),
 }
+
+
+def attack_board(
+    plan: BillboardPlan, *, degree: int, trials: int, confidence: float = 0.95, fault: str | None = None
+) -> Attack:
+    """Attack the first board alone, beside what that board costs by itself.
+
+    Args:
+        plan: whose first board is attacked.
+        degree: how many places the canary lists.
+        trials: per world.
+        confidence: of the bound.
+        fault: the name of a mistake to plant.
+
+    Guarantees:
+        As those of `audit_plan`.
+    """
+    plant = plant_nothing if fault is None else get_fault(fault).plant
+    stage = _Stage(plan=plan, plant=plant, seed=None, observer=None)
+    return _attack_board(stage, degree, trials, confidence)
 
 
 def audit_billboard(
@@ -65,6 +84,7 @@ def audit_billboard(
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
+    fresh_runs: int = 150,
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
@@ -83,6 +103,8 @@ def audit_billboard(
             some twenty seconds, 100 to 200,000.
         confidence: with which all bounds hold together. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
+        fresh_runs: whole runs a world in which nothing is remembered, at most `trials`; 0 does without.
+            Faults that only they see turn a sum around, which few trials show.
         numbers: also attack the digits of released numbers.
         seed: of batches that are drawn. Exact noise has none.
         observer: called with the number of trials done since it was last called.
@@ -94,7 +116,7 @@ def audit_billboard(
         >>> from hushgraph.audit.billboard import audit_billboard
         >>> from hushgraph.privacy.plan import BillboardPlan
         >>> plan = BillboardPlan(num_train_nodes=100, num_classes=3, batch_size=100, steps=2)
-        >>> audit = audit_billboard(plan.calibrated(epsilon=4.0), trials=500, numbers=False)
+        >>> audit = audit_billboard(plan.calibrated(epsilon=4.0), trials=500, fresh_runs=0, numbers=False)
         >>> audit.exceeds, audit.others_changed
         (False, 0)
     """
@@ -102,6 +124,8 @@ def audit_billboard(
     check_confidence(confidence)
     if trials is not None and trials < 10:
         raise InputError(f"trials={trials}: expected at least 10")
+    if fresh_runs and fresh_runs < 10:
+        raise InputError(f"fresh_runs={fresh_runs}: expected at least 10, or 0 to do without")
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plant = plant_nothing if fault is None else get_fault(fault).plant
@@ -113,8 +137,9 @@ def audit_billboard(
     attacks = (
         run.measure("other people's predictions", run.predictions, each),
         *(_attack_row(stage, difference, trials, each) for difference in _OTHER_CLAIMS),
-        *(_attack_board(stage, degree, trials, each) for degree in (1, _LARGE_DEGREE)),
-        *_attack_anew(stage, trials, each),
+        _attack_board(stage, 1, trials, each),
+        _attack_board(stage, _LARGE_DEGREE, min(trials, _LARGE_TRIALS), each),
+        *_attack_anew(stage, min(fresh_runs, trials), each),
     )
     return Audit(
         plan=run.plan,
@@ -273,8 +298,9 @@ def _measure(
 
 def _attack_row(stage: _Stage, difference: Difference, trials: int, confidence: float) -> Attack:
     """Another difference than an emptied row with a label, with fewer trials."""
-    seen = stage.run(difference=difference, trials=max(10, trials // 2))
-    return seen.measure(_OTHER_CLAIMS[difference], seen.log_ratios, confidence)
+    name, part = _OTHER_CLAIMS[difference]
+    seen = stage.run(difference=difference, trials=max(10, trials // part))
+    return seen.measure(name, seen.log_ratios, confidence)
 
 
 def _attack_board(stage: _Stage, degree: int, trials: int, confidence: float) -> Attack:
@@ -282,7 +308,6 @@ def _attack_board(stage: _Stage, degree: int, trials: int, confidence: float) ->
     scene = plant_row(stage.plan, degree=degree, alone=True)
     plan = move_billboard(stage.plan, scene)
     cells = scene.graphs[0].num_nodes * NUM_CLASSES
-    trials = max(10, min(trials, _BOARD_DRAWS // (2 * cells)))
     copies = max(1, min(trials, _CELLS // cells))
     stack = BoardTrials(plan=plan, scene=scene, boards=stage.make_boards(), copies=copies)
     ratios = []
@@ -298,19 +323,20 @@ def _attack_board(stage: _Stage, degree: int, trials: int, confidence: float) ->
         (ratios[0], ratios[1]),
         plan,
         [plan.board_charge(0)],
-        bounds.rows_emptied(1),
+        rows_emptied(1),
         confidence,
     )
 
 
-def _attack_anew(stage: _Stage, trials: int, confidence: float) -> tuple[Attack, Attack]:
+def _attack_anew(stage: _Stage, trials: int, confidence: float) -> tuple[Attack, ...]:
     """Whole runs without shortcuts, by likelihood and by the noise that charges have in common."""
+    if not trials:
+        return ()
     anew = AnewTrials.of(stage.plan, stage.plant)
-    count = min(_ANEW, trials)
     there, empty = (
-        anew.run(world, trials=count, seed=stage.seed, observer=stage.observer) for world in (0, 1)
+        anew.run(world, trials=trials, seed=stage.seed, observer=stage.observer) for world in (0, 1)
     )
-    plan, one_row = anew.plan, bounds.rows_emptied(1)
+    plan, one_row = anew.plan, rows_emptied(1)
     charges = plan.charges_until(plan.steps)
     by_ratio = there.log_ratios, empty.log_ratios
     by_difference = there.differences, empty.differences

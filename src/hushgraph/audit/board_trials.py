@@ -51,9 +51,10 @@ class Release:
         there, empty = self.tallies
         apart = ((there - empty) / GRID).reshape(copies, -1)
         middle = ((there + empty) / (2 * GRID)).reshape(copies, -1)
+        offset = np.einsum("ij,ij->i", middle, apart)
         total = np.zeros(copies)
         for board in self.boards:
-            total += ((board.values.reshape(copies, -1) - middle) * apart).sum(axis=1)
+            total += np.einsum("ij,ij->i", board.values.reshape(copies, -1), apart) - offset
         return total / noise_std**2
 
     @property
@@ -136,7 +137,7 @@ class BoardTrials:
     def others(self) -> npt.NDArray[np.bool_]:
         """Every node but the canaries."""
         size = self.scene.graphs[0].num_nodes
-        return np.arange(self.copies * size) % size != self.scene.canary
+        return np.asarray(np.arange(self.copies * size) % size != self.scene.canary)
 
 
 @dataclass(frozen=True, kw_only=True)

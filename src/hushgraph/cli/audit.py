@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,12 @@ _READING = ("symmetrize", "split", "split_seed", "num_classes", "edges", *option
 _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
     "batch_size",
+)
+# Named here, so that help does not wait for PyTorch.
+_FAULTS = (
+    *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
+    *("redrawn-board", "features-in-reading", "validation-labels", "shared-stream", "too-few-trees"),
+    *("per-layer-noise", "paper-sampler"),
 )
 _TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.
@@ -81,10 +87,7 @@ def audit(
     confidence: Annotated[float, _attack("Of all bounds together. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
-        _attack(
-            "Audit training broken on purpose: see docs/audit.md for the names. [the code as it is]",
-            metavar="NAME",
-        ),
+        _attack("Audit a run broken on purpose. [the code as it is]", metavar="|".join(_FAULTS)),
     ] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
     split: options.Split = TrainingConfig.split,
@@ -213,8 +216,6 @@ def _choose_method(context: typer.Context) -> str:
     fault = flags["fault"]
     needed = None if fault is None else get_fault(fault).method
     method = flags["method"] or needed or ("trees" if given else "billboard")
-    if method not in get_args(choices.Method):
-        raise InputError(f"--method {method}: expected one of {', '.join(get_args(choices.Method))}")
     if needed not in (None, method):
         raise InputError(f"--fault {fault} with --method {method}: that fault is one of {needed}")
     if method == "billboard" and given:

@@ -50,7 +50,7 @@ def check(
     force: Annotated[bool, _output("Replace that file if it exists. [keep it]", "--force")] = False,
     as_json: options.Json = False,
 ) -> int:
-    """Look at tables: columns, problems, and a graph.toml to go on from.
+    """List what tables hold and every problem before training.
 
     It shows private data, to you alone: do not share what it prints. Nothing is trained or spent. The exit
     code is 2 where something has to be corrected before training.

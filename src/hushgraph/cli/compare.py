@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph import comparison
 from hushgraph._files import write_whole
 from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import LAYERS, ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.train import progress_figures
 from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_run
+from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import sentence
@@ -182,7 +182,7 @@ def compare_into(
             line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
             interruption.check()
 
-        result = comparison.compare(data, out=out, observer=observe, on_start=announce, **arguments)
+        result = compare_models(data, out=out, observer=observe, on_start=announce, **arguments)
     if out is not None:
         line.show("Writing the report")
         _write_results(result, out, data)

@@ -20,6 +20,7 @@ from hushgraph.runs.config import TrainingConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plan import BillboardPlan
     from hushgraph.privacy.solve import Solved
 
@@ -108,18 +109,22 @@ def plan(
     alone, steps are those that train would take. --config accepts a file for train too.
     """
     with terminal.status("Choosing noise", quiet=as_json) as line:
+        warnings: list[str] = []
+        notes: list[str] = []
         if data is None:
             solved = _solve(context)
         else:
-            solved, _ = ask_prepare(context, _read_settings(context), line)
+            solved, prepared = ask_prepare(context, _read_settings(context), line)
+            warnings, notes = list_cautions(context, prepared)
         if html is not None:
             _write_page(solved, html, line)
     is_seeded = "seed" in context.meta.get(UNUSED, ())
     if as_json:
-        written = {} if html is None else {"html": str(html)}
-        typer.echo(json.dumps(list_facts(solved, is_seeded=is_seeded) | written, allow_nan=False))
+        more = {"warnings": warnings} | ({} if html is None else {"html": str(html)})
+        typer.echo(json.dumps(list_facts(solved, is_seeded=is_seeded) | more, allow_nan=False))
         return
     show_plan(solved, terminal.console(), explain=explain, is_seeded=is_seeded)
+    terminal.warn(warnings, notes)
     if html is not None:
         typer.echo(f"\nPlanner page in {html}, the same figures in {html.with_suffix('.json')}.")
 
@@ -138,6 +143,20 @@ def ask_prepare(
     if flags["epsilon"] is None:
         solved_for = "epsilon"
     return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), target=flags["epsilon"]), prepared
+
+
+def list_cautions(
+    context: typer.Context, prepared: Any, budget: DataBudget | None = None
+) -> tuple[list[str], list[str]]:
+    """The warnings about a run that would start from here, and the notes for the owner of the data."""
+    from hushgraph.training.cautions import list_notes, list_warnings
+
+    flags = context.params
+    is_given = flags["edge_owner"] is not None or flags["symmetrize"]
+    return (
+        list_warnings(prepared.graph, prepared.plan, budget=budget),
+        list_notes(prepared.graph, is_direction_given=is_given),
+    )
 
 
 def _read_settings(context: typer.Context) -> dict[str, Any]:

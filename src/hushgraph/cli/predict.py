@@ -13,7 +13,7 @@ from hushgraph.cli.options import section
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
-hushgraph predict runs/people-gcn-1 more.npz --out more.npz --probabilities
+hushgraph predict runs/people-gcn-1 more.npz --out more.parquet --probabilities
 hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv"""
 
 _output = section("Run and output")
@@ -24,7 +24,7 @@ def predict(
     data: Annotated[
         str, options.data_argument("Of a billboard: its own graph, or --new nodes. Else any graph.")
     ],
-    out: Annotated[Path, _output("The file to write: .csv or .npz.")],
+    out: Annotated[Path, _output("The file to write: .csv, .parquet or .npz.")],
     probabilities: Annotated[
         bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
     ] = False,
@@ -60,7 +60,8 @@ def predict(
             predicted.probabilities,
             with_probabilities=probabilities,
             node_names=predicted.names,
-            class_names=loaded.folder.class_names,
+            class_names=predicted.class_names,
+            id_name=predicted.id_name,
         )
     about = predicted.to_json()
     if as_json:

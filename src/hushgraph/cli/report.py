@@ -11,10 +11,14 @@ import typer
 from hushgraph.cli import options, terminal
 from hushgraph.cli.compare import read_comparison
 from hushgraph.cli.options import section
+from hushgraph.errors import InputError
 
 EXAMPLES = """\
 hushgraph report runs/people-gcn-1
-hushgraph report runs/people-gcn-1 people.npz --out review.html"""
+hushgraph report runs/people-gcn-1 people.npz --out review.html
+hushgraph report runs/people-gcn-1 --card"""
+
+_output = section("Run and output")
 
 
 def report(
@@ -24,8 +28,14 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        section("Run and output")("The page; its JSON twin is beside it. [RUN/report.html]"),
+        _output("The page; its JSON twin is beside it. [RUN/report.html; a card RUN/README.md]"),
     ] = None,
+    card: Annotated[
+        bool, _output("Write a model card for a hub instead, with the guarantee in it.", "--card")
+    ] = False,
+    accuracy: Annotated[
+        bool, _output("Accuracies in the card too, which nothing covers. [no]", "--accuracy")
+    ] = False,
     edges: options.PlainEdges = None,
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
@@ -34,6 +44,11 @@ def report(
 
     The guarantee in words and figures, what it covers and what it does not; one file that needs no network.
     """
+    if card:
+        _write_card(run, out, data=data, accuracy=accuracy, as_json=as_json)
+        return
+    if accuracy:
+        raise InputError("--accuracy: the page has accuracies anyway; give it with --card only")
     with terminal.status("Writing the report" if data is None else "Loading PyTorch", quiet=as_json) as line:
         from hushgraph.report import write_report
         from hushgraph.runs.folder import RunFolder
@@ -54,3 +69,18 @@ def report(
         typer.echo(json.dumps({"out": str(page), "facts": str(facts), "run": str(run)}))
     else:
         typer.echo(f"Report in {page}, the same facts in {facts}.")
+
+
+def _write_card(run: Path, out: Path | None, *, data: str | None, accuracy: bool, as_json: bool) -> None:
+    if data is not None:
+        raise InputError("--card with DATA: a card needs the run alone; leave out DATA")
+    with terminal.status("Writing the card", quiet=as_json):
+        from hushgraph.report.card import write_card
+        from hushgraph.runs.folder import RunFolder
+
+        place = run / "README.md" if out is None else out
+        write_card(RunFolder.open(run), place, accuracy=accuracy)
+    if as_json:
+        typer.echo(json.dumps({"out": str(place), "run": str(run), "accuracy": accuracy}))
+    else:
+        typer.echo(f"Model card in {place}.")

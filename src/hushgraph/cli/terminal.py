@@ -29,6 +29,9 @@ _RANK = "RANK"
 
 # `name=` at the start of a message or of a part of it; not in a path or a value.
 _NAMED = re.compile(r"(?:(?<=^)|(?<=[ (]))([a-z][a-z_]*)=")
+# An argument of the library in a sentence; one word alone could be meant as a word.
+_WORD = re.compile(r"(?<![\w.'\"/=-])([a-z]+(?:_[a-z]+)+)(?![\w.'\"/=-]*[\w'\"/=])")
+_NOT_PRIVATE = "private=False"
 # Arguments of the library whose parameter has another name.
 _ARGUMENTS = {"learning_rate": "lr", "num_layers": "layers", "num_train_nodes": "train_nodes"}
 
@@ -60,6 +63,17 @@ def print_rows(screen: Console, rows: Iterable[tuple[str, str]]) -> None:
     for name, value in rows:
         table.add_row(name, value)
     screen.print(table, highlight=False)
+
+
+def warn(warnings: Iterable[str], notes: Iterable[str]) -> None:
+    """Print warnings on standard error, then what the owner of the data alone may know.
+
+    The notes go to the terminal and nowhere else: not into JSON, a run or a report.
+    """
+    for text in warnings:
+        print(f"warning: {text}", file=sys.stderr)
+    for text in notes:
+        print(f"private, for you alone: {text}", file=sys.stderr)
 
 
 class StatusLine:
@@ -211,13 +225,20 @@ def fail(message: str, code: int, *, as_json: bool = False) -> int:
 
 
 def _use_flags(message: str, flags: Mapping[str, str]) -> str:
-    """The message with `--flag=` for `name=` wherever an argument of the library is a flag."""
+    """The message with `--flag` for the name of an argument of the library, wherever that is a flag."""
 
-    def replace(match: re.Match[str]) -> str:
-        flag = flags.get(_ARGUMENTS.get(match[1], match[1]), "")
-        return f"{flag}=" if flag.startswith("--") else match[0]
+    def find(match: re.Match[str]) -> str:
+        return flags.get(_ARGUMENTS.get(match[1], match[1]), "")
 
-    return _NAMED.sub(replace, message)
+    def replace_value(match: re.Match[str]) -> str:
+        return f"{find(match)}=" if find(match).startswith("--") else match[0]
+
+    def replace_word(match: re.Match[str]) -> str:
+        return find(match) if find(match).startswith("--") else match[0]
+
+    if "non_private" in flags:
+        message = message.replace(_NOT_PRIVATE, flags["non_private"])
+    return _WORD.sub(replace_word, _NAMED.sub(replace_value, message))
 
 
 def _is_first_process() -> bool:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
-from hushgraph.cli.plan import ask_prepare, list_facts, show_plan
+from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
@@ -26,6 +27,7 @@ from hushgraph.runs.config import TrainingConfig
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
 
@@ -38,19 +40,23 @@ hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
 
 # Parameters that are not settings of the run, so that they may accompany --resume.
 _NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
-_NOT_SETTINGS |= {"config", "print_config", "dry_run"}
+_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory"}
+# Settings of a run whose board an engine makes.
+_WITH_ENGINE = {"epsilon", "non_private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
+_WITH_ENGINE |= {"lr", "symmetrize", "num_classes", "out", *options.TABLE_FLAGS}
 # Settings that `hushgraph.train` has other names for.
 _RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
 
 _budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
 _learning, _output = section("Training"), section("Run and output")
+Data = Annotated[
+    str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
+]
 
 
 def train(
     context: typer.Context,
-    data: Annotated[
-        str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
-    ],
+    data: Data,
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -128,6 +134,11 @@ def train(
     indicators: options.Indicators = None,
     unknown_category: options.UnknownCategory = None,
     unknown_ids: options.UnknownIds = None,
+    engine: Annotated[
+        str | None,
+        _output("Tables larger than memory, read by this. [in memory]", metavar=list_choices(choices.Engine)),
+    ] = None,
+    memory: Annotated[str | None, _output("What --engine may use, such as 8GiB. [4GiB]")] = None,
     data_root: options.DataRoot = None,
     seed: options.Seed = TrainingConfig.seed,
     device: options.Device = options.DEVICE,
@@ -171,18 +182,25 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
     is_silent = flags["as_json"] or flags["quiet"]
     folders: list[RunFolder] = []
+    notes: list[str] = []
+
+    def collect(lines: Sequence[str]) -> None:
+        notes.extend(lines)
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
+        text = "" if is_silent else describe_run(folder, data, is_new=resume is None)
         line.clear()
-        if not is_silent:
-            typer.echo(describe_run(folder, data))
+        if text:
+            typer.echo(text)
+            terminal.warn(folder.warnings, notes)
         line.show("Preparing the first step")
 
     try:
         group = context.with_resource(distributed.join_group())
         with group.share_errors():
             settings = _read_settings(context)
+        graph = options.join_edges(data, edges)
         with Interruption() as interruption:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
@@ -190,9 +208,13 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
                 interruption.check()
 
             terminal.show_loading(line, data)
-            graph = options.join_edges(data, edges)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
-            if resume is None:
+            if flags["engine"] is not None:
+                hooks = {"observer": observe, "on_start": announce, "on_phase": line.show}
+                out = resume or flags["out"] or choose_folder(data, settings)
+                run = _train_on_engine(context, out, settings, hooks)
+            elif resume is None:
+                hooks["on_notes"] = collect
                 out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
                 run = training.train(graph, out=out, **settings, **hooks)
             else:
@@ -207,9 +229,48 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     return run if group.leads else None
 
 
+def _train_on_engine(
+    context: typer.Context, out: Path, settings: dict[str, Any], hooks: dict[str, Any]
+) -> Run:
+    """Train on tables that an engine reads; a run that is resumed keeps its settings."""
+    from hushgraph.engines import train_tables
+    from hushgraph.engines.duck import find_pair
+
+    flags = context.params
+    nodes, edges, columns = find_pair(flags["data"], flags["edges"], settings.pop("columns", None))
+    limits = {"memory": flags["memory"] or "4GiB"}
+    if flags["resume"] is not None:
+        return train_tables(nodes, edges, out, resume=True, **limits, **hooks)
+    known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
+    known |= {"learning_rate", "symmetrize", "num_classes"}
+    given = {name: value for name, value in settings.items() if name in known}
+    return train_tables(nodes, edges, out, columns=columns, **given, **limits, **hooks)
+
+
+def _check_engine(context: typer.Context) -> None:
+    """Raise InputError where flags are given that a run on an engine does not have, or that need one."""
+    if context.params["engine"] is None:
+        if context.params["memory"] is not None:
+            raise InputError("--memory: only an engine keeps to it; add --engine duckdb")
+        return
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _NOT_SETTINGS | _WITH_ENGINE
+        and options.is_given(context, str(parameter.name))
+    ]
+    if given:
+        raise InputError(f"{', '.join(given)} with --engine: runs on engines do not have that; leave it out")
+    if context.params["dry_run"]:
+        raise InputError(
+            "--dry-run with --engine: use hushgraph plan --train-nodes for the price; leave it out"
+        )
+
+
 def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
+    _check_engine(context)
     if flags["resume"] is not None:
         _refuse_settings(context)
         return {}
@@ -236,30 +297,38 @@ def _show_dry_run(context: typer.Context) -> None:
         raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
     is_silent = flags["as_json"] or flags["quiet"]
     with terminal.status("Loading PyTorch", quiet=is_silent) as line:
+        from hushgraph.privacy.budget import DataBudget
+        from hushgraph.runs.folder import check_out
+
         settings = _read_settings(context)
         budget = settings.pop("budget")
+        if flags["out"] is not None:
+            check_out(flags["out"])
+        opened = None if budget is None else DataBudget.open(budget)
         solved, prepared = ask_prepare(context, settings, line)
-        if budget is not None:
-            _check_budget(budget, prepared.plan, is_seeded=prepared.config.seed is not None)
+        if opened is not None:
+            _check_budget(opened, prepared.plan, is_seeded=prepared.config.seed is not None)
+        warnings, notes = list_cautions(context, prepared, opened)
     graph, config = prepared.graph, prepared.config
     if flags["as_json"]:
         facts = list_facts(solved, is_seeded=config.seed is not None)
-        about = {"dry_run": True, "model": config.model, "hidden": config.hidden}
+        about = {"dry_run": True, "model": config.model, "hidden": config.hidden, "warnings": warnings}
         typer.echo(json.dumps(facts | about | {"learning_rate": config.learning_rate}, allow_nan=False))
     elif not flags["quiet"]:
         screen = terminal.console()
         text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.num_classes)
         terminal.print_line(screen, f"Dry run: nothing is trained, written or spent.\n{text}\n")
         show_plan(solved, screen, is_seeded=config.seed is not None)
+        terminal.warn(warnings, notes)
 
 
-def _check_budget(path: Path, plan: PrivacyPlan, *, is_seeded: bool) -> None:
+def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> None:
     """Raise BudgetExceededError where the budget of the data does not allow a run by `plan`."""
-    from hushgraph.privacy.budget import Charge, DataBudget
+    from hushgraph.privacy.budget import Charge
 
     guarantee = Guarantee.of(plan, seed_is_fixed=is_seeded)
     charge = Charge.of_plan(plan, guarantee, run="dry run", command="train", data="")
-    DataBudget.open(path).check(charge)
+    budget.check(charge)
 
 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
@@ -301,15 +370,16 @@ def describe_training(
     )
 
 
-def describe_run(folder: RunFolder, data: str) -> str:
+def describe_run(folder: RunFolder, data: str, *, is_new: bool = False) -> str:
     """`describe_training` for a run that starts or continues; a second line where the data has a new name.
 
     Args:
         folder: of the run.
         data: the name of the data in this call; a resumed run may have started under another one.
+        is_new: whether it starts, so that its ledger shows no step.
     """
     text = describe_training(folder.plan, folder.config, data, folder.num_features, folder.num_classes)
-    done = _count_steps(folder)
+    done = 0 if is_new else _count_steps(folder)
     if done:
         text += f" Continuing after step {done:,}."
     # The same file may be named from the current folder or in full.
@@ -334,12 +404,12 @@ def list_result(run: Run) -> dict[str, Any]:
 
 def show_result(run: Run, screen: Console) -> None:
     """Print the result as a table, and the guarantee in a sentence."""
-    result = run.result
+    result, guarantee = run.result, run.folder.guarantee
     rows = [
         ("validation accuracy", _percent(result["val_accuracy"])),
         ("test accuracy", _percent(result["test_accuracy"])),
-        ("epsilon", rounded_up(run.epsilon)),
-        ("delta", digits_up(run.delta)),
+        ("epsilon", rounded_up(guarantee.epsilon)),
+        ("delta", digits_up(guarantee.delta)),
         ("guarantee", result["guarantee"]),
         ("steps", f"{run.plan.steps:,}"),
         ("seconds", f"{result['seconds']:.1f}"),
@@ -355,11 +425,9 @@ def show_result(run: Run, screen: Console) -> None:
             "have learnt nothing from them.",
             highlight=False,
         )
-    guarantee = Guarantee.of(run.plan, seed_is_fixed=run.config.seed is not None)
     screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
     if run.plan.is_private:
-        boards = ", the boards and the predictions for everybody else" if run.plan.covers_predictions else ""
-        covers = f"It covers the weights{boards}. " if result["guarantee"] == "holds" else ""
+        covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

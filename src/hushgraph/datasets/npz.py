@@ -18,6 +18,8 @@ from hushgraph.graph.checks import check_integers, check_range
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"
+# Fields of edges that PyG knows and nothing here reads.
+UNREAD = ("edge_weight", "edge_attr")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 
 
@@ -61,6 +63,7 @@ def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str
 def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
     keys = set(archive.files)
     arrays = _read_arrays(archive, ["edge_index", *(["y"] if labels else [])])
+    arrays["unread"] = tuple(name for name in UNREAD if name in keys)
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")

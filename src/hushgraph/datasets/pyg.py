@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from hushgraph.datasets.npz import NO_SPLIT, SPLITS, mask_name, nodes_of_mask
+from hushgraph.datasets.npz import NO_SPLIT, SPLITS, UNREAD, mask_name, nodes_of_mask
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
 
@@ -76,6 +76,7 @@ def arrays_from_pyg(data: Any, *, splits: bool = True, labels: bool = True) -> d
             f"{wanted[-1]}, a file or a dataset name"
         )
     arrays = {name: _to_array(name, getattr(data, name)) for name in ("edge_index", "x")}
+    arrays["unread"] = tuple(name for name in UNREAD if getattr(data, name, None) is not None)
     if not labels:
         return arrays
     arrays["y"] = _class_numbers(_to_array("y", data.y))

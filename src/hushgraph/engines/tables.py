@@ -1,4 +1,4 @@
-"""Node and edge tables through DuckDB, within a memory limit: Parquet or CSV, one file or a pattern of many."""
+"""Node and edge tables through DuckDB, within a memory limit: Parquet or CSV, one file or many."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.engines.plan import resolve_columns
 from hushgraph.engines.records import Packed, swap_ends
-from hushgraph.errors import GraphError, InputError
+from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import EdgeOwner
 
@@ -86,20 +87,20 @@ class ParquetTable:
         if endings <= {".csv", ".tsv"}:
             delimiter = delimiter or ("\t" if endings == {".tsv"} else ",")
             connection.execute(
-                f"COPY (SELECT * FROM read_csv({_quote_list(files)}, header = true, all_varchar = true, "
-                f"delim = {_quote(delimiter)}, quote = '\"', escape = '\"', hive_partitioning = false)) "
-                f"TO {_quote(str(copy))} (FORMAT parquet)"
+                f"COPY (SELECT * FROM read_csv({quote_list(files)}, header = true, all_varchar = true, "
+                f"delim = {quote(delimiter)}, quote = '\"', escape = '\"', hive_partitioning = false)) "
+                f"TO {quote(str(copy))} (FORMAT parquet)"
             )
             files = [str(copy)]
         elif endings != {".parquet"}:
             raise GraphError(f"{pattern}: expected files that end in .parquet, or in .csv or .tsv")
         counts = dict(
             connection.execute(
-                f"SELECT file_name, num_rows FROM parquet_file_metadata({_quote_list(files)})"
+                f"SELECT file_name, num_rows FROM parquet_file_metadata({quote_list(files)})"
             ).fetchall()
         )
         described = connection.execute(
-            f"DESCRIBE SELECT * FROM read_parquet({_quote_list(files)}, hive_partitioning = false)"
+            f"DESCRIBE SELECT * FROM read_parquet({quote_list(files)}, hive_partitioning = false)"
         ).fetchall()
         return cls(
             files=tuple((name, int(counts[name])) for name in files),
@@ -122,7 +123,7 @@ class ParquetTable:
             low, high = max(begin - first, 0), min(end - first, count)
             if low < high:
                 parts.append(
-                    f"SELECT *, file_row_number + {first} AS row_no FROM read_parquet({_quote(name)}, "
+                    f"SELECT *, file_row_number + {first} AS row_no FROM read_parquet({quote(name)}, "
                     f"file_row_number = true, hive_partitioning = false) "
                     f"WHERE file_row_number >= {low} AND file_row_number < {high}"
                 )
@@ -132,7 +133,7 @@ class ParquetTable:
     @property
     def _nothing(self) -> str:
         name = self.files[0][0]
-        return f"SELECT *, 0 AS row_no FROM read_parquet({_quote(name)}) LIMIT 0"
+        return f"SELECT *, 0 AS row_no FROM read_parquet({quote(name)}) LIMIT 0"
 
     def check_columns(self, names: Mapping[str, str]) -> None:
         """Refuse a role that is given to no column; `names` maps roles to columns."""
@@ -140,7 +141,8 @@ class ParquetTable:
             if name not in self.types:
                 known = ", ".join(map(repr, list(self.types)[:8]))
                 raise GraphError(
-                    f"{self.files[0][0]}: no column {name!r} for {role}; it has {known}; name yours in columns"
+                    f"{self.files[0][0]}: no column {name!r} for {role}; it has {known}; name yours in "
+                    "columns"
                 )
 
 
@@ -173,18 +175,7 @@ class Tables:
         num_classes: int | None,
     ) -> Tables:
         """Open both tables and check their columns."""
-        given = columns if isinstance(columns, Columns) else Columns.of(columns or {})
-        if given.categorical or given.hashed:
-            raise InputError(
-                "categorical and hashed columns: engines take numbers; convert them in the table"
-            )
-        if given.classes is not None:
-            num_classes = len(given.classes) if num_classes is None else num_classes
-        if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
-            raise InputError(
-                f"num_classes={num_classes}: expected 2 or more, and as many as classes are named; it is "
-                "public and never looked up in the data"
-            )
+        given, num_classes = resolve_columns(columns, num_classes)
         node_table = ParquetTable.open(
             connection, nodes, delimiter=given.delimiter, copy=work / "nodes.parquet"
         )
@@ -224,7 +215,7 @@ class Tables:
         return self._cast_id(self.columns.id)
 
     def _cast_id(self, name: str) -> str:
-        return f"CAST({_name(name)} AS {'BIGINT' if self._is_integer else 'VARCHAR'})"
+        return f"CAST({quote_name(name)} AS {'BIGINT' if self._is_integer else 'VARCHAR'})"
 
     def _check_nodes(self) -> None:
         """Refuse nodes without identifiers, features that are no numbers, and splits of other names."""
@@ -239,13 +230,13 @@ class Tables:
         if kinds:
             raise GraphError(f"features {', '.join(kinds)}: expected numbers; leave them out with ignore")
         checks = {
-            f"column {self.columns.id!r} has empty cells": f"{_name(self.columns.id)} IS NULL",
+            f"column {self.columns.id!r} has empty cells": f"{quote_name(self.columns.id)} IS NULL",
             f"column {self.columns.split!r} holds other values than train, val and test": (
                 f"{self._split} IS NOT NULL AND {self._split} NOT IN {SPLITS}"
             ),
         }
         for name in self.features:
-            number = f"TRY_CAST({_name(name)} AS FLOAT)"
+            number = f"TRY_CAST({quote_name(name)} AS FLOAT)"
             checks[f"column {name!r} has cells that are not finite numbers"] = (
                 f"{number} IS NULL OR NOT isfinite({number})"
             )
@@ -259,14 +250,14 @@ class Tables:
 
     @property
     def _split(self) -> str:
-        return f"CAST({_name(str(self.columns.split))} AS VARCHAR)"
+        return f"CAST({quote_name(str(self.columns.split))} AS VARCHAR)"
 
     @property
     def _label(self) -> str:
         """SQL of the class of a node: its number, -1 for an empty cell, NULL for anything else."""
-        cell = _name(self.columns.label)
+        cell = quote_name(self.columns.label)
         if self.columns.classes is not None:
-            number = f"list_position({_quote_list(self.columns.classes)}, CAST({cell} AS VARCHAR)) - 1"
+            number = f"list_position({quote_list(self.columns.classes)}, CAST({cell} AS VARCHAR)) - 1"
             return f"CASE WHEN {cell} IS NULL THEN -1 ELSE CAST({number} AS INTEGER) END"
         number = f"TRY_CAST({cell} AS INTEGER)"
         is_class = f"{number} >= 0 AND {number} < {self.num_classes}"
@@ -285,8 +276,8 @@ class Tables:
             values = self._fetch(f"SELECT {wanted} AS v FROM {self.nodes.select(begin, end)} ORDER BY row_no")
             if np.ma.is_masked(values):
                 raise GraphError(
-                    f"column {self.columns.label!r} holds labels that are no class; expected numbers from 0 to "
-                    f"{self.num_classes - 1}, or the names in classes"
+                    f"column {self.columns.label!r} holds labels that are no class; expected numbers from 0 "
+                    f"to {self.num_classes - 1}, or the names in classes"
                 )
             labels[begin:end] = values
         return labels
@@ -347,7 +338,8 @@ class Tables:
         self._create_places()
         edges = self.edges.select(0, self.edges.num_rows)
         self.connection.execute(
-            "CREATE TABLE records AS SELECT (CAST(o.row_no AS UBIGINT) << 32) | CAST(p.row_no AS UBIGINT) AS v "
+            "CREATE TABLE records AS "
+            "SELECT (CAST(o.row_no AS UBIGINT) << 32) | CAST(p.row_no AS UBIGINT) AS v "
             f"FROM (SELECT {owner} AS o, {place} AS p FROM {edges}) AS e LEFT JOIN places AS o ON e.o = o.id "
             "LEFT JOIN places AS p ON e.p = p.id"
         )
@@ -384,14 +376,20 @@ class Tables:
     def write_board(self, path: Path, begin: int, values: npt.NDArray[np.float32]) -> None:
         """Write what is released of the places from `begin` on: their identifiers and one number a class."""
         columns = {f"class_{k}": np.ascontiguousarray(values[:, k]) for k in range(values.shape[1])}
-        self._write(path, begin, len(values), [f"{self._id} AS {_name(self.columns.id)}"], columns, [])
+        self._write(path, begin, len(values), [f"{self._id} AS {quote_name(self.columns.id)}"], columns, [])
+
+    def read_ids(self, files: list[str]) -> npt.NDArray[Any]:
+        """The identifiers of the places of a released board: integers or text."""
+        sql = f"SELECT {quote_name(self.columns.id)} AS v FROM read_parquet({quote_list(files)})"
+        names = np.asarray(self._fetch(sql))
+        return names if names.dtype.kind in "iu" else names.astype(np.str_)
 
     def write_rows(self, path: Path, begin: int, readings: npt.NDArray[np.float32]) -> None:
         """Write identifier, features, reading, label and split of the rows from `begin` on."""
         columns = {f"reading_{k}": np.ascontiguousarray(readings[:, k]) for k in range(readings.shape[1])}
-        features = [f"CAST({_name(name)} AS FLOAT) AS {_name(name)}" for name in self.features]
+        features = [f"CAST({quote_name(name)} AS FLOAT) AS {quote_name(name)}" for name in self.features]
         label = f"coalesce({self._label}, -1) AS label"
-        first = [f"{self._id} AS {_name(self.columns.id)}", *features]
+        first = [f"{self._id} AS {quote_name(self.columns.id)}", *features]
         self._write(path, begin, len(readings), first, columns, [label, f"{self._split} AS split"])
 
     def _write(
@@ -410,7 +408,7 @@ class Tables:
         listed = ", ".join([*before, *(f"r.{name}" for name in columns), *after])
         self.connection.execute(
             f"COPY (SELECT {listed} FROM {nodes} AS n JOIN columns_of_rows AS r USING (row_no) "
-            f"ORDER BY row_no) TO {_quote(str(path))} (FORMAT parquet)"
+            f"ORDER BY row_no) TO {quote(str(path))} (FORMAT parquet)"
         )
         self.connection.unregister("columns_of_rows")
 
@@ -425,13 +423,16 @@ def read_board_values(
         yield np.stack([np.asarray(part[f"class_{k}"]) for k in range(num_classes)], axis=1)
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
+    """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def _quote_list(texts: Any) -> str:
-    return f"[{', '.join(_quote(text) for text in texts)}]"
+def quote_list(texts: Any) -> str:
+    """A list of texts in SQL."""
+    return f"[{', '.join(quote(text) for text in texts)}]"
 
 
-def _name(name: str) -> str:
+def quote_name(name: str) -> str:
+    """The name of a column in SQL."""
     return '"' + name.replace('"', '""') + '"'

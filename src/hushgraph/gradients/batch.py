@@ -31,8 +31,8 @@ class Features:
         self.num_nodes = graph.num_nodes
         self.width = graph.num_features
         self._dense: Tensor | None = None
-        self._is_sparse = sparse.issparse(graph.x)
-        is_stored = isinstance(graph, StoredGraph)
+        self.is_sparse = sparse.issparse(graph.x)
+        self.is_stored = is_stored = isinstance(graph, StoredGraph)
         if isinstance(graph.x, np.ndarray) and not is_stored:
             self._dense = torch.from_numpy(graph.x).to(self.device)
         self._loads = not is_stored or 4 * graph.num_nodes * graph.num_features <= _LOADED_BYTES
@@ -57,7 +57,7 @@ class Features:
         Whether features are sparse follows from how they were given, never from what they hold.
         """
         labels = np.asarray(self._graph.y[nodes], np.int64)
-        if not self._is_sparse:
+        if not self.is_sparse:
             dense = scale_rows(self.rows(nodes), norm).cpu().numpy()
             return Rows(dense=np.ascontiguousarray(dense), labels=labels)
         features = SparseRows.of(self._graph.x[nodes], norm=norm)

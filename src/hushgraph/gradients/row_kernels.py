@@ -622,8 +622,8 @@ def write_scores(  # type: ignore[no-untyped-def]
 def sort_by_columns(indptr, indices, values, num_columns, chunk_starts, starts, columns, places, entries):  # type: ignore[no-untyped-def]
     """Sort the entries of every chunk of sparse rows by column.
 
-    Entries starts[s] to starts[s + 1] are of column columns[s], in rows `places` of the chunk. Chunk c has
-    the columns chunk_starts[c] to chunk_starts[c + 1].
+    Entries starts[s] to starts[s + 1] are of column columns[s], in the rows `places` of the chunk. Chunk c
+    has the columns chunk_starts[c] to chunk_starts[c + 1].
     """
     counts = np.zeros(num_columns, np.int64)
     number, done = 0, 0

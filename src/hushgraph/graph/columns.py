@@ -205,7 +205,8 @@ class Columns:
         without = [name for name in self.indicators if not {name, EVERY_NUMBER} & self.constants.keys()]
         if without:
             raise InputError(
-                f"indicators holds {without[0]!r}, which has no constant; give one, as fill {without[0]}=0"
+                f"indicators holds {without[0]!r}, which has no constant; give one, as --fill {without[0]}=0 "
+                "(columns.fill)"
             )
         values = {
             "classes": self.classes or (),

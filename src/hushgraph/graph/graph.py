@@ -54,6 +54,8 @@ class Graph:
         columns: the roles of the columns, if the graph was read from tables.
         clean_up: how often each declared rule for imperfect cells and edges applied, if the graph was read
             from tables. These counts are private: nothing writes them.
+        unread: names of parts of the edges that the data has and nothing reads, such as weights. Names alone,
+            so they are public.
 
     `x` and `y` may share memory with the given arrays: do not write to them.
 
@@ -87,6 +89,7 @@ class Graph:
     node_names: Array | None = None
     columns: Columns | None = None
     clean_up: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         x, y = check_features(self.x), check_integers("y", self.y, ndim=1)
@@ -126,6 +129,7 @@ class Graph:
         node_names: Array | None = None,
         columns: Columns | None = None,
         clean_up: Mapping[str, int] | None = None,
+        unread: tuple[str, ...] = (),
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -138,7 +142,7 @@ class Graph:
                 not be computed from the labels.
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
-            node_names, columns, clean_up: as in the attributes.
+            node_names, columns, clean_up, unread: as in the attributes.
 
         Returns:
             The checked graph.
@@ -176,6 +180,7 @@ class Graph:
             node_names=node_names,
             columns=columns,
             clean_up=clean_up or {},
+            unread=unread,
         )
 
     @property

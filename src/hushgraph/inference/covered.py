@@ -88,7 +88,7 @@ class RowTable(Features):
 
     def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
         """The rows of these nodes, with labels; sparse features stay sparse. They are scaled already."""
-        if not self._is_sparse:
+        if not self.is_sparse:
             return super().take(nodes)
         rows = super().take(nodes, norm=self._feature_norm)
         return replace(rows, dense=self._readings[torch.from_numpy(nodes).to(self.device)].cpu().numpy())

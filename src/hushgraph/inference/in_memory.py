@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
-from hushgraph.gradients.chain import find_chain
+from hushgraph.gradients.chain import Chain, find_chain
 from hushgraph.gradients.rows import RowPass
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
@@ -85,7 +85,8 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
     if (rows_alone := _find_row_pass(model, features)) is not None:
-        return rows_alone.scores(features.take(np.arange(features.num_nodes), norm=rows_alone.feature_norm))
+        norm = rows_alone.feature_norm
+        return torch.cat([rows_alone.scores(features.take(n, norm=norm)) for n in graph.node_ranges()])
     was_training = model.training
     model.eval()
     try:
@@ -100,7 +101,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
-        h = torch.cat([model.encoder(model.scaled(features.rows(nodes))) for nodes in graph.node_ranges()])
+        h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
         decoded: Tensor = model.decoder(h)
@@ -138,10 +139,23 @@ def best_classes(
     return best
 
 
+def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
+    """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
+    linears = tuple((name, part) for name, part in model.encoder.named_modules() if type(part) is nn.Linear)
+    chain = Chain(layers=linears, skip=None, relu=isinstance(model.encoder[-1], nn.ReLU), feature_norm=0.0)
+    if not features.is_sparse or features.device.type != "cpu" or not chain.is_float32:
+        encoded: Tensor = model.encoder(model.scaled(features.rows(nodes)))
+        return encoded
+    last: Tensor = model.encoder[-1](RowPass(chain).scores(features.take(nodes, norm=model.feature_norm)))
+    return last
+
+
 def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
     """What computes scores of single rows, for a model that reads no edges on the CPU; None for others."""
     chain = find_chain(model)
     if chain is None or features.device.type != "cpu" or getattr(model, "depth", 0) or not chain.is_float32:
+        return None
+    if features.is_stored and isinstance(model, GNN):
         return None
     check_features(features.width, chain.layers[0][1].in_features)
     return RowPass(chain)

@@ -186,7 +186,8 @@ def _check_are_new(names: npt.NDArray[Any], board: Board) -> None:
     if len(old):
         raise GraphError(
             f"{len(old):,} of {len(names):,} ids are on the board already, such as {str(old[0])[:40]!r}; "
-            "expected nodes that were not there at training; give those with the training data"
+            "expected nodes that were not there at training; give those with the "
+            "training data, and leave out --new"
         )
 
 

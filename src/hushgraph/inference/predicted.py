@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.inference.new_nodes import NewNodes
-from hushgraph.inference.predictions import NOT_COVERED
+from hushgraph.inference.predictions import NOT_COVERED, list_columns
 from hushgraph.privacy.plan import PREDICTIONS
 
 _COVERED = (
-    "A prediction is computed from the node's own row, the board and the weights. Whoever sees it sees a "
-    "function of that node's own row."
+    "A prediction is computed from the node's own row and from what was released: weights, and boards where "
+    "there are any. Whoever sees it sees a function of that node's own row."
 )
 _NO_GUARANTEE = "The run guarantees nothing, so its predictions are not covered either."
 
@@ -26,6 +27,8 @@ class Predicted:
     Attributes:
         probabilities: float32 [R, classes].
         names: the names of the nodes; None where they are numbered from 0.
+        class_names: the names of the classes; None where they are numbered from 0.
+        id_name: what the column of names was called; None where there was none.
         is_covered: whether the predictions are covered towards everybody else.
         reads_neighbours: whether neighbours were read in the clear.
         new_nodes: the rows, where they are nodes that were not there at training.
@@ -33,6 +36,8 @@ class Predicted:
 
     probabilities: npt.NDArray[np.float32]
     names: npt.NDArray[Any] | None = None
+    class_names: Sequence[str] | None = None
+    id_name: str | None = None
     is_covered: bool
     reads_neighbours: bool
     new_nodes: NewNodes | None = None
@@ -48,6 +53,22 @@ class Predicted:
         if self.is_covered:
             return _COVERED
         return NOT_COVERED if self.reads_neighbours else _NO_GUARANTEE
+
+    def to_columns(self, *, probabilities: bool = True) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of a table: ids under their own name, classes by name, probabilities.
+
+        `pandas.DataFrame` and `polars.DataFrame` take it as it is.
+
+        Args:
+            probabilities: whether each class has a column of its own, called p_NAME.
+        """
+        return list_columns(
+            self.probabilities,
+            with_probabilities=probabilities,
+            node_names=self.names,
+            class_names=self.class_names,
+            id_name=self.id_name,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and what is promised as JSON values; the predictions themselves are left out."""

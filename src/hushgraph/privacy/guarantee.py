@@ -240,12 +240,14 @@ class Statement:
         caveat: what to read before the topics; empty where the guarantee holds.
         topics: protected rows, adjacency, sensitivity and so on; empty where there is no noise.
         not_covered: what the guarantee does not speak of.
+        covers: what epsilon covers, or would cover, as words inside a sentence; empty without noise.
     """
 
     sentence: str
     caveat: str = ""
     topics: tuple[Topic, ...] = ()
     not_covered: tuple[str, ...] = ()
+    covers: str = ""
 
     def to_text(self) -> str:
         """Render the statement for a terminal, one paragraph per topic."""
@@ -287,13 +289,23 @@ def write_statement(plan: PrivacyPlan, broken_by: tuple[Reason, ...]) -> Stateme
     else:
         first = own
         caveat = "" if plan.guarantee == "holds" else "The following describes a claim, not a guarantee."
-    describe_all, not_covered = (
-        (_BILLBOARD_TOPICS, _BILLBOARD_NOT_COVERED)
-        if plan.covers_predictions
-        else (_TREE_TOPICS, _NOT_COVERED)
-    )
+    if plan.method == "billboard":
+        describe_all, not_covered = _BILLBOARD_TOPICS, _BILLBOARD_NOT_COVERED
+    elif plan.covers_predictions:
+        describe_all, not_covered = _ROW_TOPICS, _ROW_NOT_COVERED
+    else:
+        describe_all, not_covered = _TREE_TOPICS, _NOT_COVERED
     topics = tuple(describe(plan) for describe in describe_all)
-    return Statement(sentence=first, caveat=caveat, topics=topics, not_covered=not_covered)
+    return Statement(
+        sentence=first, caveat=caveat, topics=topics, not_covered=not_covered, covers=_name_covered(plan)
+    )
+
+
+def _name_covered(plan: PrivacyPlan) -> str:
+    if not plan.covers_predictions:
+        return "the weights"
+    boards = ", the boards" if plan.method == "billboard" else ""
+    return f"the weights{boards} and the predictions for everybody else"
 
 
 def _own_sentence(plan: PrivacyPlan) -> str:
@@ -305,8 +317,9 @@ def _own_sentence(plan: PrivacyPlan) -> str:
             f"The paper claims epsilon = {epsilon} at delta = {delta}, but this is not a guarantee. {reasons}"
         )
     if plan.covers_predictions:
+        covered = _name_covered(plan)
         return (
-            "The weights, the boards and the predictions for everybody else are together "
+            f"{covered[0].upper()}{covered[1:]} are together "
             f"({epsilon}, {delta})-differentially private for every single node: emptying one node's row "
             f"changes the probability of any outcome by at most a factor of e^{epsilon}, up to a probability "
             f"of {delta}."
@@ -428,6 +441,17 @@ def _describe_predictions(plan: PrivacyPlan) -> Topic:
     )
 
 
+def _describe_own_predictions(plan: PrivacyPlan) -> Topic:
+    return Topic(
+        key="predictions",
+        heading="Predictions: covered towards everybody else",
+        text="A prediction is computed from a person's own features and the weights; it reads nobody else's "
+        "row and no edge. Epsilon protects what a person's own row contributes, towards everybody who does "
+        "not see that person's own prediction. Whoever sees a person's prediction sees a function of that "
+        "person's features, without noise.",
+    )
+
+
 def _describe_new_nodes(plan: PrivacyPlan) -> Topic:
     return Topic(
         key="new-nodes",
@@ -459,6 +483,12 @@ _TREE_TOPICS: tuple[Callable[[PrivacyPlan], Topic], ...] = (
     _describe_edge,
 )
 
+_ROW_TOPICS: tuple[Callable[[PrivacyPlan], Topic], ...] = (
+    *_TREE_TOPICS[:3],
+    _describe_own_predictions,
+    *_TREE_TOPICS[3:],
+)
+
 _BILLBOARD_TOPICS: tuple[Callable[[PrivacyPlan], Topic], ...] = (
     _describe_row,
     _describe_adjacency,
@@ -474,6 +504,11 @@ _NOT_COVERED = (
     "Model selection: settings chosen by trying several on the private graph.",
     "Labels of validation and test nodes: they serve evaluation only.",
     "Runs with a fixed seed: they are reproducible, not private.",
+)
+
+_ROW_NOT_COVERED = (
+    "A person's own prediction: it is a function of that person's own features, without noise.",
+    *_NOT_COVERED[1:],
 )
 
 _BILLBOARD_NOT_COVERED = (

@@ -14,7 +14,15 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from hushgraph._files import write_whole
-from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.accounting.events import (
+    Draw,
+    Event,
+    FixedSizeDraw,
+    GaussianEvent,
+    PoissonDraw,
+    StepEvent,
+    Terms,
+)
 from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, WriteError
 
 VERSION = 1
@@ -22,21 +30,9 @@ _DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
 
 
-class Budget(Protocol):
-    """What a ledger needs to know of a plan."""
+class HasFingerprint(Protocol):
+    """What a ledger needs to know of a plan to tell whether it is its own."""
 
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def accountant(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def step_event(self) -> StepEvent: ...
-    @property
-    def charges(self) -> tuple[tuple[Event, int], ...]: ...
     def fingerprint(self) -> str: ...
 
 
@@ -87,22 +83,26 @@ class Ledger:
         self._file: int | None = None
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], plan: Budget) -> Ledger:
-        """Create a ledger whose budget is the epsilon of the plan; raise RunError if the file exists."""
+    def create(cls, path: str | os.PathLike[str], terms: Terms) -> Ledger:
+        """Create a ledger whose budget is the epsilon of a plan; raise RunError if the file exists.
+
+        Args:
+            path: the file.
+            terms: of the plan, as `PrivacyPlan.terms` gives them.
+        """
         target = Path(path)
-        fingerprint, step_event, charges = plan.fingerprint(), plan.step_event, plan.charges
         header: dict[str, Any] = {
             "ledger": VERSION,
-            "plan": fingerprint,
-            "epsilon": "inf" if math.isinf(plan.epsilon) else plan.epsilon,
-            "delta": plan.delta,
-            "accountant": plan.accountant,
-            "steps": plan.steps,
-            "event": event_to_json(step_event),
+            "plan": terms.fingerprint,
+            "epsilon": "inf" if math.isinf(terms.epsilon) else terms.epsilon,
+            "delta": terms.delta,
+            "accountant": terms.accountant,
+            "steps": terms.steps,
+            "event": event_to_json(terms.step_event),
         }
-        if len(charges) > 1:
+        if len(terms.charges) > 1:
             counts: Counter[Event] = Counter()
-            for event, count in charges:
+            for event, count in terms.charges:
                 counts[event] += count
             header["charges"] = [[event_to_json(event), count] for event, count in counts.items()]
         line, checksum = write_line(header, after="")
@@ -122,7 +122,7 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, plan: Budget | None = None, read_only: bool = False
+        cls, path: str | os.PathLike[str], *, plan: HasFingerprint | None = None, read_only: bool = False
     ) -> Ledger:
         """Open the ledger at `path`, with everything that was ever charged to it.
 

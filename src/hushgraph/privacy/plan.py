@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hushgraph._validate import as_float, as_int, show_value
-from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent, Terms
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.bounds import BoardCharge, Change, Charge, TrainingCharge
@@ -225,14 +225,31 @@ class PrivacyPlan:
         return ((self.step_event, self.steps),)
 
     @property
+    def terms(self) -> Terms:
+        """What a ledger of this plan keeps to."""
+        return Terms(
+            fingerprint=self.fingerprint(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            accountant=self.accountant,
+            steps=self.steps,
+            step_event=self.step_event,
+            charges=self.charges,
+        )
+
+    @property
     def segment_ends(self) -> tuple[int, ...]:
         """The steps after which what roots see changes, and the last step."""
         return (self.steps,)
 
     @property
     def covers_predictions(self) -> bool:
-        """Whether predictions for everybody else are covered together with the weights."""
-        return False
+        """Whether predictions for everybody else are covered together with the weights.
+
+        Without rounds of messages, a prediction reads one row and the weights. With K = 0 training reads no
+        edge either, but predictions do.
+        """
+        return self.num_layers == 0 and self.guarantee == "holds"
 
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps."""
@@ -358,6 +375,7 @@ class PrivacyPlan:
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning; JSON has no infinity, so an infinite epsilon is "inf"."""
+        predictions = PREDICTIONS[self.covers_predictions and self.guarantee == "holds"]
         return {
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
@@ -370,7 +388,7 @@ class PrivacyPlan:
             "epsilon_edge": json_number(self.epsilon_edge),
             "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
-            "predictions": PREDICTIONS[self.covers_predictions and self.is_private],
+            "predictions": predictions,
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,
@@ -565,10 +583,10 @@ class BillboardPlan(PrivacyPlan):
         target = as_float(epsilon)
         if target is None or not 0 < target < math.inf:
             raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+        rate, shares = self.sampling_rate, [self.board_share / self.num_boards] * self.num_boards
         boards = [BoardCharge(by_everybody=place > 0) for place in range(self.num_boards)]
-        shares = [self.board_share / self.num_boards] * self.num_boards
         noisy = bounds.calibrate(
-            [*boards, TrainingCharge(steps=self.steps, rate=self.sampling_rate)],
+            [*boards, TrainingCharge(steps=self.steps, rate=rate)],
             [*shares, 1 - self.board_share],
             epsilon=target,
             delta=self.delta,
@@ -594,11 +612,12 @@ class BillboardPlan(PrivacyPlan):
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning."""
-        return super().summary() | {
+        of_boards = {
             "board_share": self.board_share,
             "board_noise": list(self.board_noise),
             "epsilon_unlabelled_row": json_number(self.epsilon_unlabelled_row),
         }
+        return super().summary() | of_boards
 
     def to_json(self) -> str:
         """The plan's fields as one line of JSON with sorted keys; `from_json` gives the same plan back."""

@@ -70,12 +70,13 @@ def read_template(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the templates of this package: every value is escaped, and a missing one is an error."""
+    """Return the templates of this package: pages escape every value, and a missing one is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("hushgraph.report"),
-        autoescape=True,
+        # A card is Markdown, where HTML's escapes would be shown.
+        autoescape=lambda name: not str(name).endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -69,11 +69,10 @@ def render_report(facts: Mapping[str, Any]) -> str:
         "report.html",
         facts=facts,
         headings=_report_headings(facts),
-        title=f"Privacy report: {_name_model(facts)} on {_name_data(facts)}",
+        title=f"Privacy report: {name_model(facts)} on {name_data(facts)}",
         standing=facts["standing"],
         cards=_report_cards(facts),
         best_guess=rounded_up(100 * facts["guarantee"]["best_guess"]),
-        released=_name_released(facts),
         bounds=_draw_bounds(facts),
         guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
         has_epsilon=_has_epsilon(facts),
@@ -92,7 +91,8 @@ def render_report(facts: Mapping[str, Any]) -> str:
 _STANDINGS = {True: "private", False: "not private"}
 
 
-def _name_model(facts: Mapping[str, Any]) -> str:
+def name_model(facts: Mapping[str, Any]) -> str:
+    """Name the model; only one whose guarantee holds is called DP."""
     model = facts["config"]["model"]
     name = "own model" if model == "own" else model.upper()
     if facts["plan"].get("method") == "billboard":
@@ -100,7 +100,8 @@ def _name_model(facts: Mapping[str, Any]) -> str:
     return f"DP-{name}" if facts["standing"]["kind"] == "holds" else name
 
 
-def _name_data(facts: Mapping[str, Any]) -> str:
+def name_data(facts: Mapping[str, Any]) -> str:
+    """Name the data."""
     # Data that was given as an object has no name but that of its type.
     return "an unnamed graph" if facts["data"] in ("Graph", "Data") else str(facts["data"])
 
@@ -149,7 +150,7 @@ def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
     about, kind = facts["guarantee"], facts["standing"]["kind"]
     captions = {"holds": "The figures of the guarantee", "claimed": "The figures of the claim"}
     rows = [
-        *_list_epsilons(facts),
+        *list_epsilons(facts),
         ("delta", digits_up(about["delta"])),
         *(_list_board_figures(about) if _is_billboard(facts) else _list_tree_figures(about)),
         ("sigma / C", digits_down(about["sigma_over_clip"], digits=6)),
@@ -162,7 +163,7 @@ def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
     return Table(caption=caption, heads=("figure", "value"), rows=rows, numeric_from=1)
 
 
-def _list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """List epsilon for one row and for every other change that has a figure."""
     about, figures, kind = facts["guarantee"], facts["guarantee_details"], facts["standing"]["kind"]
     note = {"holds": "", "claimed": ", claimed"}.get(kind, ", not guaranteed")
@@ -204,14 +205,6 @@ def _list_tree_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("reads of one node, D", "unlimited" if reads is None else f"{reads:,}"),
         ("sampler", about["sampler"]),
     ]
-
-
-def _name_released(facts: Mapping[str, Any]) -> str:
-    """Name what epsilon covers, for a sentence."""
-    if facts["guarantee"]["predictions"] == "not covered":
-        return "the weights"
-    boards = ", the boards" if _is_billboard(facts) else ""
-    return f"the weights{boards} and the predictions for everybody else"
 
 
 def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:

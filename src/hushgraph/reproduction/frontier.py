@@ -403,7 +403,7 @@ def _measure(run: Run, arrivals: NewNodes | None) -> float:
 
 def _measure_in_the_clear(run: Run, graph: Graph) -> float:
     nodes = graph.test_idx[graph.y[graph.test_idx] >= 0]
-    return float(np.mean(run.predict(graph, in_the_clear=True)[nodes] == graph.y[nodes]))
+    return float(np.mean(run.predict_proba(graph, in_the_clear=True).argmax(1)[nodes] == graph.y[nodes]))
 
 
 def _place(entry: tuple[tuple[str, str, float | None], Any]) -> tuple[int, int, float]:

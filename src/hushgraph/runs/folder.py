@@ -19,8 +19,9 @@ import math
 import os
 import platform
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -44,18 +45,37 @@ from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
+# In the folder of a run whose board an engine makes: nobody else may make one.
+ENGINE_FILE = "engine.json"
 _FILES = (
     "run.json",
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoint.safetensors",
-    "board-1.safetensors",
-    "board-2.safetensors",
     "halfway.safetensors",
     "weights.safetensors",
     "result.json",
 )
 _VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
+
+
+def _refuse_run(out: Path) -> None:
+    if any((out / name).exists() for name in _FILES):
+        raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
+
+
+def check_out(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
+    out = Path(path)
+    try:
+        _refuse_run(out)
+        if out.is_dir() and any(out.iterdir()):
+            raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
+        if out.exists() and not out.is_dir():
+            raise RunError(f"out={out}: cannot be created (it is a file); choose another folder")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(f"out={out}: cannot be created ({reason}); choose another folder") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +90,7 @@ class RunFolder:
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
         budget: where the run is charged to the budget of its data, if it has one.
+        warnings: what the run was warned about when it began; public.
     """
 
     path: Path
@@ -81,6 +102,7 @@ class RunFolder:
     data: str
     columns: Columns | None = None
     budget: BudgetEntry | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def describe(
@@ -104,8 +126,13 @@ class RunFolder:
             columns=graph.columns,
         )
 
-    def create(self) -> None:
-        """Write the folder of a new run; raise RunError and leave nothing behind where that fails."""
+    def create(self) -> Ledger:
+        """Write the folder of a new run; RunError, with nothing left behind, where that fails.
+
+        Returns:
+            The ledger, open and locked.
+        """
+        terms = self.plan.terms
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -116,6 +143,7 @@ class RunFolder:
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": versions(),
+            "warnings": list(self.warnings),
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
@@ -124,9 +152,9 @@ class RunFolder:
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            ledger = Ledger.create(self.ledger_path, self.plan)
+            ledger = Ledger.create(self.ledger_path, terms)
             write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
-            ledger.close()
+            return ledger
         except BaseException:
             # Only what was made here: another process may be making its run in the same folder.
             with contextlib.suppress(OSError):
@@ -148,10 +176,8 @@ class RunFolder:
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
         try:
-            if any((self.path / name).exists() for name in _FILES):
-                raise RunError(
-                    f"out={self.path}: it holds a run already; resume it, or choose another folder"
-                )
+            # Other files are refused by `check_out` where a caller must not mix them with a run.
+            _refuse_run(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self.path.mkdir()
@@ -194,6 +220,7 @@ class RunFolder:
                 data=str(about["data"]),
                 columns=Columns.of(about["columns"]) if about["columns"] else None,
                 budget=BudgetEntry.from_json(about.get("budget")),
+                warnings=tuple(str(each) for each in about.get("warnings", ())),
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
@@ -203,6 +230,26 @@ class RunFolder:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
             reason = " ".join(repr(error).split())[:300]
             raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
+
+    def copy_to(self, path: str | os.PathLike[str]) -> RunFolder:
+        """Copy the files of a finished run into a folder that is new or empty; return the copy."""
+        self.check_finished()
+        place = Path(path)
+        try:
+            if place.exists() and (not place.is_dir() or any(place.iterdir())):
+                raise RunError(f"path={place}: it exists and is not an empty folder; choose another name")
+            draft = place.with_name(f"{place.name}.draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            for name in (*_FILES, *(self.board_path(place).name for place in range(self.num_boards))):
+                if (self.path / name).exists():
+                    shutil.copyfile(self.path / name, draft / name)
+            # An empty folder is replaced; the copy is there as a whole or not at all.
+            draft.replace(place)
+        except OSError as error:
+            reason = error.strerror or error
+            raise WriteError(f"path={place}: cannot be written ({reason}); choose another folder") from None
+        return replace(self, path=place)
 
     @property
     def ledger_path(self) -> Path:

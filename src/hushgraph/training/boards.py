@@ -12,13 +12,14 @@ from hushgraph.billboard.ballots import Ballots, cast, label_ballots, with_proba
 from hushgraph.billboard.board import Board, Draws, release, save_board
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.covered import RowTable, read_boards, score_table
+from hushgraph.inference.covered import RowTable, read_boards
+from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder
 
 
 def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence[Board], place: int) -> Board:
@@ -30,14 +31,17 @@ def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence
         under the charge that paid for it.
     """
     plan, path = get_billboard_plan(folder), folder.board_path(place)
+    if (folder.path / ENGINE_FILE).exists():
+        raise RunError(f"run={folder.path}: an engine makes its board; go on with the same engine")
     if path.exists():
         return folder.load_board(place)
+    draws = _choose_draws(folder.config.seed, place)
     if ledger.boards_charged <= place:
         ledger.charge(_board_event(plan, place))
     board = release(
         cast(graph, make_ballots(folder, graph, boards, place)),
         noise_std=plan.board_noise[place],
-        draws=_choose_draws(folder.config.seed, place),
+        draws=draws,
         names=graph.node_names,
         plan=plan.fingerprint(),
     )
@@ -65,7 +69,7 @@ def make_ballots(folder: RunFolder, graph: Graph, boards: Sequence[Board], place
     model = folder.build_model().eval()
     folder.load_halfway(model)
     table = build_table(folder, graph, torch.device("cpu"), boards[:place])
-    return with_probabilities(ballots, score_table(model, graph, table).softmax(1).numpy())
+    return with_probabilities(ballots, scores(model, WholeGraph(graph, table), depth=0).softmax(1).numpy())
 
 
 def build_table(folder: RunFolder, graph: Graph, device: torch.device, boards: Sequence[Board]) -> RowTable:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, get_args
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 
 from hushgraph._validate import convert_numbers, show_value
 from hushgraph.datasets.loading import load_for_training
+from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
@@ -37,6 +38,8 @@ OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 
 # Above this, the choice of defaults no longer depends on epsilon.
 _LARGEST_EPSILON = 1e6
+# More training nodes than any data has, to check settings by before data is read.
+_ANY_NODES = 2**40
 # Without a target epsilon, the rule for defaults starts from a common one.
 _USUAL_EPSILON = 8.0
 # Names that the command line and other libraries use for the same argument.
@@ -133,6 +136,7 @@ def prepare(
         >>> plan.epsilon <= 4.0, plan.num_train_nodes == len(graph.train_idx)
         (True, True)
     """
+    columns, others = take_columns(columns, others)
     arguments = {name: value for name, value in locals().items() if name != "others"}
     _check_names(others, known=arguments)
     convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
@@ -141,6 +145,7 @@ def prepare(
         check_model(model)
     method = choose_method(method, {**arguments, **others})
     _check_budget(epsilon, noise_multiplier, private, delta, steps)
+    _check_settings(arguments, others)
     graph, split = load_for_training(
         data,
         split=split,
@@ -150,7 +155,10 @@ def prepare(
         columns=columns,
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
-        raise InputError(f"columns are for tables, and {name_data(data)} is none; leave them out")
+        raise InputError(
+            f"columns are for tables, and {name_data(data)} is none; leave them out (--label and other "
+            "flags of tables)"
+        )
     if num_classes is None and not isinstance(data, Graph):
         _check_has_labels(graph)
     if setting == "inductive":
@@ -209,6 +217,47 @@ def prepare(
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
 
 
+def take_columns(
+    columns: Columns | Mapping[str, Any] | None, others: dict[str, Any]
+) -> tuple[Columns | Mapping[str, Any] | None, dict[str, Any]]:
+    """Add fields of `Columns` among other arguments to the columns; return both without overlap."""
+    names = {"split_column": "split"} | {
+        each.name: each.name for each in fields(Columns) if each.name != "split"
+    }
+    given = {names[name]: value for name, value in others.items() if name in names}
+    if not given:
+        return columns, others
+    rest = {name: value for name, value in others.items() if name not in names}
+    if isinstance(columns, Columns):
+        return replace(columns, **given), rest
+    return {**(columns or {}), **given}, rest
+
+
+def _check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Refuse settings that no data could make valid, before data is read."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    model = "own" if isinstance(given.get("model"), nn.Module) else given.get("model", "gcn")
+    named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
+    optimizer = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
+    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
+    readers = given.get("max_readers", 1)
+    reads = given.get("max_reads", None if given["sampler"] == "paper" else readers)
+    PrivacyPlan(
+        num_train_nodes=_ANY_NODES,
+        num_layers=0 if model == "mlp" else given.get("num_layers", 1),
+        max_readers=readers,
+        max_reads=reads,
+        edge_owner=given.get("edge_owner", "sender"),
+        batch_size=given.get("batch_size", 1),
+        steps=given.get("steps", 1),
+        clip=given["clip"],
+        **{name: given[name] for name in ("sampler", "accountant", "clipping", "noise")},
+    )
+    # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
+    if "/" in str(given.get("split", "")):
+        random_split(0, parse_fractions(given["split"]))
+
+
 def _check_has_labels(graph: Graph) -> None:
     """Refuse data without a training label, unless its number of classes is known without labels.
 
@@ -256,10 +305,15 @@ def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -
         return "trees" if for_trees or arguments["model"] is not None else "billboard"
     if method == "billboard" and for_trees:
         raise InputError(
-            f"{', '.join(for_trees)} with method='billboard': only trees have that; leave it out, or use "
+            f"{_list_values(arguments, for_trees)} with method='billboard': only trees have that; leave it "
+            "out, or use "
             "method='trees'"
         )
     return method
+
+
+def _list_values(arguments: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={show_value(arguments[name])}" for name in names)
 
 
 def _prepare_billboard(
@@ -278,16 +332,13 @@ def _prepare_billboard(
         if arguments["private"]
         else choose_billboard_non_private(num_train_nodes=num_train_nodes)
     )
-
-    def given_or(name: str, default: Any) -> Any:
-        return default if arguments[name] is None else arguments[name]
-
+    given = {name: value for name, value in arguments.items() if value is not None}
     optimizer, model = arguments["optimizer"], arguments["model"]
     config = TrainingConfig(
         model="mlp" if model is None else "own",
         optimizer="own" if callable(optimizer) else optimizer,
-        learning_rate=given_or("learning_rate", defaults.learning_rate),
-        hidden=given_or("hidden", defaults.hidden),
+        learning_rate=given.get("learning_rate", defaults.learning_rate),
+        hidden=given.get("hidden", defaults.hidden),
         seed=arguments["seed"],
         **{
             "feature_norm": defaults.feature_norm,
@@ -298,8 +349,8 @@ def _prepare_billboard(
     plan = BillboardPlan(
         num_train_nodes=num_train_nodes,
         num_classes=graph.num_classes,
-        batch_size=given_or("batch_size", defaults.batch_size),
-        steps=given_or("steps", defaults.steps),
+        batch_size=given.get("batch_size", defaults.batch_size),
+        steps=given.get("steps", defaults.steps),
         clip=arguments["clip"],
         clipping=arguments["clipping"],
         edge_owner=owner,
@@ -368,11 +419,14 @@ def _check_budget(
     """Refuse a budget that contradicts itself, before data is read."""
     if private and epsilon is None and noise_multiplier is None:
         raise PlanError(
-            "no budget: give epsilon or noise_multiplier, or ask for training without privacy "
-            "(private=False, --non-private)"
+            "no budget: give epsilon=E or noise_multiplier=L, or ask for training without privacy "
+            "(private=False)"
         )
     if not private and (epsilon is not None or noise_multiplier is not None):
-        raise PlanError("training without privacy takes neither epsilon nor noise_multiplier; leave them out")
+        name, value = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
+        raise PlanError(
+            f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+        )
     if noise_multiplier is not None and not noise_multiplier > 0:
         raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
@@ -380,7 +434,10 @@ def _check_budget(
     if delta is not None and not 0 < delta < 1:
         raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
     if epsilon is not None and noise_multiplier is not None and steps is not None:
-        raise PlanError("epsilon, noise_multiplier and steps: two of them give the third; leave one out")
+        raise PlanError(
+            f"epsilon={epsilon}, noise_multiplier={noise_multiplier} and steps={steps}: two of them give the "
+            "third; leave one out"
+        )
 
 
 def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
@@ -388,7 +445,8 @@ def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
     settings = [field.name for field in fields(TrainingConfig)]
     for name in others:
         if name not in settings:
-            near = difflib.get_close_matches(name, [*settings, *known], n=1)
+            of_tables = [field.name for field in fields(Columns) if field.name != "split"]
+            near = difflib.get_close_matches(name, [*settings, *known, *of_tables, "split_column"], n=1)
             meant = _SYNONYMS.get(name, near[0] if near else None)
             hint = f"; did you mean {meant}?" if meant else ""
             raise InputError(f"{name}: train has no such argument{hint}")

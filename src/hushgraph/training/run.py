@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -58,10 +59,12 @@ class Run:
         result: the summary, with the keys of `hushgraph train --json`.
         metrics: validation accuracy and epsilon over time.
         folder: the run on disk; `folder.path` is where.
+        is_temporary: whether the folder is removed with this object; `save` keeps it.
 
     Guarantees:
         `model` and its weights are covered by (`epsilon`, `delta`) where `result["guarantee"]` is "holds".
-        Predictions and accuracies are not: they read neighbours, and labels, in the clear.
+        So are predictions for everybody else where `result["predictions"]` says so. Accuracies never are:
+        they are computed from labels in the clear.
 
     Examples:
         >>> import hushgraph as hg
@@ -70,6 +73,8 @@ class Run:
         >>> run.predict(data).shape, run.predict_proba(data).shape
         ((300,), (300, 3))
         >>> run.report("report.html")
+        >>> run.card("README.md").splitlines()[1]
+        'library_name: hushgraph'
         >>> bool((hg.Run.load("a-run", device="cpu").predict(data) == run.predict(data)).all())
         True
     """
@@ -80,6 +85,13 @@ class Run:
     result: dict[str, Any]
     metrics: list[dict[str, Any]]
     folder: RunFolder
+    is_temporary: bool = False
+
+    def _repr_html_(self) -> str:
+        """Called by notebooks: accuracy, epsilon, guarantee and the sentence."""
+        from hushgraph.report.card import render_summary
+
+        return render_summary(self.folder, self.result, is_temporary=self.is_temporary)
 
     def __repr__(self) -> str:
         model = type(self.model).__name__ if self.config.model == "own" else self.config.model
@@ -98,13 +110,20 @@ class Run:
         """The delta at which `epsilon` holds."""
         return self.plan.delta
 
+    @property
+    def classes(self) -> npt.NDArray[Any]:
+        """[num_classes]: the names of the classes where the training data had names, else 0, 1, ..."""
+        names = self.folder.class_names
+        return np.arange(self.folder.num_classes) if names is None else np.asarray(names, np.str_)
+
     def predict(
         self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
-    ) -> npt.NDArray[np.int64]:
-        """int64 [num_nodes]: the most likely class of every node.
+    ) -> npt.NDArray[Any]:
+        """[num_nodes]: the most likely class of every node, out of `classes`.
 
-        A billboard run computes it from the node's own row, the board and the weights, so that it is covered
-        towards everybody else. A run on trees reads full neighbourhoods in the clear.
+        Classes are numbers, or names where the training data had names. A billboard run computes them from
+        the node's own row, the board and the weights, so that they are covered towards everybody else. A run
+        on trees reads full neighbourhoods in the clear, unless it has no rounds of messages.
 
         Args:
             data: the training data of a billboard run; for trees the training graph or another one with the
@@ -114,13 +133,12 @@ class Run:
                 predictions are then not covered.
         """
         probabilities = self.predict_proba(data, symmetrize=symmetrize, in_the_clear=in_the_clear)
-        best: npt.NDArray[np.int64] = probabilities.argmax(1)
-        return best
+        return self.classes[probabilities.argmax(1)]
 
     def predict_proba(
         self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
     ) -> npt.NDArray[np.float32]:
-        """float32 [num_nodes, num_classes]: what `predict` takes the largest of."""
+        """float32 [num_nodes, num_classes]: what `predict` takes the largest of; columns as in `classes`."""
         graph = self._read_to_predict(data, symmetrize=symmetrize)
         return self._predict_graph(graph, in_the_clear=in_the_clear)
 
@@ -163,6 +181,8 @@ class Run:
         return Predicted(
             probabilities=self._predict_graph(graph, in_the_clear=in_the_clear),
             names=graph.node_names,
+            class_names=self.folder.class_names,
+            id_name=self._id_name,
             is_covered=self._is_covered and not reads_neighbours,
             reads_neighbours=reads_neighbours,
         )
@@ -221,6 +241,8 @@ class Run:
         return Predicted(
             probabilities=probabilities,
             names=nodes.names,
+            class_names=self.folder.class_names,
+            id_name=self._id_name,
             is_covered=self._is_covered,
             reads_neighbours=False,
             new_nodes=nodes,
@@ -240,6 +262,15 @@ class Run:
         return values, seen.unknown
 
     @property
+    def _has_boards(self) -> bool:
+        return self.folder.num_boards > 0
+
+    @property
+    def _id_name(self) -> str | None:
+        """What the column of ids was called, where the run was trained on tables."""
+        return None if self.folder.columns is None else self.folder.columns.id
+
+    @property
     def _is_covered(self) -> bool:
         """Whether predictions that read no neighbour are covered."""
         return self.result.get("predictions") == PREDICTIONS[True]
@@ -251,15 +282,18 @@ class Run:
 
     def _read_to_predict(self, data: Any, *, symmetrize: bool | None) -> Graph:
         """The graph to predict on: of a billboard run its own, with labels; else any with the features."""
-        if self.plan.covers_predictions:
+        if self._has_boards:
             return self._read_training_data(data)
         return self.read(data, symmetrize=symmetrize)
 
     def _predict_graph(self, graph: Graph, *, in_the_clear: bool) -> npt.NDArray[np.float32]:
-        if self.plan.covers_predictions:
+        if self._has_boards:
             scores = self._score_covered(graph)
         elif in_the_clear:
-            raise InputError("in_the_clear: trees always read neighbours in the clear; leave it out")
+            raise InputError(
+                "in_the_clear: it is for billboard runs; trees always read neighbours in the clear, and "
+                "models without messages never do; leave it out"
+            )
         else:
             scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
         probabilities = scores.softmax(1)
@@ -297,7 +331,7 @@ class Run:
         graph = self.folder.read_graph(data)
         scores = (
             self._score_covered(graph)
-            if self.plan.covers_predictions
+            if self._has_boards
             else inference.scores(self.model, graph, depth=self.plan.num_layers)
         )
         best = scores.argmax(1).cpu().numpy()
@@ -323,6 +357,38 @@ class Run:
             evaluation=None if data is None else self.evaluate(data),
             comparison=None if comparison is None else json.loads(comparison.to_json()),
         )
+
+    def card(self, path: str | os.PathLike[str] | None = None, *, accuracy: bool = False) -> str:
+        """Return the model card of this run, as Markdown with YAML front matter.
+
+        Args:
+            path: where to write it too; ends in .md, and hubs expect README.md.
+            accuracy: whether accuracies are in it. The guarantee does not cover them.
+        """
+        from hushgraph.report.card import render_card, write_card
+
+        if path is not None:
+            write_card(self.folder, path, accuracy=accuracy)
+        return render_card(self.folder, accuracy=accuracy)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Copy the folder of this run, so that it outlives this object; `Run.load` reads it.
+
+        From then on `folder` is the copy. Nothing is charged: the copy is the same run.
+
+        Args:
+            path: a folder that does not exist yet, or is empty.
+
+        Examples:
+            >>> import hushgraph as hg
+            >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+            >>> run = hg.train(data, epsilon=4.0, steps=5, hidden=8, device="cpu")
+            >>> hg.Run.load(run.save("kept-run")).epsilon == run.epsilon
+            True
+        """
+        self.folder = self.folder.copy_to(path)
+        self.is_temporary = False
+        return self.folder.path
 
     @classmethod
     def load(

@@ -21,11 +21,12 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
-from hushgraph.models.device import choose_device, keep_freed_memory
+from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
@@ -66,7 +67,7 @@ class Session:
         graph: the data.
         model: the caller's module, where the run trains one.
         optimizer: the caller's function from parameters to an optimiser, where there is one.
-        device: "auto", "cpu" or "cuda".
+        device: to train on; of several processes each gets a GPU of its own.
         resumed: whether an earlier session took steps of this run. Its seed then no longer counts.
         group: the processes that train together.
     """
@@ -78,15 +79,15 @@ class Session:
         *,
         model: nn.Module | None,
         optimizer: OptimizerFactory | None,
-        device: str,
+        device: torch.device,
         resumed: bool,
         group: Group,
     ) -> None:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
         self._boards: list[Board] = []
-        self.device = choose_device(device)
-        if group.size > 1:
-            self.device = group.assign_device(self.device)
+        # Open already where the run is new and this process leads.
+        self.ledger: Ledger | None = None
+        self.device = device if group.size == 1 else group.assign_device(device)
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
@@ -99,8 +100,6 @@ class Session:
 
     def check_agreement(self) -> None:
         """Refuse to go on where the processes of a group have begun different runs."""
-        if self.group.size == 1:
-            return
         self.group.check_same(
             lambda: {
                 "plan": self.folder.plan.fingerprint(),
@@ -124,12 +123,14 @@ class Session:
             ledger: Ledger | None = None
             with group.share_errors():
                 if group.leads:
-                    ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                    folder.check_charged(ledger)
+                    ledger = self.ledger or Ledger.open(folder.ledger_path, plan=folder.plan)
+                    stack.callback(ledger.close)
+                    if self.resumed:
+                        folder.check_charged(ledger)
                     if on_start is not None:
                         on_start(folder)
             result = self._train(ledger, observer)
-        metrics = group.broadcast(folder.metrics)
+            metrics = group.broadcast(folder.metrics)
         return Run(self.model, folder.plan, folder.config, result, metrics, folder)
 
     def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class Session:
         watch: _Watch | None = None
         for place, end in enumerate(self.folder.plan.segment_ends):
             is_last = end == self.folder.plan.steps
-            if not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
+            if self.resumed and not is_last and group.broadcast(lambda: self.folder.has_halfway_weights):
                 continue
             features = self._build_features(ledger, place)
             trainer = self._build_trainer(features, ledger, step, batch_seed + place)
@@ -208,6 +209,7 @@ class Session:
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
+        clipping = _choose_clipping(plan, config)
         common: dict[str, Any] = {
             "graph": self.graph,
             "features": features,
@@ -216,9 +218,12 @@ class Session:
             "group": self.group,
         }
         sums: dict[str, Any] = {}
-        if takes_rows(plan, self.model, self.device):
+        if takes_rows(plan, self.model):
             batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
-            sums["clipped_sum"] = sums["unclipped_sum"] = RowSums()
+            is_cpu = self.device.type == "cpu"
+            sums["clipped_sum"] = sums["unclipped_sum"] = (
+                RowSums() if is_cpu else RecordedRowSums(self.device)
+            )
         else:
             batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(
@@ -226,7 +231,7 @@ class Session:
             config=config,
             state=State(self.model, self.optimizer, self.average, step),
             batches=batches,
-            clipping=_choose_clipping(plan, config),
+            clipping=clipping,
             ledger=ledger,
             noise=self._noise,
             group=self.group,
@@ -263,7 +268,8 @@ class Session:
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(self.average[name])
-        result = plan.summary() | self._measure_accuracies(watch.view)
+        accuracies = self._measure_accuracies(watch.view)
+        result = plan.summary() | accuracies
         result |= {
             "seconds": round(time.monotonic() - watch.begin, 3),
             "device": str(self.device),
@@ -273,6 +279,7 @@ class Session:
         if self.group.size > 1:
             result["processes"] = self.group.size
         result |= describe_guarantee(folder.guarantee)
+        result["warnings"] = list(folder.warnings)
         watch.record(plan.steps, plan.epsilon, result["val_accuracy"])
         folder.finish(self.average, result)
         return result

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,18 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from hushgraph.errors import RunError
 from hushgraph.graph.columns import Columns
+from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.runs.folder import RunFolder
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.folder import RunFolder, check_out
+from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
+from hushgraph.training.interruption import Interruption
 from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
+from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
 from hushgraph.training.session import Observer, OnStart, Session
 
@@ -28,7 +35,10 @@ __all__ = ["Run", "resume", "train"]
 
 _Value = TypeVar("_Value")
 # Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "observer", "on_start", "others"}
+_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "on_notes", "others"}
+
+OnNotes = Callable[[Sequence[str]], None]
+"""Called with what only the owner of the data may know, a line each."""
 
 
 def train(
@@ -64,8 +74,10 @@ def train(
     device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
     budget: str | os.PathLike[str] | DataBudget | None = None,
+    progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
+    on_notes: OnNotes | None = None,
     **others: Any,
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
@@ -75,8 +87,8 @@ def train(
     first keeps the ledger and writes the run, and only there are `observer` and `on_start` called.
 
     Args:
-        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths (nodes, edges) or a catalog
-            name.
+        data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
+            edges), or a catalog name.
         method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
             billboard unless an argument is given that only trees have, such as a model by name.
         model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
@@ -102,15 +114,19 @@ def train(
         seed: makes the run reproducible and therefore not private; drawn from the operating system unless
             given.
         device: "auto", "cpu" or "cuda".
-        out: folder of the run; a temporary one unless given.
+        out: folder of the run; a temporary one unless given, which `Run.save` copies.
         budget: the budget of the data, which the whole planned cost of the run is charged to before it
             begins: a file that `hushgraph budget` or `DataBudget.create` wrote.
+        progress: False shows no bar, True always does. By default there is one in terminals and notebooks,
+            unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
-        others: fields of `TrainingConfig`.
+        on_notes: given what the owner of the data alone may know: how many cells were filled and edges
+            dropped, and whether edges look undirected. Nothing else is told or writes it.
+        others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
 
     Returns:
-        The finished run.
+        The finished run; `run.result["warnings"]` lists what is unusual about it.
 
     Raises:
         InputError: before anything is written, where something given cannot be used. `GraphError`,
@@ -135,28 +151,37 @@ def train(
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     group = current_group()
     with group.share_errors():
+        choose_device(device)
+        if out is not None and group.leads:
+            check_out(out)
+        opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
         graph, plan, config = prepare(data, **settings, **others)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
-        if budget is not None:
-            folder = replace(folder, budget=BudgetEntry.of(budget, plan))
+        folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
+        if opened is not None:
+            folder = replace(folder, budget=BudgetEntry.of(opened, plan))
+        if on_notes is not None and group.leads:
+            on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
         session = Session(
             folder,
             graph,
             model=model if isinstance(model, nn.Module) else None,
             optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=False,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     if out is not None:
-        _in_leader(group, partial(_create, folder))
-        return session.run(observer, on_start)
+        _in_leader(group, partial(_create, session))
+        return _run(session, progress, observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        _in_leader(group, partial(_create, session.folder))
-        run = session.run(observer, on_start)
+        _in_leader(group, partial(_create, session))
+        run = _run(session, progress, observer, on_start)
     if group.leads:
+        run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
 
@@ -166,20 +191,67 @@ def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
     return make() if group.size == 1 else group.broadcast(make)
 
 
-def _create(folder: RunFolder) -> None:
+def _create(session: Session) -> None:
     """Write the folder, then charge the run: a kill in between leaves a run that is charged when resumed."""
-    with folder.charge_budget():
-        folder.create()
+    with contextlib.ExitStack() as stack:
+        with session.folder.charge_budget():
+            session.ledger = stack.enter_context(session.folder.create())
+        # From here on `Session.run` closes it.
+        stack.pop_all()
+
+
+def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
+    """Take the steps under a bar; where they end early, say where the run is and how to go on."""
+    is_watched = session.group.leads and (progress or (progress is None and observer is None))
+    make_bar = None
+    try:
+        with Interruption() as interruption:
+            make_bar = choose_bar(progress) if is_watched else None
+            # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
+            own = (lambda *_: interruption.check()) if observer is None else observer
+            with watch_steps(make_bar, own) as observe:
+                return session.run(observe, on_start)
+    except BaseException as error:
+        if session.group.leads and _has_charges(session.folder.path):
+            note = _describe_kept(session.folder)
+            error.add_note(note)
+            if make_bar is not None:
+                print(note, file=sys.stderr)
+        raise
+    finally:
+        # Where the session has not begun, nobody else closes the ledger of a new run.
+        if session.ledger is not None:
+            session.ledger.close()
+
+
+def _describe_kept(folder: RunFolder) -> str:
+    done = folder.read_progress().step
+    return (
+        f"Stopped after step {done:,} of {folder.plan.steps:,}. The run and what it spent are kept in "
+        f"{folder.path}; hushgraph.resume({str(folder.path)!r}, data) goes on."
+    )
+
+
+def _has_charges(path: Path) -> bool:
+    """Whether the run in this folder has spent anything."""
+    if not (path / "ledger.jsonl").exists():
+        return False
+    try:
+        ledger = Ledger.open(path / "ledger.jsonl", read_only=True)
+    except RunError:
+        # What cannot be read may show charges.
+        return True
+    return ledger.steps_charged + ledger.boards_charged > 0
 
 
 @contextlib.contextmanager
 def _temporary_folder(group: Group) -> Iterator[Path]:
-    """A folder of this group's own, which goes where training fails."""
+    """A folder of this group's own, which goes where training fails before anything was charged."""
     path = Path(_in_leader(group, partial(tempfile.mkdtemp, prefix="hushgraph-")))
     try:
         yield path
     except BaseException:
-        if group.leads:
+        if group.leads and not _has_charges(path):
             shutil.rmtree(path, ignore_errors=True)
         raise
 
@@ -191,6 +263,7 @@ def resume(
     model: nn.Module | None = None,
     optimizer: OptimizerFactory | None = None,
     device: str = "auto",
+    progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
 ) -> Run:
@@ -201,7 +274,7 @@ def resume(
         data: the same data as before; it is read in the same way. Other counts of nodes or features, or other
             training nodes, are refused; values and edges are not compared.
         model, optimizer: the module and the function, where they were the caller's.
-        device, observer, on_start: as in `train`.
+        device, progress, observer, on_start: as in `train`.
 
     Returns:
         The finished run; at once where it was finished before.
@@ -229,13 +302,14 @@ def resume(
             folder.read_graph(data),
             model=model,
             optimizer=optimizer,
-            device=device,
+            device=choose_device(device),
             resumed=True,
             group=group,
         )
-    session.check_agreement()
+    if group.size > 1:
+        session.check_agreement()
     group.broadcast(partial(_charge_again, folder))
-    return session.run(observer, on_start)
+    return _run(session, progress, observer, on_start)
 
 
 def _charge_again(folder: RunFolder) -> None:

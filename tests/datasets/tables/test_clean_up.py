@@ -112,7 +112,7 @@ def test_an_infinite_number_is_not_missing(tables: Path) -> None:
         ({"fill": "lots"}, "fill='lots': expected a finite number"),
         ({"fill": {"age": float("nan")}}, "fill age=nan: expected a finite number"),
         ({"fill": True}, "fill=True: expected a finite number"),
-        ({"indicators": ["age"]}, "indicators holds 'age', which has no constant; give one, as fill age=0"),
+        ({"indicators": ["age"]}, "indicators holds 'age', which has no constant; give one, as --fill age=0"),
         ({"unknown_ids": "keep"}, "unknown_ids='keep': expected one of 'refuse', 'drop'"),
         ({"unknown_category": "zero"}, "unknown_category='zero': expected one of 'refuse', 'zeros', 'other'"),
         ({"missing": "NA"}, "missing='NA': expected a list"),

@@ -58,6 +58,15 @@ class Check:
         data: DATA of the next command; None for DataFrames.
         files: the two files; None for DataFrames.
         mapping: the TOML file that was read, if there is one.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import hushgraph as hg
+        >>> Path("people").mkdir()
+        >>> _ = Path("people/nodes.csv").write_text("id,age,label\\na,1,0\\nb,2,1\\n")
+        >>> _ = Path("people/edges.csv").write_text("source,target\\na,b\\n")
+        >>> hg.check("people").to_columns().unknown_ids
+        'drop'
     """
 
     tables: tuple[str, str]

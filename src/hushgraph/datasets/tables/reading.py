@@ -84,6 +84,7 @@ def arrays_from_tables(
         )
         arrays["edge_index"], dropped = ends.array(len(arrays["y"]))
         arrays["clean_up"] |= {"edges to unknown ids dropped": dropped}
+        arrays["unread"] = tuple(name for name in edges.names if name not in (given.source, given.target))
         yield {**arrays, "columns": given, "num_classes": num_classes}
 
 

@@ -1,0 +1,479 @@
+"""Training on the rows of an engine: Parquet files are streamed, and rows are never all in memory.
+
+Poisson batches of several steps are drawn ahead, so that one pass over the files serves them all. In a
+process group every process draws from row blocks of its own; a row is in one block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from hushgraph.accounting.events import Draw, PoissonDraw
+from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
+from hushgraph.engines.tables import quote, quote_list, quote_name
+from hushgraph.errors import GraphError, RunError
+from hushgraph.gradients.batch import scale_rows
+from hushgraph.gradients.chain import find_chain
+from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import RowPass, Rows, RowSums
+from hushgraph.gradients.sums import sum_error
+from hushgraph.noise.source import ExactNoise
+from hushgraph.privacy.guarantee import describe_guarantee
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.folder import Progress, RunFolder
+from hushgraph.sampling.batches import PoissonBatches
+from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
+from hushgraph.training.distributed import Group, current_group, require_leader
+from hushgraph.training.optimizers import SGD, Adam
+from hushgraph.training.run import Run
+from hushgraph.training.session import CHECKPOINT_SECONDS, Observer, OnStart
+from hushgraph.training.trainer import State, Trainer
+
+# Rows of a file that are read at a time.
+BLOCK = 1 << 18
+# A pass over the files serves at most this many steps.
+_MOST_AHEAD = 64
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowFiles:
+    """The rows that an engine wrote, as a process reads its share of them.
+
+    Attributes:
+        connection: to DuckDB.
+        folder: of the run.
+        files: the Parquet files, in order.
+    """
+
+    connection: Any
+    folder: RunFolder
+    files: tuple[str, ...]
+
+    @classmethod
+    def open(cls, connection: Any, folder: RunFolder, rows: str | os.PathLike[str] | None) -> RowFiles:
+        """Open the rows of a run, or those at a path or pattern that an engine wrote elsewhere."""
+        pattern = os.fspath(folder.path / "rows" if rows is None else rows)
+        pattern = pattern if any(sign in pattern for sign in "*?[") else f"{pattern}/*.parquet"
+        files = sorted(
+            name for (name,) in connection.execute("SELECT file FROM glob(?)", [pattern]).fetchall()
+        )
+        if not files:
+            raise RunError(f"run={folder.path}: no rows at {pattern}; make them with an engine first")
+        opened = cls(connection=connection, folder=folder, files=tuple(files))
+        opened._check_columns()
+        return opened
+
+    @property
+    def _columns(self) -> list[str]:
+        """Features in order, then the reading."""
+        columns = self.folder.columns
+        if columns is None or columns.features is None:
+            raise RunError(
+                f"run={self.folder.path}: it was not begun by an engine; train it with hushgraph.train"
+            )
+        return [*columns.features, *(f"reading_{k}" for k in range(self.folder.num_classes))]
+
+    def _check_columns(self) -> None:
+        described = self.connection.execute(
+            f"DESCRIBE SELECT * FROM read_parquet({quote_list(self.files)})"
+        ).fetchall()
+        missing = {*self._columns, "label", "split"} - {row[0] for row in described}
+        if missing:
+            raise GraphError(
+                f"{self.files[0]}: no column {', '.join(sorted(missing))}; expected rows of an engine"
+            )
+
+    @cached_property
+    def blocks(self) -> list[tuple[str, int, int]]:
+        """File, block of the file and number of training rows, of all blocks in order."""
+        counted = self.connection.execute(
+            f"SELECT filename, file_row_number // {BLOCK} AS block, count(*) FILTER (split = 'train') "
+            f"FROM read_parquet({quote_list(self.files)}, filename = true, file_row_number = true) "
+            "GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+        total = sum(count for _, _, count in counted)
+        if total != self.folder.plan.num_train_nodes:
+            raise RunError(
+                f"run={self.folder.path}: the rows have {total} training nodes, the run has "
+                f"{self.folder.plan.num_train_nodes}; give the rows of this run"
+            )
+        return [(str(name), int(block), int(count)) for name, block, count in counted]
+
+    def read(self, file: str, block: int, split: str) -> Rows:
+        """The rows of one block that are in a split, in the order of the file."""
+        names = ", ".join(quote_name(name) for name in self._columns)
+        begin = block * BLOCK
+        part = self.connection.execute(
+            f"SELECT {names}, label FROM read_parquet({quote(file)}, file_row_number = true) WHERE "
+            f"file_row_number >= {begin} AND file_row_number < {begin + BLOCK} AND split = {quote(split)} "
+            "ORDER BY file_row_number"
+        ).fetchnumpy()
+        cells = np.stack([np.asarray(part[name], np.float32) for name in self._columns], axis=1)
+        width = self.folder.num_features
+        # Scaled as the rows of a graph in memory are.
+        cells[:, :width] = scale_rows(
+            torch.from_numpy(cells[:, :width].copy()), self.folder.config.feature_norm
+        )
+        return Rows(dense=cells, labels=np.asarray(part["label"], np.int64))
+
+
+@dataclass(eq=False)
+class RowStream:
+    """The batches of a run whose rows are in files.
+
+    Attributes:
+        files: the rows.
+        rate: q.
+        most_rows: rows that may be in memory at a time.
+        rng: of this process alone, since its rows are its own.
+        group: the processes that share the blocks.
+
+    Guarantees:
+        Every training row joins every batch independently with probability `rate`. Which rows do depends
+        neither on what rows hold nor on other processes.
+    """
+
+    files: RowFiles
+    rate: float
+    most_rows: int
+    rng: KeyedGenerator
+    group: Group = field(default_factory=Group)
+
+    # Clipped sums of rows are computed in threads of `RowPass`.
+    has_own_threads = True
+
+    @property
+    def draw(self) -> Draw:
+        """How the rows of one step are drawn, for the accountant."""
+        return PoissonDraw(rate=self.rate)
+
+    @cached_property
+    def _share(self) -> list[tuple[str, int, int]]:
+        return self.files.blocks[self.group.rank :: self.group.size]
+
+    @cached_property
+    def _num_slots(self) -> int:
+        return sum(count for _, _, count in self._share)
+
+    def iterate(self, first_step: int) -> Generator[Any, None, None]:
+        """Yield batches without end: all rows in pieces, or as many Poisson batches ahead as fit."""
+        if not self._num_slots:
+            while True:
+                yield []
+        if self.rate == 1.0:
+            kept = list(self._read_all()) if self._num_slots <= self.most_rows else None
+            while True:
+                yield self._read_all() if kept is None else kept
+        # A batch has rarely twice as many rows as expected.
+        expected = max(1.0, self.rate * self._num_slots)
+        ahead = int(min(max(1, self.most_rows // (2 * expected)), _MOST_AHEAD))
+        while True:
+            for batch in self._draw_batches(ahead):
+                yield [batch]
+
+    def _read_all(self) -> Iterator[Rows]:
+        for file, block, count in self._share:
+            if count:
+                yield self.files.read(file, block, "train")
+
+    def _draw_batches(self, ahead: int) -> list[Rows]:
+        """Independent batches from one pass over the blocks."""
+        batches = PoissonBatches(num_slots=self._num_slots, rate=self.rate, rng=self.rng)
+        draws = [batches.draw() for _ in range(ahead)]
+        parts: list[list[Rows]] = [[] for _ in range(ahead)]
+        begin = 0
+        for file, block, count in self._share:
+            rows = self.files.read(file, block, "train")
+            for drawn, part in zip(draws, parts, strict=True):
+                first, last = np.searchsorted(drawn, [begin, begin + count])
+                part.append(rows.take(drawn[first:last] - begin))
+            begin += count
+        return [_join(part) for part in parts]
+
+
+def _join(parts: list[Rows]) -> Rows:
+    return Rows(
+        dense=np.concatenate([part.dense for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+    )
+
+
+def train_tables(
+    nodes: str | os.PathLike[str],
+    edges: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    memory: int | str = "4GiB",
+    threads: int | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    on_start: OnStart | None = None,
+    on_phase: OnPhase | None = None,
+    **settings: Any,
+) -> Run:
+    """`make_rows`, then `train_rows`: from tables that need not fit memory to a finished run.
+
+    Args:
+        nodes, edges, out, memory, threads, on_phase: as in `make_rows`.
+        resume: go on with the run in `out`, which keeps its settings.
+        observer, on_start: as in `hushgraph.train`.
+        settings: the other arguments of `make_rows`.
+    """
+    group = current_group()
+
+    def make() -> None:
+        limits: dict[str, Any] = {"memory": memory, "threads": threads, "on_phase": on_phase}
+        if resume:
+            resume_rows(out, nodes, edges, **limits)
+        else:
+            make_rows(nodes, edges, out, **limits, **settings)
+
+    group.broadcast(make)
+    if group.leads and on_start is not None:
+        on_start(RunFolder.open(out))
+    return train_rows(out, memory=memory, threads=threads, observer=observer)
+
+
+def train_rows(
+    path: str | os.PathLike[str],
+    *,
+    rows: str | os.PathLike[str] | None = None,
+    memory: int | str = "4GiB",
+    threads: int | None = None,
+    observer: Observer | None = None,
+) -> Run:
+    """Train on the rows that an engine made for a run, or go on with training that was interrupted.
+
+    In a process group of `torch.distributed` every process reads its own blocks of rows; all of them call
+    this, and the first keeps the ledger and writes the run. Rows must be where every process can read them.
+
+    Args:
+        path: the folder of the run that `make_rows` began.
+        rows: where the rows are, if not in that folder.
+        memory: what a process may use for rows and DuckDB.
+        threads: of DuckDB.
+        observer: told about progress, as by `hushgraph.train`.
+
+    Returns:
+        The finished run; at once where it was finished before.
+
+    Guarantees:
+        Every step is charged before it is taken, in the ledger that the board was charged in; together they
+        are what the plan's epsilon says. Noise is exact and drawn anew after an interruption.
+
+    Examples:
+        >>> import duckdb, hushgraph as hg
+        >>> people = "SELECT i AS id, i % 7 AS age, i % 2 AS label, 'train' AS split FROM range(500) AS t(i)"
+        >>> pairs = "SELECT i AS source, (i * 17 + 2) % 500 AS target FROM range(500) AS t(i)"
+        >>> for name, sql in (("nodes", people), ("edges", pairs)):
+        ...     _ = duckdb.execute(f"COPY ({sql}) TO '{name}.parquet'")
+        >>> _ = hg.engines.make_rows("nodes.parquet", "edges.parquet", "streamed-run", edge_owner="sender",
+        ...                          num_classes=2, epsilon=4.0, steps=5)
+        >>> run = hg.engines.train_rows("streamed-run")
+        >>> run.epsilon <= 4.0, run.result["guarantee"]
+        (True, 'holds')
+    """
+    import duckdb
+
+    group, limit = current_group(), parse_memory(memory)
+    settings: dict[str, Any] = {"memory_limit": f"{limit // 2 // 2**20}MiB"}
+    if threads is not None:
+        settings["threads"] = threads
+    with group.share_errors():
+        folder = RunFolder.open(path)
+    if group.broadcast(lambda: folder.is_finished):
+        return Run.load(path, device="cpu")
+    with duckdb.connect(config=settings) as connection, contextlib.ExitStack() as stack:
+        ledger: Ledger | None = None
+        with group.share_errors():
+            files = RowFiles.open(connection, folder, rows)
+            if group.leads:
+                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
+                folder.check_charged(ledger)
+                _check_board(folder, ledger)
+        group.check_same(lambda: {"rows": str(files.blocks), "plan": folder.plan.fingerprint()})
+        width = folder.input_width
+        session = _RowSession(folder, files, group, ledger, limit // 4 // (4 * width), observer)
+        result = session.train()
+    return Run(session.model, folder.plan, folder.config, result, group.broadcast(folder.metrics), folder)
+
+
+def _check_board(folder: RunFolder, ledger: Ledger) -> None:
+    """Rows come from a board; a ledger without its charge is not that of these rows."""
+    if not ledger.boards_charged:
+        raise RunError(f"run={folder.path}: its ledger shows no board; make the rows again in a new folder")
+
+
+class _RowSession:
+    """One life of a run on rows in files: model, steps, checkpoints, result."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        files: RowFiles,
+        group: Group,
+        ledger: Ledger | None,
+        most_rows: int,
+        observer: Observer | None,
+    ) -> None:
+        plan, config = folder.plan, folder.config
+        self.folder, self.files, self.group, self.ledger, self.observer = (
+            folder,
+            files,
+            group,
+            ledger,
+            observer,
+        )
+        self.model: nn.Module = folder.build_model().train()
+        optimizer = (
+            SGD(self.model.parameters(), lr=config.learning_rate, momentum=config.momentum)
+            if config.optimizer == "sgd"
+            else Adam(self.model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
+        )
+        average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.state = State(self.model, optimizer, average)
+        noise = None
+        if group.leads:
+            noise = ExactNoise(
+                sigma_over_clip=plan.sigma_over_clip,
+                sum_error=sum_error(num_roots=plan.num_train_nodes, num_rows=plan.num_train_nodes),
+            )
+            # Too much noise for its grid is refused before a step is charged.
+            noise.widening(sum(p.numel() for p in average.values()))
+        sums = RowSums()
+        self.trainer = Trainer(
+            plan=plan,
+            config=config,
+            state=self.state,
+            batches=RowStream(
+                files=files,
+                rate=plan.sampling_rate,
+                most_rows=max(1, most_rows),
+                rng=KeyedGenerator(secrets.randbits(KEY_BITS)),
+                group=group,
+            ),
+            clipping=Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability),
+            ledger=ledger,
+            noise=noise,
+            clipped_sum=sums,
+            unclipped_sum=sums,
+            group=group,
+        )
+        self.begin = self.saved_at = time.monotonic()
+        self.accuracy: float | None = None
+        self.progress, self.resumed = Progress(), False
+
+    def train(self) -> dict[str, Any]:
+        """Take the steps that are left and write the result; only the leader writes."""
+        group = self.group
+        group.broadcast(self._load_progress)
+        group.follow([p.detach() for p in self.model.parameters()])
+        try:
+            self.trainer.run(self._after_step if group.leads else _do_nothing)
+        except BaseException:
+            # Whatever was learnt since the last checkpoint is worth keeping.
+            if group.leads:
+                with contextlib.suppress(RunError):
+                    self._checkpoint()
+            raise
+        result = group.broadcast(self._finish)
+        group.follow([p.detach() for p in self.model.parameters()])
+        self.model.eval()
+        return result
+
+    def _load_progress(self) -> None:
+        charged = require_leader(self.ledger).steps_charged
+        self.resumed = charged > 0
+        loaded = self.folder.load_checkpoint(self.model, self.state.average, self.state.optimizer)
+        self.progress = loaded._replace(steps_lost=loaded.steps_lost + charged - loaded.step)
+        self.begin -= loaded.seconds
+
+    def _after_step(self, done: int) -> None:
+        plan, every = self.folder.plan, self.folder.config.evaluate_every
+        if done % every == 0 and done < plan.steps:
+            self.accuracy = self._with_average(partial(self._measure_accuracy, "val"))
+            self._record(done, plan.epsilon_after(done), self.accuracy)
+        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self._checkpoint()
+        if self.observer is not None:
+            # Priced at the end of a window, never less than what has been charged.
+            window = min(plan.steps, math.ceil(require_leader(self.ledger).steps_charged / every) * every)
+            self.observer(done, plan.steps, plan.epsilon_after(window), self.accuracy)
+
+    def _checkpoint(self) -> None:
+        state = self.state
+        seconds = round(time.monotonic() - self.begin, 3)
+        progress = Progress(state.step, self.progress.steps_lost, seconds)
+        self.folder.save_checkpoint(state.model, state.average, state.optimizer, progress)
+        self.saved_at = time.monotonic()
+
+    def _record(self, step: int, epsilon: float, accuracy: float | None) -> None:
+        self.folder.append_metrics(
+            {
+                "step": step,
+                "epsilon": "inf" if math.isinf(epsilon) else epsilon,
+                "val_accuracy": accuracy,
+                "seconds": round(time.monotonic() - self.begin, 3),
+            }
+        )
+
+    def _with_average(self, measure: Callable[[], float | None]) -> float | None:
+        """Measure with the averaged weights in the model."""
+        current = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        try:
+            self.model.load_state_dict(self.state.average, strict=False)
+            return measure()
+        finally:
+            self.model.load_state_dict(current, strict=False)
+
+    def _measure_accuracy(self, split: str) -> float | None:
+        """The share of labelled rows of a split whose class has the largest score."""
+        chain = find_chain(self.model)
+        if chain is None:
+            raise TypeError(f"{type(self.model).__name__}: expected a chain of Linear layers")
+        scorer, right, count = RowPass(chain), 0, 0
+        for file, block, _ in self.files.blocks:
+            rows = self.files.read(file, block, split)
+            has_label = rows.labels >= 0
+            if has_label.any():
+                best = scorer.scores(rows).argmax(1).numpy()
+                right += int((best == rows.labels)[has_label].sum())
+                count += int(has_label.sum())
+        return right / count if count else None
+
+    def _finish(self) -> dict[str, Any]:
+        """Put the averaged weights into the model, write them and the result."""
+        self._checkpoint()
+        self.model.load_state_dict(self.state.average, strict=False)
+        folder, plan = self.folder, self.folder.plan
+        result = plan.summary() | {
+            f"{split}_accuracy": self._measure_accuracy(split) for split in ("val", "test")
+        }
+        result |= {
+            "seconds": round(time.monotonic() - self.begin, 3),
+            "device": "cpu",
+            "resumed": self.resumed,
+            "steps_lost": self.progress.steps_lost,
+        }
+        if self.group.size > 1:
+            result["processes"] = self.group.size
+        result |= describe_guarantee(folder.guarantee)
+        self._record(plan.steps, plan.epsilon, result["val_accuracy"])
+        folder.finish(self.state.average, result)
+        return result
+
+
+def _do_nothing(done: int) -> None:
+    """A process that does not lead does nothing between steps."""

@@ -1,0 +1,188 @@
+"""The model card of a run, as Markdown with YAML front matter, and the summary that a notebook shows."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgraph._files import write_whole
+from hushgraph._text import digits_down, digits_up
+from hushgraph.errors import InputError
+from hushgraph.report.facts import collect_facts, describe_standing
+from hushgraph.report.pages import format_epsilon, format_percent, render_template
+from hushgraph.report.report import list_epsilons, name_data, name_model
+
+if TYPE_CHECKING:
+    from hushgraph.runs.folder import RunFolder
+
+# Near the beginning of every card of ours.
+_MARK = "library_name: hushgraph"
+_MARK_WITHIN = 200
+# Characters that Markdown gives a meaning to.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
+
+
+def write_card(folder: RunFolder, path: str | os.PathLike[str], *, accuracy: bool = False) -> None:
+    """Write the model card of a finished run.
+
+    Args:
+        folder: the run on disk.
+        path: ends in .md; hubs expect README.md.
+        accuracy: whether accuracies are in it; the guarantee does not cover them.
+
+    Guarantees:
+        A file that is not a model card of hushgraph is never replaced.
+    """
+    place = check_card_path(path)
+    write_whole(place, render_card(folder, accuracy=accuracy).encode())
+
+
+def check_card_path(path: str | os.PathLike[str]) -> Path:
+    """Return where a card goes; raise InputError where it cannot be written or would replace another file."""
+    place = Path(path)
+    if place.suffix != ".md":
+        raise InputError(f"out={place}: expected a name that ends in .md")
+    if not place.parent.is_dir():
+        raise InputError(f"out={place}: there is no folder {place.parent}; make it first")
+    if place.exists():
+        try:
+            start = place.read_text(encoding="utf-8")[:_MARK_WITHIN]
+        except (OSError, ValueError):
+            start = ""
+        if _MARK not in start:
+            raise InputError(f"out={place}: it exists and is not a model card; choose another name")
+    return place
+
+
+def render_card(folder: RunFolder, *, accuracy: bool = False) -> str:
+    """Render the model card of a finished run.
+
+    Args:
+        folder: the run on disk.
+        accuracy: whether accuracies are in it.
+
+    Guarantees:
+        Without `accuracy`, everything in it is public or covered by epsilon: settings, names, the plan and
+        its price. Accuracies, and how long training took, are left out.
+    """
+    facts = collect_facts(folder)
+    # A path would tell where the data lies.
+    data = Path(name_data(facts)).name
+    text = render_template(
+        "card.md",
+        facts=facts,
+        front=_list_front_matter(facts, accuracy=accuracy),
+        model=name_model(facts),
+        data=escape_markdown(data),
+        classes=[escape_markdown(name) for name in folder.class_names or ()],
+        standing=facts["standing"],
+        figures=[*list_epsilons(facts), ("delta", digits_up(facts["guarantee"]["delta"]))],
+        settings=_list_settings(facts),
+        accuracies=_list_accuracies(facts["result"]) if accuracy else [],
+        # The page has a line about accuracies on it; the card has a section.
+        not_covered=[item for item in facts["not_covered"] if not item.startswith("Accuracies on this page")],
+        is_billboard=folder.num_boards > 0,
+    )
+    return text.rstrip() + "\n"
+
+
+def render_summary(folder: RunFolder, result: Mapping[str, Any], *, is_temporary: bool) -> str:
+    """Render what a notebook shows of a run: standing, figures and the sentence, as an HTML fragment.
+
+    Args:
+        folder: the run.
+        result: its summary.
+        is_temporary: whether its folder goes when the run does.
+    """
+    guarantee = folder.guarantee
+    rows = [
+        ("epsilon", format_epsilon(guarantee.epsilon)),
+        ("delta", digits_up(guarantee.delta)),
+        ("guarantee", guarantee.kind),
+        ("predictions", str(result.get("predictions", "not covered"))),
+        ("test accuracy (not covered)", format_percent(result.get("test_accuracy"))),
+    ]
+    return render_template(
+        "summary.html",
+        standing=describe_standing(guarantee),
+        rows=rows,
+        folder=str(folder.path),
+        is_temporary=is_temporary,
+    )
+
+
+def escape_markdown(text: str) -> str:
+    """Return text on one line that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str, str]:
+    """Return the top-level keys of the front matter, with values in YAML; every JSON text is one."""
+    about, figures = facts["guarantee"], facts["guarantee_details"]
+    epsilon = float(figures["epsilon"])
+    front = {
+        "library_name": "hushgraph",
+        "pipeline_tag": "graph-ml",
+        "tags": json.dumps(["differential-privacy", "graph-neural-network", "node-classification"]),
+        "differential_privacy": json.dumps(
+            {
+                "guarantee": figures["kind"],
+                "epsilon": float(format_epsilon(epsilon)) if math.isfinite(epsilon) else "infinity",
+                "delta": about["delta"],
+                "adjacency": about["adjacency"],
+                "predictions": facts["result"].get("predictions", "not covered"),
+            }
+        ),
+    }
+    metrics = _list_metrics(facts["result"]) if accuracy else []
+    if metrics:
+        result = {
+            "task": {"type": "node-classification"},
+            "dataset": {"type": "graph", "name": Path(name_data(facts)).name},
+            "metrics": metrics,
+        }
+        front["model-index"] = json.dumps([{"name": name_model(facts), "results": [result]}])
+    return front
+
+
+def _list_metrics(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    names = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy"}
+    return [
+        {"type": "accuracy", "name": name, "value": result[key]}
+        for key, name in names.items()
+        if result[key] is not None
+    ]
+
+
+def _list_accuracies(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("validation accuracy", format_percent(result["val_accuracy"])),
+        ("test accuracy", format_percent(result["test_accuracy"])),
+    ]
+
+
+def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    about, config, shape = facts["guarantee"], facts["config"], facts["shape"]
+    rows = [
+        ("method", about["method"]),
+        ("model", config["model"]),
+        ("features, classes", f"{shape['features']:,}, {shape['classes']:,}"),
+        ("training nodes", f"{facts['plan']['num_train_nodes']:,}"),
+        ("steps", f"{about['steps']:,}"),
+        ("sampling rate", f"{about['sampling_rate']:.6g}"),
+        ("optimizer, learning rate", f"{config['optimizer']}, {config['learning_rate']:g}"),
+        ("seed", "not fixed" if config["seed"] is None else "fixed, so the run is not private"),
+    ]
+    if facts["statement"]:
+        rows.append(("noise of a step, sigma / C", digits_down(about["sigma_over_clip"], digits=6)))
+        if about["method"] == "billboard":
+            noise = digits_down(min(about["board_noise"]), digits=6)
+            rows.append(("boards, noise of each", f"{len(about['board_noise'])}, {noise}"))
+        else:
+            rows.append(("changed trees, n", f"{about['changed_trees']:,}"))
+    return rows

@@ -1,0 +1,124 @@
+"""A progress bar for terminals and notebooks: steps and epsilon, and nothing that is private."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hushgraph._text import rounded_up
+
+if TYPE_CHECKING:
+    from hushgraph.training.session import Observer
+
+# Between two drawings of the bar, in seconds.
+_PAUSE = 0.1
+
+
+class Bar(Protocol):
+    """Shows how many steps are done."""
+
+    def show(self, done: int, total: int, figures: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def choose_bar(progress: bool | None) -> Callable[[], Bar] | None:
+    """Return what makes a bar; None where nothing is to be shown.
+
+    Args:
+        progress: True or False, or None for a bar in terminals and notebooks only.
+    """
+    if progress is False:
+        return None
+    if _in_notebook():
+        return NotebookBar
+    return TerminalBar if progress or sys.stderr.isatty() else None
+
+
+@contextlib.contextmanager
+def watch_steps(make_bar: Callable[[], Bar] | None, observer: Observer) -> Iterator[Observer]:
+    """An observer that moves a bar and then calls `observer`; the bar goes at the end.
+
+    Guarantees:
+        The bar shows steps and epsilon. It never sees a loss or an accuracy.
+    """
+    if make_bar is None:
+        yield observer
+        return
+    bar, drawn = make_bar(), -_PAUSE
+
+    def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
+        nonlocal drawn
+        now = time.monotonic()
+        if now - drawn >= _PAUSE or done == total:
+            bar.show(done, total, f"epsilon {rounded_up(epsilon)}")
+            drawn = now
+        observer(done, total, epsilon, accuracy)
+
+    try:
+        yield observe
+    finally:
+        bar.close()
+
+
+class TerminalBar:
+    """A line of the terminal, on standard error."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            # A log keeps the last state.
+            transient=sys.stderr.isatty(),
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._progress.start()
+        self._task = self._progress.add_task("step", total=None, figures="")
+
+    def show(self, done: int, total: int, figures: str) -> None:
+        self._progress.update(self._task, completed=done, total=total, figures=figures)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+class NotebookBar:
+    """An element of HTML in the output of a cell; needs IPython alone, no widgets."""
+
+    def __init__(self) -> None:
+        from importlib import import_module
+
+        self._display = import_module("IPython.display")
+        self._handle: Any = None
+
+    def show(self, done: int, total: int, figures: str) -> None:
+        text = f"step {done:,} of {total:,}, {figures}"
+        self._draw(f'<progress value="{done}" max="{total}"></progress> {text}')
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._draw("")
+
+    def _draw(self, html: str) -> None:
+        content = self._display.HTML(html)
+        if self._handle is None:
+            self._handle = self._display.display(content, display_id=True)
+        else:
+            self._handle.update(content)
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook; IPython is not imported for it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
