@@ -134,7 +134,7 @@ class Session:
                     if on_start is not None:
                         on_start(folder)
             result = self._train(ledger, observer)
-        metrics = group.broadcast(folder.metrics)
+            metrics = group.broadcast(folder.metrics)
         return Run(self.model, folder.plan, folder.config, result, metrics, folder)
 
     def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
@@ -218,6 +218,7 @@ class Session:
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
+        clipping = _choose_clipping(plan, config)
         common: dict[str, Any] = {
             "graph": self.graph,
             "features": features,
@@ -239,7 +240,7 @@ class Session:
             config=config,
             state=State(self.model, self.optimizer, self.average, step),
             batches=batches,
-            clipping=_choose_clipping(plan, config),
+            clipping=clipping,
             ledger=ledger,
             noise=self._noise,
             group=self.group,
