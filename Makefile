@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench docs clean
+.PHONY: help setup demo test lint bench docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
@@ -37,6 +37,9 @@ bench: setup ## Run the CPU benchmarks.
 docs: setup ## Build the documentation into site/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo The pages are in site/index.html
+
+wheel: setup ## Build the wheel, install it alone into an empty environment, run its demo.
+	$(BIN)/python scripts/check_wheel.py
 
 clean: ## Remove .venv, the built documentation and build outputs.
 	rm -rf .venv build dist site src/*.egg-info

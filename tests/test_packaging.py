@@ -1,9 +1,11 @@
-"""What is shipped: the metadata, the wheel, the source archive, and that Python 3.10 can run it."""
+"""What is shipped: the metadata, the wheel, the source archive, extras, and that Python 3.11 can run it."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import hushgraph
+from hushgraph.cli.app import main
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "hushgraph"
@@ -145,3 +149,73 @@ def test_the_source_archive_has_tests_and_docs_but_no_records(archives: Path) ->
     assert {f"src/{name}" for name in shipped_files()} <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"} <= names
     assert not [name for name in names if name.startswith("benchmarks") or name.endswith((".nbi", ".pyc"))]
+
+
+# Run outside of the source tree, with the wheel in front: every template and table must be in it.
+FROM_WHEEL = """
+import sys
+import hushgraph as hg
+assert hg.__file__.startswith(sys.argv[1]), hg.__file__
+data = hg.datasets.synthetic(num_nodes=120, num_classes=3, num_features=4, seed=1)
+run = hg.train(data, epsilon=4.0, steps=2, hidden=4, device="cpu", out="run")
+run.report("report.html", data=data)
+print(run.card("README.md").splitlines()[1], "The guarantee holds" in run._repr_html_())
+from hushgraph.reproduction.spec import names
+print(len(names()) > 5)
+"""
+
+
+def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
+    (wheel,) = archives.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(
+        [sys.executable, "-c", FROM_WHEEL, str(tmp_path / "installed")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "library_name: hushgraph True\nTrue\n"
+
+
+def test_versions_and_authors_agree() -> None:
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {PROJECT['version']}\n" in cited
+    assert f"- name: {PROJECT['authors'][0]['name']}\n" in cited
+    # A pin outside of what the metadata allows would never be installed together.
+    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    lowered = {name.lower().replace("_", "-"): value for name, value in pins.items()}
+    for needed in PROJECT["dependencies"]:
+        name, _, least = needed.partition(">=")
+        pinned = tuple(map(int, re.findall(r"\d+", lowered[name])))
+        assert pinned >= tuple(map(int, re.findall(r"\d+", least))), needed
+
+
+@pytest.mark.parametrize(("extra", "module"), [("plots", "matplotlib"), ("pyg", "torch_geometric")])
+def test_what_is_not_installed_names_its_extra(
+    extra: str,
+    module: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if module == "torch_geometric":
+        data = pytest.importorskip("torch_geometric.data").Data
+        torch.save(data(x=torch.ones(3, 2), y=torch.tensor([0, 1, 0])), tmp_path / "saved.pt")
+        command = ["train", "saved.pt", "--epsilon", "4"]
+    else:
+        command = ["audit", "demo", "--epsilon", "4", "--figure", "both.svg"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"pip install 'hushgraph[{extra}]'" in err
+    assert extra in PROJECT["optional-dependencies"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -120,6 +123,61 @@ def test_the_help_is_that_of_the_commands(site: Path) -> None:
     assert len(commands) > 3
     for name in commands:
         assert f"Usage: hushgraph {name}" in text
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium on the path")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    # Chromium's sandbox does not work for root.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield started
+        started.close()
+
+
+# Where the button is drawn and where text is, of every block of code.
+UNDER_BUTTON = """() => [...document.querySelectorAll(".highlight")].flatMap((block) => {
+  const button = block.querySelector(".md-code__button")?.getBoundingClientRect();
+  const code = block.querySelector("code"), range = document.createRange();
+  range.selectNodeContents(code);
+  return button && [...range.getClientRects()].some((x) =>
+    x.bottom > button.top && x.top < button.bottom && x.right > button.left) ? [code.innerText] : [];
+})"""
+COPIED = """() => { window.copied = []; document.addEventListener("copy", () => window.copied.push(
+  document.activeElement.value ?? getSelection().toString()), true); }"""
+
+
+def test_no_page_is_wider_than_a_phone(site: Path, browser: Any) -> None:
+    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    wide = []
+    for path in sorted(site.glob("*.html")):
+        page.goto(path.as_uri())
+        if page.evaluate("document.documentElement.scrollWidth") > 390:
+            wide.append(path.name)
+    assert wide == []
+
+
+def test_the_copy_button_hides_nothing_and_copies_no_prompt(site: Path, browser: Any) -> None:
+    page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_selector(".md-code__button")
+    assert page.evaluate(UNDER_BUTTON) == []
+    page.evaluate(COPIED)
+    block = page.locator(".highlight", has_text="$ hushgraph train").first
+    block.locator(".md-code__button").click()
+    page.wait_for_function("window.copied.length > 0")
+    (copied,) = page.evaluate("window.copied")
+    assert copied.splitlines()[0].startswith("hushgraph train demo --epsilon 4")
+    assert "$" not in copied
+
+
+def test_the_home_page_leads_to_ones_own_graph_and_the_notebook(pages: dict[Path, Page]) -> None:
+    links = next(page.links for path, page in pages.items() if path.name == "index.html")
+    assert {"own-data.html", "tutorial.ipynb", "tutorial.html"} <= set(links)
 
 
 def test_what_is_wrong_would_be_seen(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from hushgraph.report import write_planner_page
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 PAGES = ("report", "planner")
+# The report of another method has other pictures.
+ALL_PAGES = (*PAGES, "billboard")
 # Text and background of every element with words of its own; the background is that of the nearest ancestor
 # that has one.
 LOW_CONTRAST = """() => {
@@ -76,6 +78,7 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     quick: dict[str, Any] = {"steps": 4, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
     compared = compare(graph, epsilon=6.0, max_readers=2, name="people", **quick)
     compared.runs["DP-GNN (trees)"].report(folder / "report.html", data=graph, comparison=compared)
+    compared.runs["DP-Billboard"].report(folder / "billboard.html", data=graph)
     solved = planner.solve(
         num_train_nodes=2000,
         num_layers=1,
@@ -197,7 +200,7 @@ def test_whatever_takes_focus_has_a_name(show: Any, name: str) -> None:
     assert all(node["name"]["value"] for node in pictures)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 @pytest.mark.parametrize("width", [390, 320])
 def test_a_phone_scrolls_down_only(show: Any, name: str, width: int) -> None:
     page = show(name, width=width)
@@ -205,7 +208,7 @@ def test_a_phone_scrolls_down_only(show: Any, name: str, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_can_be_read(show: Any, name: str, scheme: str) -> None:
     page = show(name, color_scheme=scheme)
@@ -377,5 +380,20 @@ def test_axis_labels_do_not_overlap(show: Any) -> None:
         x.left < y.right - 1 && y.left < x.right - 1 && x.top < y.bottom - 3 && y.top < x.bottom - 3)
         .map(([b]) => svg.querySelector("title").textContent + ": " + a + " / " + b));
     })"""
-    assert show("report").evaluate(overlaps) == []
-    assert show("report", width=390).evaluate(overlaps) == []
+    for name in ("report", "billboard"):
+        assert show(name).evaluate(overlaps) == []
+        assert show(name, width=390).evaluate(overlaps) == []
+
+
+def test_text_stays_inside_its_box(show: Any) -> None:
+    outside = """() => {
+      const svg = [...document.querySelectorAll("svg")].find((e) => e.querySelector(".box"));
+      const frame = svg.getBoundingClientRect();
+      const boxes = [...svg.querySelectorAll("rect.box")].map((e) => e.getBoundingClientRect());
+      return [...svg.querySelectorAll("text")].map((e) => [e.textContent, e.getBoundingClientRect()]).filter(
+        ([, x]) => !boxes.some((b) => x.left >= b.left && x.right <= b.right && x.top >= b.top &&
+          x.bottom <= b.bottom && x.right <= frame.right)).map(([text]) => text);
+    }"""
+    for name in ("report", "billboard"):
+        assert show(name).locator("svg .box").count() >= 3
+        assert show(name).evaluate(outside) == []

@@ -24,7 +24,7 @@ from hushgraph.audit.row_weights import copy_weights, point_at_readings
 from hushgraph.audit.row_world import RowWorld, new_row_batches
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import (
-    BARE_CONFIG,
+    CONSTANT,
     FreeLedger,
     Observer,
     RecordSums,
@@ -214,7 +214,7 @@ class _Run:
         optimizer = _Schedule(self._model, self._phases, begin)
         trainer = Trainer(
             plan=plan,
-            config=BARE_CONFIG,
+            config=CONSTANT,
             state=State(self._model, optimizer, copy_weights(self._model)),
             batches=new_row_batches(graph, tables[world], plan, self._rng),
             clipping=make_clipping(plan),

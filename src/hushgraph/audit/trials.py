@@ -49,7 +49,7 @@ _STACK = 1000
 _REMEMBERED = 4096
 NEVER = 1 << 60
 # Nothing of training beyond the step itself.
-BARE_CONFIG = TrainingConfig(schedule="constant", average=0.0)
+CONSTANT = TrainingConfig(schedule="constant", average=0.0)
 
 Observer = Callable[[int], None]
 
@@ -198,7 +198,7 @@ class World:
         """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
         return Trainer(
             plan=self.plan,
-            config=BARE_CONFIG,
+            config=CONSTANT,
             state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
             batches=self.new_batches(rng, None if collaborators is None else collaborators.make_lists),
             clipping=make_clipping(self.plan),
@@ -249,7 +249,7 @@ def make_clipping(plan: PrivacyPlan) -> Clipping:
     return Clipping(
         kind="groups" if plan.clipping == "percentile" else plan.clipping,
         clip=plan.clip,
-        stability=BARE_CONFIG.stability,
+        stability=CONSTANT.stability,
     )
 
 
