@@ -44,13 +44,16 @@ def work(workload: str, steps: int) -> None:
     from bench_step import CLASSES, FEATURES, TRAINING, WORKLOADS, arxiv_shaped
     from hushgraph.gradients.batch import Features
     from hushgraph.gradients.clip import Clipping
+    from hushgraph.gradients.sums import sum_error
     from hushgraph.models.device import keep_freed_memory
     from hushgraph.models.gnn import GNN
+    from hushgraph.noise.source import ExactNoise
     from hushgraph.privacy.ledger import Ledger
     from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.runs.config import TrainingConfig
     from hushgraph.training.distributed import join_group
-    from hushgraph.training.trainer import State, Trainer, new_noise
+    from hushgraph.training.trainer import State, Trainer
+    from hushgraph.training.tree_batches import TreeBatches
 
     given = WORKLOADS[workload]
     hidden, num_features = (128, 160) if workload == "full" else (256, FEATURES)
@@ -73,8 +76,8 @@ def work(workload: str, steps: int) -> None:
         if group.leads:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             ledger = stack.enter_context(Ledger.create(Path(folder) / "ledger.jsonl", plan.terms))
+        error = sum_error(num_roots=TRAINING, num_rows=plan.most_rows(graph.num_nodes))
         trainer = Trainer(
-            graph=graph,
             plan=plan,
             config=TrainingConfig(hidden=hidden),
             state=State(
@@ -82,12 +85,17 @@ def work(workload: str, steps: int) -> None:
                 torch.optim.Adam(model.parameters(), lr=0.01),
                 {name: p.detach().clone() for name, p in model.named_parameters()},
             ),
-            ledger=ledger,
-            depth=plan.num_layers,
+            batches=TreeBatches(
+                graph=graph,
+                features=Features(graph),
+                plan=plan,
+                rng=np.random.default_rng(1),
+                group=group,
+                resample_every=plan.steps,
+            ),
             clipping=Clipping(),
-            rng=np.random.default_rng(1),
-            noise=new_noise(torch.device("cpu"), 1) if group.leads else None,
-            features=Features(graph),
+            ledger=ledger,
+            noise=ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error) if group.leads else None,
             group=group,
         )
         with keep_freed_memory():
@@ -95,10 +103,10 @@ def work(workload: str, steps: int) -> None:
         seconds = statistics.median(
             b - a for a, b in zip(ends[_WARM_UP - 1 :], ends[_WARM_UP:], strict=False)
         )
-        # Clipped sums travel to the leading process, weights travel back.
-        floats = 2 * sum(p.numel() for p in model.parameters()) * (group.size - 1)
+        # Clipped sums travel to the leading process in float64, weights travel back in float32.
+        weights = sum(p.numel() for p in model.parameters()) * (group.size - 1)
         if group.leads:
-            print(json.dumps({"seconds": seconds, "bytes": 4 * floats}), flush=True)
+            print(json.dumps({"seconds": seconds, "bytes": (8 + 4) * weights}), flush=True)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
     "noise_multiplier": 1.0,
 }
 RECORD = Path(__file__).parent / "records" / "kills.json"
-take = loop.Trainer.step
+take = loop.Trainer.take_step
 write, save = runs.write_checkpoint, RunFolder.finish
 
 
@@ -75,7 +75,7 @@ def start(path: Path, graph: Any, *, often: bool) -> int:
             say(b"ending")
             save(self, *given)
 
-        loop.Trainer.step, runs.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
+        loop.Trainer.take_step, runs.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
         if often:
             session.CHECKPOINT_SECONDS = 0.0
         say(b"starting" if not (path / "run.json").exists() else b"resuming")

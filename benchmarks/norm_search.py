@@ -13,17 +13,23 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
+from hushgraph.gradients import ghost
 from hushgraph.gradients import layer_rules as layers
+from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping
 from hushgraph.gradients.layer_rules import Rows
+from hushgraph.gradients.rows import Rows as RootRows
+from hushgraph.gradients.rows import RowSums, SparseRows
 from hushgraph.gradients.shared import SharedEncoder
 from hushgraph.models.blocks import Reads, RowGradient
-from hushgraph.models.gnn import Scale, mlp
+from hushgraph.models.gnn import GNN, Activation, ReadingMLP, Scale, mlp
 
 Values = Callable[[np.random.Generator, int, int], np.ndarray]
 KINDS = (
@@ -35,6 +41,7 @@ KINDS = (
     "embedding",
     "scale",
     "shared encoder",
+    "rows",
 )
 
 
@@ -197,13 +204,55 @@ def shared_case(rng: np.random.Generator, device: torch.device) -> Case:
     return Case(excess=excess, description=f"{about} {of_gradients}, weights {scale:.1e}, {clipping}")
 
 
+def rows_case(rng: np.random.Generator, device: torch.device) -> Case:
+    """One root that is one row, through all layers of a model: on the CPU by the kernels for rows."""
+    _, size_in, hidden = shape_of("rows", rng)
+    classes = int(rng.integers(2, 20))
+    features, of_features = hostile(rng, 1, size_in, device)
+    readings, of_readings = hostile(rng, 1, classes, device)
+    activation: Activation = "relu" if rng.integers(2) else "tanh"
+    model: nn.Module = ReadingMLP(size_in, classes, hidden=hidden, activation=activation)
+    if rng.integers(2):
+        model = GNN(size_in + classes, classes, model="mlp", hidden=hidden, activation=activation)
+    scale = float(10.0 ** rng.uniform(-6, 3))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.from_numpy(scale * rng.standard_normal(parameter.shape)))
+    label, clipping = int(rng.integers(classes)), clipping_of(rng)
+    labels = torch.tensor([label], device=device)
+    if device.type == "cpu":
+        columns = features.numpy()
+        # Of sparse columns only what is not zero is kept.
+        given = (
+            {"features": SparseRows.of(sparse.csr_array(columns)), "dense": readings.numpy()}
+            if rng.integers(2)
+            else {"dense": np.concatenate([columns, readings.numpy()], axis=1)}
+        )
+        sums = RowSums()(model, RootRows(**given, labels=labels.numpy()), clipping)
+    else:
+        pointers = (torch.arange(2, device=device),)
+        x = torch.cat([features, readings], dim=1)
+        batch = TreeBatch(x=x, blocks=(), labels=labels, pointers=pointers, most_rows=(1,))
+        sums = ghost.clipped_sum(model.to(device), batch, clipping)
+    norm = float(torch.linalg.vector_norm(torch.cat([value.reshape(-1) for value in sums.values()])))
+    about = f"rows: {type(model).__name__}, {size_in} + {classes} x {hidden}, {of_features} and {of_readings}"
+    excess = norm / clipping.clip - 1 if math.isfinite(norm) else math.inf
+    return Case(excess=excess, description=f"{about}, weights {scale:.1e}, {clipping}")
+
+
+CASES: dict[str, Callable[[np.random.Generator, torch.device], Case]] = {
+    "shared encoder": shared_case,
+    "rows": rows_case,
+}
+
+
 def search(cases: int, seed: int, device: torch.device | str = "cpu") -> dict[str, Case]:
     """The worst case of every kind."""
     rng, worst = np.random.default_rng(seed), {}
     for number in range(cases):
         kind = KINDS[number % len(KINDS)]
-        device = torch.device(device)
-        case = shared_case(rng, device) if kind == "shared encoder" else layer_case(kind, rng, device)
+        make = CASES.get(kind, partial(layer_case, kind))
+        case = make(rng, torch.device(device))
         if kind not in worst or case.excess > worst[kind].excess:
             worst[kind] = case
     return worst

@@ -63,4 +63,6 @@ def test_the_script_complains(script: ModuleType, records: list[dict[str, Any]])
 
 
 def test_the_page_shows_the_records(script: ModuleType, records: list[dict[str, Any]]) -> None:
-    assert script.tables(records) in (ROOT / "docs" / "audit.md").read_text()
+    page = (ROOT / "docs" / "audit.md").read_text()
+    for table in script.tables(records):
+        assert table in page

@@ -18,10 +18,9 @@ from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.accounting.events import GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.billboard_plan import BillboardPlan
 from hushgraph.privacy.budget import Charge, DataBudget, compose_charges
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 DELTA = 1e-6
 # benchmarks/kills_budget.py kills 200 times.

@@ -13,7 +13,10 @@ import pytest
 import torch
 from scipy import stats
 
+from benchmark_scripts import script
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
+
+number_attacks = script("number_attacks")
 
 TRIALS, SIZE = 400, 8192
 CLIP = 1.0
@@ -83,3 +86,28 @@ def test_the_best_attack_on_exact_noise_is_as_good_as_the_guarantee_says() -> No
     """So the trials can tell: at sigma = C it is right in 69 of 100, neither less nor more."""
     right = successes(exact(1.0), 1.0, likelihood_score)
     assert stats.binomtest(right, TRIALS, allowed(1.0)).pvalue > 1e-4
+
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+@pytest.mark.parametrize("setting", number_attacks.SETTINGS)
+def test_steps_of_training_withstand(setting: str, device: str) -> None:
+    """Updates, checkpoints, averaged weights and moments of whole steps: three attacks on each."""
+    results, limit = number_attacks.attack(setting, exact=True, trials=TRIALS, device=device, hidden=32)
+    assert {result.view for result in results} == set(number_attacks.VIEWS)
+    assert limit < 0.52
+    for result in results:
+        assert result.at_least <= limit, result
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+@pytest.mark.parametrize("setting", number_attacks.SETTINGS)
+def test_steps_with_float_noise_are_found_out(setting: str, device: str) -> None:
+    """In every view, or the test above would show nothing about it."""
+    # In half of the batches the canary is not drawn, and nobody can tell: right in 3 of 4 at best.
+    trials = 200 if setting == "half of the roots" else 60
+    results, limit = number_attacks.attack(setting, exact=False, trials=trials, device=device, hidden=32)
+    for view in number_attacks.VIEWS:
+        assert max(result.at_least for result in results if result.view == view) > limit, results

@@ -180,6 +180,11 @@ NAMES = [
         "train demmo --dry-run --non-private", "did you mean 'demo'?", "train demo --dry-run --non-private"
     ),
     Mistake(
+        "train demo --label y --dry-run --non-private",
+        "columns are for tables, and demo is none; leave them out (--label and other flags of tables)",
+        "train demo --dry-run --non-private",
+    ),
+    Mistake(
         "train people/nodes.csv --ignore city --dry-run --non-private",
         "give the edges with --edges",
         "train people/nodes.csv --edges people/edges.csv --ignore city --dry-run --non-private",
@@ -321,7 +326,11 @@ OTHERS = [
             "run.toml", 'data = "people"\nignore = "city"\nepsilon = 4\ndry-run = true\nsteps = 2\n'
         ),
     ),
-    Mistake("audit people", "no --epsilon: expected the epsilon to audit", "audit run --trials 100"),
+    Mistake(
+        "audit people",
+        "no --epsilon: expected the epsilon to audit",
+        "audit people --ignore city --epsilon 4 --method trees --max-readers 1 --steps 1 --trials 100",
+    ),
 ]
 MISTAKES = [*FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
 

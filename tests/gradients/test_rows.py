@@ -186,3 +186,18 @@ def test_torch_threads_are_left_as_they_were() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["normalised", "flat", "groups"])
+@pytest.mark.parametrize("model_kind", ["reading", "reading-relu", "deep"])
+def test_the_operations_of_a_gpu_give_the_same_sums(model_kind: str, kind: str) -> None:
+    from hushgraph.gradients.rows_torch import RecordedRowSums
+
+    model, clipping = random_model(model_kind), Clipping(kind=kind, clip=0.7)  # type: ignore[arg-type]
+    mixed, dense, _ = random_rows(700)
+    mixed.features.values[3] = np.float32(1e25)
+    for rows in (mixed, dense):
+        expected = RowSums()(model, rows, clipping)
+        device_sums = RecordedRowSums(torch.device("cpu"))
+        for name, value in device_sums(model, rows, clipping).items():
+            torch.testing.assert_close(value, expected[name], rtol=2e-6, atol=4e-6)

@@ -1,4 +1,4 @@
-"""Whole-graph scores: full neighbourhoods, in one block or many, on this graph or another."""
+"""Whole-graph scores: full neighbourhoods, in one block or many; accuracies against counts done by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import hushgraph as hg
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.inference.in_memory import WholeGraph, evaluate, scores
 from hushgraph.models.gnn import GNN
 
 
@@ -72,3 +72,20 @@ def test_the_mode_of_the_model_is_left_alone(graph: Graph) -> None:
     model = GNN(7, 3).train()
     scores(model, graph)
     assert model.training
+
+
+def test_by_hand() -> None:
+    labels = np.array([0, 0, 0, 1, 1, -1, 2, 9])
+    predicted = np.array([0, 0, 1, 1, 0, 0, 1, 0])
+    found = evaluate(predicted, labels, np.arange(7), 4)
+    assert found is not None
+    assert found.accuracy == 3 / 6
+    np.testing.assert_array_equal(found.class_counts, [3, 2, 1, 0])
+    np.testing.assert_allclose(found.class_accuracy, [2 / 3, 1 / 2, 0, np.nan])
+    # Class 0: precision 2/3, recall 2/3. Class 1: precision 1/3, recall 1/2. Class 2: never predicted.
+    assert found.macro_f1 == np.mean([2 / 3, 0.4, 0.0])
+
+
+def test_nothing_to_look_at() -> None:
+    assert evaluate(np.zeros(3, int), np.array([-1, -1, 0]), np.array([0, 1]), 2) is None
+    assert evaluate(np.zeros(3, int), np.zeros(3, int), np.array([], int), 2) is None

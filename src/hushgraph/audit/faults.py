@@ -108,7 +108,8 @@ def _cast_validation_labels(real: Collaborators) -> Collaborators:
 
     def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
         voters = np.union1d(graph.train_idx, graph.val_idx)
-        return real.boards.make_ballots(replace(graph, train_idx=voters), edge_owner, num_classes=num_classes)
+        mixed = replace(graph, train_idx=voters, val_idx=graph.val_idx[:0])
+        return real.boards.make_ballots(mixed, edge_owner, num_classes=num_classes)
 
     return replace(real, boards=replace(real.boards, make_ballots=make_ballots))
 

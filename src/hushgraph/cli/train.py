@@ -40,7 +40,10 @@ hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
 
 # Parameters that are not settings of the run, so that they may accompany --resume.
 _NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
-_NOT_SETTINGS |= {"config", "print_config", "dry_run"}
+_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory"}
+# Settings of a run whose board an engine makes.
+_WITH_ENGINE = {"epsilon", "non_private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
+_WITH_ENGINE |= {"lr", "symmetrize", "num_classes", "out", *options.TABLE_FLAGS}
 # Settings that `hushgraph.train` has other names for.
 _RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
 
@@ -131,6 +134,11 @@ def train(
     indicators: options.Indicators = None,
     unknown_category: options.UnknownCategory = None,
     unknown_ids: options.UnknownIds = None,
+    engine: Annotated[
+        str | None,
+        _output("Tables larger than memory, read by this. [in memory]", metavar=list_choices(choices.Engine)),
+    ] = None,
+    memory: Annotated[str | None, _output("What --engine may use, such as 8GiB. [4GiB]")] = None,
     data_root: options.DataRoot = None,
     seed: options.Seed = TrainingConfig.seed,
     device: options.Device = options.DEVICE,
@@ -181,7 +189,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
-        text = "" if is_silent else describe_run(folder, data)
+        text = "" if is_silent else describe_run(folder, data, is_new=resume is None)
         line.clear()
         if text:
             typer.echo(text)
@@ -201,7 +209,11 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
 
             terminal.show_loading(line, data)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
-            if resume is None:
+            if flags["engine"] is not None:
+                hooks = {"observer": observe, "on_start": announce, "on_phase": line.show}
+                out = resume or flags["out"] or choose_folder(data, settings)
+                run = _train_on_engine(context, out, settings, hooks)
+            elif resume is None:
                 hooks["on_notes"] = collect
                 out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
                 run = training.train(graph, out=out, **settings, **hooks)
@@ -217,9 +229,48 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     return run if group.leads else None
 
 
+def _train_on_engine(
+    context: typer.Context, out: Path, settings: dict[str, Any], hooks: dict[str, Any]
+) -> Run:
+    """Train on tables that an engine reads; a run that is resumed keeps its settings."""
+    from hushgraph.engines import train_tables
+    from hushgraph.engines.duck import find_pair
+
+    flags = context.params
+    nodes, edges, columns = find_pair(flags["data"], flags["edges"], settings.pop("columns", None))
+    limits = {"memory": flags["memory"] or "4GiB"}
+    if flags["resume"] is not None:
+        return train_tables(nodes, edges, out, resume=True, **limits, **hooks)
+    known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
+    known |= {"learning_rate", "symmetrize", "num_classes"}
+    given = {name: value for name, value in settings.items() if name in known}
+    return train_tables(nodes, edges, out, columns=columns, **given, **limits, **hooks)
+
+
+def _check_engine(context: typer.Context) -> None:
+    """Raise InputError where flags are given that a run on an engine does not have, or that need one."""
+    if context.params["engine"] is None:
+        if context.params["memory"] is not None:
+            raise InputError("--memory: only an engine keeps to it; add --engine duckdb")
+        return
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _NOT_SETTINGS | _WITH_ENGINE
+        and options.is_given(context, str(parameter.name))
+    ]
+    if given:
+        raise InputError(f"{', '.join(given)} with --engine: runs on engines do not have that; leave it out")
+    if context.params["dry_run"]:
+        raise InputError(
+            "--dry-run with --engine: use hushgraph plan --train-nodes for the price; leave it out"
+        )
+
+
 def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
+    _check_engine(context)
     if flags["resume"] is not None:
         _refuse_settings(context)
         return {}
@@ -319,15 +370,16 @@ def describe_training(
     )
 
 
-def describe_run(folder: RunFolder, data: str) -> str:
+def describe_run(folder: RunFolder, data: str, *, is_new: bool = False) -> str:
     """`describe_training` for a run that starts or continues; a second line where the data has a new name.
 
     Args:
         folder: of the run.
         data: the name of the data in this call; a resumed run may have started under another one.
+        is_new: whether it starts, so that its ledger shows no step.
     """
     text = describe_training(folder.plan, folder.config, data, folder.num_features, folder.num_classes)
-    done = _count_steps(folder)
+    done = 0 if is_new else _count_steps(folder)
     if done:
         text += f" Continuing after step {done:,}."
     # The same file may be named from the current folder or in full.

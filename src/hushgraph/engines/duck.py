@@ -2,8 +2,8 @@
 
     tables -> records -> charge -> board, released once -> readings -> rows
 
-What is released is `board/` in the folder of the run. `rows/` holds private rows for training, and `work/` is as
-private as the tables; it is removed at the end.
+What is released is `board/` in the folder of the run. `rows/` holds private rows for training. The folder
+`RUN.work` beside it is as private as the tables; it is removed at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,15 @@ from hushgraph.billboard.board import (
     normalise,
     place_weights,
     release,
+    save_board,
     take_off,
 )
+from hushgraph.datasets.tables.files import find_tables
 from hushgraph.engines.plan import (
     board_folder,
     board_noise,
     charge_board,
+    choose_owner,
     open_run,
     plan_run,
     publish,
@@ -45,12 +48,12 @@ from hushgraph.engines.plan import (
 from hushgraph.engines.records import Int32Array, Records
 from hushgraph.engines.tables import Tables, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
-from hushgraph.graph.columns import Columns
+from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.inference.covered import scale_readings
 from hushgraph.noise import normal
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import RunFolder, check_out
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -60,6 +63,8 @@ _UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 2**20, "
 _LEAST_MEMORY = 2**29
 # Arrays that are kept for every node while records are streamed.
 _BYTES_PER_NODE = 24
+# What the identifier of a place may take, and how often the board is in memory while it is written.
+_BYTES_PER_NAME, _COPIES = 64, 3
 # Rows whose ballots are computed at a time.
 _BLOCK = 1 << 20
 
@@ -69,7 +74,7 @@ def make_rows(
     edges: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    edge_owner: choices.EdgeOwner,
+    edge_owner: choices.EdgeOwner | None = None,
     num_classes: int | None = None,
     epsilon: float | None = None,
     private: bool = True,
@@ -93,7 +98,8 @@ def make_rows(
     Args:
         nodes, edges: a Parquet or CSV file each, or a pattern such as "edges/*.parquet".
         out: the folder of the run.
-        edge_owner: whose row holds an edge record, "sender" or "reader".
+        edge_owner: whose row holds an edge record, "sender" or "reader". It must be given unless
+            `symmetrize` makes the graph undirected, where it is the sender.
         num_classes: c, which is public; it follows from the names in `columns.classes` where these are given.
         epsilon: the budget of board and training together.
         private: False makes a board without noise.
@@ -101,7 +107,8 @@ def make_rows(
         symmetrize: add the reverse of every edge.
         columns: what the columns mean. Features are numbers.
         budget: the budget of the data, which the whole run is charged to before it begins.
-        memory: what the process may use, such as "8GiB". About half goes to DuckDB; 24 bytes a node are needed.
+        memory: what the process may use, such as "8GiB". Half goes to DuckDB; 24 bytes a node are needed of
+            the rest.
         threads: of DuckDB; as many as there are cores unless given.
         draws: the randomness of the noise.
         on_phase: told what begins.
@@ -111,11 +118,11 @@ def make_rows(
         `rows/part-*.parquet` (identifier, features, reading, label, split) in the order of the node table.
 
     Guarantees:
-        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. Every cell
-        gets one draw, in the order of places. The charge is in the ledger before the tally is computed, and once:
-        a repeated call pays with the charge that is there. A board is released as a whole, by a rename; a board
-        that is released is never made again. What an interrupted call had drawn was never released and is
-        removed before anything is drawn again.
+        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. Every
+        cell gets one draw, in the order of places. The charge is in the ledger before the tally is computed,
+        and once: a repeated call pays with the charge that is there. A board is released as a whole, by a
+        rename; a board that is released is never made again. What an interrupted call had drawn was never
+        released and is removed before anything is drawn again.
 
     Examples:
         >>> import duckdb, hushgraph as hg
@@ -128,83 +135,170 @@ def make_rows(
         >>> duckdb.execute("SELECT count(*) FROM 'people-run/rows/*.parquet'").fetchone()
         (500,)
     """
-    limit, path = parse_memory(memory), Path(out)
-    tell = on_phase or _tell_nobody
-    is_new = not (path / "run.json").exists()
-    work = path / "work"
-    if not is_new and (path / "rows").is_dir():
-        shutil.rmtree(work, ignore_errors=True)
-        return RunFolder.open(path)
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"out={path}: cannot be created ({error.strerror}); choose another folder") from None
-    try:
-        with open_database(work, memory=limit // 2, threads=threads) as connection:
-            tell("check tables")
-            tables = Tables.open(
-                connection, nodes, edges, work=work, columns=columns, num_classes=num_classes
-            )
-            _check_memory(limit, tables.num_nodes)
-            plan, config = plan_run(
-                num_train_nodes=tables.count_training_nodes(),
-                num_classes=tables.num_classes,
-                edge_owner=edge_owner,
-                epsilon=epsilon,
-                private=private,
-                delta=delta,
-                batch_size=batch_size,
-                steps=steps,
-                learning_rate=learning_rate,
-                hidden=hidden,
-            )
-            folder = RunFolder(
-                path=path,
-                plan=plan,
-                config=replace(config, symmetrize=symmetrize),
-                num_features=len(tables.features),
-                num_classes=tables.num_classes,
-                split_id=tables.split_id(),
-                data=os.fspath(nodes),
-                columns=tables.columns,
-            )
-            folder = open_run(folder, budget)
-            is_new = False
-            _Maker(folder, tables, edge_owner, limit, draws, tell).run(symmetrize=symmetrize)
-    except BaseException:
-        if is_new:
-            # A run that was refused leaves nothing.
+    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    settings = {
+        "epsilon": epsilon,
+        "private": private,
+        "delta": delta,
+        "batch_size": batch_size,
+        "steps": steps,
+        "learning_rate": learning_rate,
+        "hidden": hidden,
+    }
+
+    def describe(tables: Tables) -> RunFolder:
+        plan, config = plan_run(
+            num_train_nodes=tables.count_training_nodes(),
+            num_classes=tables.num_classes,
+            edge_owner=owner,
+            **settings,
+        )
+        return RunFolder(
+            path=Path(out),
+            plan=plan,
+            config=replace(config, symmetrize=symmetrize),
+            num_features=len(tables.features),
+            num_classes=tables.num_classes,
+            split_id=tables.split_id(),
+            data=os.fspath(nodes),
+            columns=tables.columns,
+        )
+
+    tables = _Source(nodes, edges, columns, num_classes)
+    maker = _Maker(Path(out), tables, parse_memory(memory), threads, draws, on_phase or _tell_nobody)
+    return maker.run(describe, budget)
+
+
+def resume_rows(
+    path: str | os.PathLike[str],
+    nodes: str | os.PathLike[str],
+    edges: str | os.PathLike[str],
+    *,
+    memory: int | str = "4GiB",
+    threads: int | None = None,
+    on_phase: OnPhase | None = None,
+) -> RunFolder:
+    """Go on with `make_rows` in the folder that it began, with the settings of that run.
+
+    Args:
+        path: the folder of the run.
+        nodes, edges: the same tables as before.
+        memory, threads, on_phase: as in `make_rows`.
+
+    Guarantees:
+        Those of `make_rows`: one charge, one release.
+    """
+    folder = RunFolder.open(path)
+
+    def describe(tables: Tables) -> RunFolder:
+        return replace(folder, split_id=tables.split_id(), num_features=len(tables.features))
+
+    tables = _Source(nodes, edges, folder.columns, folder.num_classes)
+    maker = _Maker(folder.path, tables, parse_memory(memory), threads, normal.draw, on_phase or _tell_nobody)
+    return maker.run(describe, None)
+
+
+def work_folder(out: Path) -> Path:
+    """Where a run keeps what is as private as its tables until its rows are written: beside its folder."""
+    return out.with_name(f"{out.name}.work")
+
+
+def find_pair(
+    data: str, edges: str | os.PathLike[str] | None, columns: Mapping[str, Any] | None
+) -> tuple[str, str, Mapping[str, Any]]:
+    """Nodes, edges and columns of DATA: two files or patterns, or a folder or TOML file that names them."""
+    if edges is not None and Path(data).suffix in (".parquet", ".csv", ".tsv"):
+        return data, os.fspath(edges), columns or {}
+    # A connection and a folder are for DataFrames alone.
+    files = find_tables(data if edges is None else (data, Path(edges)), None, Path())
+    return str(files.nodes), str(files.edges), merge_columns(files.columns, columns or {})
+
+
+class _Source(NamedTuple):
+    """The tables of a run, as they are named."""
+
+    nodes: str | os.PathLike[str]
+    edges: str | os.PathLike[str]
+    columns: Columns | Mapping[str, Any] | None
+    num_classes: int | None
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the rows of a run within limits."""
+
+    path: Path
+    source: _Source
+    memory: int
+    threads: int | None
+    draws: Draws
+    tell: OnPhase
+
+    def run(
+        self,
+        describe: Callable[[Tables], RunFolder],
+        budget: str | os.PathLike[str] | DataBudget | None,
+    ) -> RunFolder:
+        """Check the tables, create the run or go on with it, and take the phases that are left."""
+        path, work = self.path, work_folder(self.path)
+        is_new = not (path / "run.json").exists()
+        if not is_new and (path / "rows").is_dir():
             shutil.rmtree(work, ignore_errors=True)
-            if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()
-        raise
-    shutil.rmtree(work)
-    return folder
+            return RunFolder.open(path)
+        if is_new:
+            check_out(path)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"out={path}: cannot be created ({error.strerror}); choose another folder"
+            ) from None
+        try:
+            with open_database(work, memory=self.memory // 2, threads=self.threads) as connection:
+                self.tell("check tables")
+                tables = Tables.open(
+                    connection,
+                    self.source.nodes,
+                    self.source.edges,
+                    work=work,
+                    columns=self.source.columns,
+                    num_classes=self.source.num_classes,
+                )
+                _check_memory(self.memory, tables.num_nodes)
+                folder = open_run(describe(tables), budget)
+                is_new = False
+                _Phases(folder, tables, self.memory, self.draws, self.tell).run()
+        except BaseException:
+            if is_new:
+                # A run that was refused leaves nothing.
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work)
+        return folder
 
 
 @dataclass(frozen=True, eq=False)
-class _Maker:
+class _Phases:
     """The phases of a run on tables."""
 
     folder: RunFolder
     tables: Tables
-    edge_owner: choices.EdgeOwner
     memory: int
     draws: Draws
     tell: OnPhase
 
     @property
     def work(self) -> Path:
-        return self.folder.path / "work"
+        return work_folder(self.folder.path)
 
-    def run(self, *, symmetrize: bool) -> None:
+    def run(self) -> None:
         """Sort records, charge and release the board, write the rows; finished phases are skipped."""
         records = Records.open(self.work / "records")
         if records is None:
             self.tell("sort records")
             records = Records.write(
                 self.work / "records",
-                self.tables.records(self.edge_owner, symmetrize=symmetrize),
+                self.tables.records(self.folder.plan.edge_owner, symmetrize=self.folder.config.symmetrize),
                 num_nodes=self.tables.num_nodes,
                 most_in_memory=self.memory // 4,
             )
@@ -214,7 +308,26 @@ class _Maker:
             self.tell("make board")
             self._make_board(records, labels)
         self.tell("write rows")
+        self._save_for_predictions()
         self._write_rows(records, labels)
+
+    def _save_for_predictions(self) -> None:
+        """Write the released board as `hushgraph predict` reads it, where it fits memory."""
+        cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
+        path = self.folder.board_path(0)
+        if path.exists() or _COPIES * cells > self.memory // 2:
+            return
+        about = read_about(self.folder)
+        values = np.concatenate(list(self._read_board(about["files"])))
+        names = self.tables.read_ids(self._board_files(about["files"]))
+        board = Board(values=values, noise_std=about["noise_std"], names=names, plan=about["plan"])
+        save_board(board, path)
+
+    def _board_files(self, count: int) -> list[str]:
+        return [str(board_folder(self.folder) / f"part-{i:05d}.parquet") for i in range(count)]
+
+    def _read_board(self, count: int) -> Iterator[Float32Array]:
+        return read_board_values(self.tables.connection, self._board_files(count), self.tables.num_classes)
 
     def _make_board(self, records: Records, labels: Int32Array) -> None:
         """Cast, add noise and write range after range of places; release all of it at once."""
@@ -245,7 +358,7 @@ class _Maker:
             ballots = ballots_of_lists(
                 sizes[begin:end].astype(np.int64),
                 labels[begin:end].astype(np.int64),
-                self.edge_owner,
+                self.folder.plan.edge_owner,
                 num_classes=board.num_classes,
             )
             readings = _read_range(records, begin, end, board, weights, ballots)
@@ -262,8 +375,7 @@ class _Maker:
         shape = (self.tables.num_nodes, self.tables.num_classes)
         values = np.memmap(self.work / "values", np.float32, "w+", shape=shape)
         begin = 0
-        files = [str(board_folder(self.folder) / f"part-{i:05d}.parquet") for i in range(about["files"])]
-        for part in read_board_values(self.tables.connection, files, shape[1]):
+        for part in self._read_board(about["files"]):
             centred, _ = combine_boards([Board(values=part, noise_std=about["noise_std"])])
             values[begin : begin + len(part)] = centred.values
             begin += len(part)
@@ -351,7 +463,8 @@ def _check_memory(memory: int, num_nodes: int) -> None:
     needed = 2 * _BYTES_PER_NODE * num_nodes
     if needed > memory:
         raise InputError(
-            f"memory={memory // 2**20}MiB: {num_nodes:,} nodes need at least {needed // 2**20 + 1}MiB; give more"
+            f"memory={memory // 2**20}MiB: {num_nodes:,} nodes need at least {needed // 2**20 + 1}MiB; "
+            "give more"
         )
 
 

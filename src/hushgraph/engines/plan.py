@@ -5,24 +5,62 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hushgraph._files import write_whole
 from hushgraph.accounting.events import GaussianEvent
-from hushgraph.errors import PlanError, RunError
+from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, default_delta
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder
 
 # Above this, the choice of defaults no longer depends on epsilon.
 _LARGEST_EPSILON = 1e6
 _ABOUT = "board.json"
+_COLUMNS = ("id", "label", "features", "ignore", "classes", "split", "source", "target", "delimiter")
+
+
+def resolve_columns(
+    columns: Columns | Mapping[str, Any] | None, num_classes: int | None
+) -> tuple[Columns, int]:
+    """What the columns mean and how many classes there are, both public; refuse what engines do not do."""
+    given = columns if isinstance(columns, Columns) else Columns.of(columns or {})
+    unsupported = [
+        each.name
+        for each in fields(given)
+        if each.name not in _COLUMNS and getattr(given, each.name) != getattr(Columns(), each.name)
+    ]
+    if unsupported:
+        raise InputError(
+            f"{', '.join(unsupported)}: engines take columns of finite numbers as they are; convert them in "
+            "the tables"
+        )
+    num_classes = len(given.classes) if num_classes is None and given.classes else num_classes
+    if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
+        raise InputError(
+            f"num_classes={num_classes}: expected 2 or more, and as many as classes are named; it is public "
+            "and never looked up in the data"
+        )
+    return given, num_classes
+
+
+def choose_owner(edge_owner: choices.EdgeOwner | None, *, symmetrize: bool) -> choices.EdgeOwner:
+    """The owner that is given, or the sender of a graph that is made undirected; never looked up."""
+    if edge_owner is None and not symmetrize:
+        raise InputError(
+            "edge_owner is not given; engines need 'sender' (an undirected graph lists both directions) or "
+            "'reader'"
+        )
+    if edge_owner not in (None, *get_args(choices.EdgeOwner)):
+        raise InputError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
+    return edge_owner or "sender"
 
 
 def plan_run(
@@ -80,13 +118,14 @@ def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | No
     """Create the run and charge the budget of its data, or go on with the run that is there.
 
     Raises:
-        RunError: if the folder holds a run of another plan or of other nodes.
+        RunError: if the folder holds a run of another plan or of other nodes, or one that has a board.
     """
     if not (folder.path / "run.json").exists():
         if budget is not None:
             folder = replace(folder, budget=BudgetEntry.of(budget, folder.plan))
         with folder.charge_budget():
-            folder.create()
+            folder.create().close()
+        _mark_engine(folder)
         return folder
     known = RunFolder.open(folder.path)
     same = [known.plan.fingerprint() == folder.plan.fingerprint(), known.split_id == folder.split_id]
@@ -95,8 +134,19 @@ def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | No
             f"out={folder.path}: it holds a run with other settings or other nodes; repeat the call that "
             "began it, or choose another folder"
         )
+    _mark_engine(known)
     with known.charge_budget():
         return known
+
+
+def _mark_engine(folder: RunFolder) -> None:
+    """Note that an engine makes the board of this run, before it does; refuse a run that has one already."""
+    mark = folder.path / ENGINE_FILE
+    if mark.exists():
+        return
+    if folder.board_path(0).exists():
+        raise RunError(f"out={folder.path}: its board was made without an engine; choose another folder")
+    write_whole(mark, json.dumps({"board": "made by an engine, once"}).encode())
 
 
 def charge_board(folder: RunFolder) -> None:

@@ -2,10 +2,10 @@
 
     nodes, edges -> records -> tallies on disk -> charge -> board, released once -> readings -> rows
 
-Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any noise
-is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever repeats a
-task adds the same noise to the same tally. The key is in no file, configuration or plan of ours; a driver that
-starts again draws another one, and what the first had drawn was never released.
+Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any
+noise is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever
+repeats a task adds the same noise to the same tally. The key is in no file, configuration or plan of ours; a
+driver that starts again draws another one, and what the first had drawn was never released.
 
 Spark keeps the key, like the records themselves, in its own memory and scratch space while the job runs.
 """
@@ -33,8 +33,15 @@ from hushgraph.billboard.board import (
     release,
     take_off,
 )
-from hushgraph.engines.plan import board_noise, charge_board, open_run, plan_run
-from hushgraph.errors import GraphError, InputError, RunError
+from hushgraph.engines.plan import (
+    board_noise,
+    charge_board,
+    choose_owner,
+    open_run,
+    plan_run,
+    resolve_columns,
+)
+from hushgraph.errors import GraphError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.inference.covered import scale_readings
 from hushgraph.noise import normal
@@ -81,7 +88,7 @@ def make_rows(
     edges: DataFrame,
     out: str | os.PathLike[str],
     *,
-    edge_owner: choices.EdgeOwner,
+    edge_owner: choices.EdgeOwner | None = None,
     storage: str | None = None,
     num_classes: int | None = None,
     epsilon: float | None = None,
@@ -103,7 +110,7 @@ def make_rows(
     Args:
         nodes, edges: the two tables.
         out: the folder of the run, on the driver's disk: plan and ledger.
-        edge_owner: whose row holds an edge record, "sender" or "reader".
+        edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
             `board`, `rows` and, meanwhile, `work`; `out` unless given.
         num_classes, epsilon, private, delta, batch_size, steps, learning_rate, hidden, symmetrize, columns,
@@ -111,18 +118,17 @@ def make_rows(
         draws: the randomness of a part of the board.
 
     Guarantees:
-        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. The charge is
-        in the ledger before noise is drawn, and once. Every cell of a release has one draw, however often its
-        task is run; no key is used for two tallies. The board is released as a whole, by a rename, and a board
-        that is released is never made again.
+        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. The
+        charge is in the ledger before noise is drawn, and once. Every cell of a release has one draw, however
+        often its task is run; no key is used for two tallies. The board is released as a whole, by a rename,
+        and a board that is released is never made again.
     """
-    maker = _Maker.of(
-        nodes, edges, edge_owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes
-    )
+    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
     plan, config = plan_run(
         num_train_nodes=maker.count_training_nodes(),
         num_classes=maker.num_classes,
-        edge_owner=edge_owner,
+        edge_owner=owner,
         epsilon=epsilon,
         private=private,
         delta=delta,
@@ -179,17 +185,7 @@ class _Maker:
         num_classes: int | None,
     ) -> _Maker:
         """Check the columns and what can be checked of their cells."""
-        given = columns if isinstance(columns, Columns) else Columns.of(columns or {})
-        if given.categorical or given.hashed:
-            raise InputError(
-                "categorical and hashed columns: engines take numbers; convert them in the table"
-            )
-        num_classes = len(given.classes or ()) or None if num_classes is None else num_classes
-        if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
-            raise InputError(
-                f"num_classes={num_classes}: expected 2 or more, and as many as classes are named; it is "
-                "public and never looked up in the data"
-            )
+        given, num_classes = resolve_columns(columns, num_classes)
         given = given.resolve_names(nodes.columns)
         roles = [(nodes, given.id), (nodes, given.label), (nodes, given.split or "split")]
         roles += [(nodes, name) for name in given.features or ()]

@@ -1,7 +1,7 @@
 """Training on the rows of an engine: Parquet files are streamed, and rows are never all in memory.
 
-Poisson batches of several steps are drawn ahead, so that one pass over the files serves them all. In a process
-group every process draws from row blocks of its own; a row is in one block.
+Poisson batches of several steps are drawn ahead, so that one pass over the files serves them all. In a
+process group every process draws from row blocks of its own; a row is in one block.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from hushgraph.accounting.events import Draw, PoissonDraw
+from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
 from hushgraph.engines.tables import quote, quote_list, quote_name
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.batch import scale_rows
@@ -37,7 +38,7 @@ from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.distributed import Group, current_group, require_leader
 from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.run import Run
-from hushgraph.training.session import CHECKPOINT_SECONDS, Observer
+from hushgraph.training.session import CHECKPOINT_SECONDS, Observer, OnStart
 from hushgraph.training.trainer import State, Trainer
 
 # Rows of a file that are read at a time.
@@ -140,8 +141,8 @@ class RowStream:
         group: the processes that share the blocks.
 
     Guarantees:
-        Every training row joins every batch independently with probability `rate`. Which rows do depends neither
-        on what rows hold nor on other processes.
+        Every training row joins every batch independently with probability `rate`. Which rows do depends
+        neither on what rows hold nor on other processes.
     """
 
     files: RowFiles
@@ -209,6 +210,42 @@ def _join(parts: list[Rows]) -> Rows:
     )
 
 
+def train_tables(
+    nodes: str | os.PathLike[str],
+    edges: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    memory: int | str = "4GiB",
+    threads: int | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    on_start: OnStart | None = None,
+    on_phase: OnPhase | None = None,
+    **settings: Any,
+) -> Run:
+    """`make_rows`, then `train_rows`: from tables that need not fit memory to a finished run.
+
+    Args:
+        nodes, edges, out, memory, threads, on_phase: as in `make_rows`.
+        resume: go on with the run in `out`, which keeps its settings.
+        observer, on_start: as in `hushgraph.train`.
+        settings: the other arguments of `make_rows`.
+    """
+    group = current_group()
+
+    def make() -> None:
+        limits: dict[str, Any] = {"memory": memory, "threads": threads, "on_phase": on_phase}
+        if resume:
+            resume_rows(out, nodes, edges, **limits)
+        else:
+            make_rows(nodes, edges, out, **limits, **settings)
+
+    group.broadcast(make)
+    if group.leads and on_start is not None:
+        on_start(RunFolder.open(out))
+    return train_rows(out, memory=memory, threads=threads, observer=observer)
+
+
 def train_rows(
     path: str | os.PathLike[str],
     *,
@@ -219,8 +256,8 @@ def train_rows(
 ) -> Run:
     """Train on the rows that an engine made for a run, or go on with training that was interrupted.
 
-    In a process group of `torch.distributed` every process reads its own blocks of rows; all of them call this,
-    and the first keeps the ledger and writes the run. Rows must be where every process can read them.
+    In a process group of `torch.distributed` every process reads its own blocks of rows; all of them call
+    this, and the first keeps the ledger and writes the run. Rows must be where every process can read them.
 
     Args:
         path: the folder of the run that `make_rows` began.
@@ -233,8 +270,8 @@ def train_rows(
         The finished run; at once where it was finished before.
 
     Guarantees:
-        Every step is charged before it is taken, in the ledger that the board was charged in; together they are
-        what the plan's epsilon says. Noise is exact and drawn anew after an interruption.
+        Every step is charged before it is taken, in the ledger that the board was charged in; together they
+        are what the plan's epsilon says. Noise is exact and drawn anew after an interruption.
 
     Examples:
         >>> import duckdb, hushgraph as hg
@@ -249,8 +286,6 @@ def train_rows(
         (True, 'holds')
     """
     import duckdb
-
-    from hushgraph.engines.duck import parse_memory
 
     group, limit = current_group(), parse_memory(memory)
     settings: dict[str, Any] = {"memory_limit": f"{limit // 2 // 2**20}MiB"}

@@ -1,4 +1,4 @@
-"""Node and edge tables through DuckDB, within a memory limit: Parquet or CSV, one file or a pattern of many."""
+"""Node and edge tables through DuckDB, within a memory limit: Parquet or CSV, one file or many."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.engines.plan import resolve_columns
 from hushgraph.engines.records import Packed, swap_ends
-from hushgraph.errors import GraphError, InputError
+from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import EdgeOwner
 
@@ -140,7 +141,8 @@ class ParquetTable:
             if name not in self.types:
                 known = ", ".join(map(repr, list(self.types)[:8]))
                 raise GraphError(
-                    f"{self.files[0][0]}: no column {name!r} for {role}; it has {known}; name yours in columns"
+                    f"{self.files[0][0]}: no column {name!r} for {role}; it has {known}; name yours in "
+                    "columns"
                 )
 
 
@@ -173,18 +175,7 @@ class Tables:
         num_classes: int | None,
     ) -> Tables:
         """Open both tables and check their columns."""
-        given = columns if isinstance(columns, Columns) else Columns.of(columns or {})
-        if given.categorical or given.hashed:
-            raise InputError(
-                "categorical and hashed columns: engines take numbers; convert them in the table"
-            )
-        if given.classes is not None:
-            num_classes = len(given.classes) if num_classes is None else num_classes
-        if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
-            raise InputError(
-                f"num_classes={num_classes}: expected 2 or more, and as many as classes are named; it is "
-                "public and never looked up in the data"
-            )
+        given, num_classes = resolve_columns(columns, num_classes)
         node_table = ParquetTable.open(
             connection, nodes, delimiter=given.delimiter, copy=work / "nodes.parquet"
         )
@@ -285,8 +276,8 @@ class Tables:
             values = self._fetch(f"SELECT {wanted} AS v FROM {self.nodes.select(begin, end)} ORDER BY row_no")
             if np.ma.is_masked(values):
                 raise GraphError(
-                    f"column {self.columns.label!r} holds labels that are no class; expected numbers from 0 to "
-                    f"{self.num_classes - 1}, or the names in classes"
+                    f"column {self.columns.label!r} holds labels that are no class; expected numbers from 0 "
+                    f"to {self.num_classes - 1}, or the names in classes"
                 )
             labels[begin:end] = values
         return labels
@@ -347,7 +338,8 @@ class Tables:
         self._create_places()
         edges = self.edges.select(0, self.edges.num_rows)
         self.connection.execute(
-            "CREATE TABLE records AS SELECT (CAST(o.row_no AS UBIGINT) << 32) | CAST(p.row_no AS UBIGINT) AS v "
+            "CREATE TABLE records AS "
+            "SELECT (CAST(o.row_no AS UBIGINT) << 32) | CAST(p.row_no AS UBIGINT) AS v "
             f"FROM (SELECT {owner} AS o, {place} AS p FROM {edges}) AS e LEFT JOIN places AS o ON e.o = o.id "
             "LEFT JOIN places AS p ON e.p = p.id"
         )
@@ -385,6 +377,12 @@ class Tables:
         """Write what is released of the places from `begin` on: their identifiers and one number a class."""
         columns = {f"class_{k}": np.ascontiguousarray(values[:, k]) for k in range(values.shape[1])}
         self._write(path, begin, len(values), [f"{self._id} AS {quote_name(self.columns.id)}"], columns, [])
+
+    def read_ids(self, files: list[str]) -> npt.NDArray[Any]:
+        """The identifiers of the places of a released board: integers or text."""
+        sql = f"SELECT {quote_name(self.columns.id)} AS v FROM read_parquet({quote_list(files)})"
+        names = np.asarray(self._fetch(sql))
+        return names if names.dtype.kind in "iu" else names.astype(np.str_)
 
     def write_rows(self, path: Path, begin: int, readings: npt.NDArray[np.float32]) -> None:
         """Write identifier, features, reading, label and split of the rows from `begin` on."""

@@ -449,6 +449,15 @@ def _scale(values, factor, count):  # type: ignore[no-untyped-def]
         values[k] = np.float32(factor * np.float64(values[k]))
 
 
+@numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
+    """The product of two squared norms; infinite where one is beyond float32.
+
+    Its factor would be so small that gradients lose their digits before large inputs multiply what is left.
+    """
+    return inputs * gradient if inputs <= _LARGEST and gradient <= _LARGEST else np.inf
+
+
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _weigh(  # type: ignore[no-untyped-def]
     layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows
@@ -466,9 +475,9 @@ def _weigh(  # type: ignore[no-untyped-def]
             else:
                 inputs = input_squares[begin + i]
             gradient = _square(_pointer(work, layer[GRADIENT] + i * layer[WIDTH]), layer[SIZE_OUT])
-            squares[layer[GROUP]] += (inputs + 1) * gradient
+            squares[layer[GROUP]] += _multiply(inputs + 1, gradient)
         if skip[SIZE_IN]:
-            squares[skip[GROUP]] += skip_squares[begin + i] * gradient
+            squares[skip[GROUP]] += _multiply(skip_squares[begin + i], gradient)
         _factors(squares, rule, clip, stability, limits, factors)
         if skip[SIZE_IN]:
             gradients = _pointer(work, last[GRADIENT] + i * last[WIDTH])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal, Protocol
@@ -22,6 +23,7 @@ NORM_EXCESS = 1e-6
 # The largest number of steps from zero that a sum may be away: with the noise it stays within int64.
 _FARTHEST = 2.0**61
 _MOST_WORKERS = 4
+_MOST_UPCOMING = 4
 
 
 class NoiseSource(Protocol):
@@ -70,6 +72,7 @@ class ExactNoise:
         self._keys = fresh_keys() if seed is None else seeded_keys(seed)
         self._draw_ahead = draw_ahead
         self._drawer: _Drawer | None = None
+        self._steps: tuple[tuple[tuple[float, ...], tuple[int, ...]], Tensor] | None = None
 
     @property
     def guarantee(self) -> Literal["holds", "none"]:
@@ -97,11 +100,29 @@ class ExactNoise:
         device = next(iter(sums.values())).device
         drawn = torch.split(self._draw(size, device), sizes)
         wider = self.widening(size)
+        if device.type == "cuda":
+            return self._add_at_once(sums, sigmas, torch.cat(drawn), wider)
         noisy = {}
         for (name, value), noise in zip(sums.items(), drawn, strict=True):
             step = sigmas[name] * wider * 2.0**-normal.GRID_BITS
             noisy[name] = add_on_grid(value.detach(), noise.view(value.shape), step).to(value.dtype)
         return noisy
+
+    def _add_at_once(
+        self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float], noise: Tensor, wider: float
+    ) -> dict[str, Tensor]:
+        """All sums as one: on a GPU the time goes into starting operations."""
+        steps = tuple(sigmas[name] * wider * 2.0**-normal.GRID_BITS for name in sums)
+        sizes = [value.numel() for value in sums.values()]
+        if self._steps is None or self._steps[0] != (steps, tuple(sizes)):
+            each = torch.repeat_interleave(torch.tensor(steps, dtype=torch.float64), torch.tensor(sizes))
+            self._steps = ((steps, tuple(sizes)), each.to(noise.device))
+        flat = torch.cat([value.detach().reshape(-1).double() for value in sums.values()])
+        noisy = torch.split(add_on_grid(flat, noise, self._steps[1]), sizes)
+        return {
+            name: part.view(value.shape).to(value.dtype)
+            for (name, value), part in zip(sums.items(), noisy, strict=True)
+        }
 
     def _draw(self, size: int, device: torch.device) -> Tensor:
         if self._drawer is None or self._drawer.size != size:
@@ -117,16 +138,17 @@ class _Drawer:
         self._keys, self._is_pinned, self._ahead = keys, device.type == "cuda", ahead
         workers = min(_MOST_WORKERS, os.cpu_count() or 1) if self._is_pinned else 1
         self._workers = ThreadPoolExecutor(workers, "noise") if ahead else None
-        self._next: tuple[Tensor, list[Future[None]]] | None = None
+        # A GPU takes steps faster than some draws are ready: several are under way.
+        self._upcoming: deque[tuple[Tensor, list[Future[None]]]] = deque()
+        self._most_upcoming = _MOST_UPCOMING if self._is_pinned else 1
 
     def take(self) -> Tensor:
         """int64 [size], each given out once."""
-        buffer, pieces = self._next or self._begin()
-        self._next = None
+        buffer, pieces = self._upcoming.popleft() if self._upcoming else self._begin()
+        while self._ahead and len(self._upcoming) < self._most_upcoming:
+            self._upcoming.append(self._begin())
         for piece in pieces:
             piece.result()
-        if self._ahead:
-            self._next = self._begin()
         return buffer
 
     def _begin(self) -> tuple[Tensor, list[Future[None]]]:
@@ -166,8 +188,10 @@ class FloatNoise:
         return noisy
 
 
-def add_on_grid(values: Tensor, noise: Tensor, step: float) -> Tensor:
+def add_on_grid(values: Tensor, noise: Tensor, step: float | Tensor) -> Tensor:
     """float64: the nearest multiples of `step`, plus `noise` steps, added up as integers.
+
+    On a GPU every value may have a step of its own.
 
     What is too far for 64 bits becomes the farthest that is not: two values move no farther apart by that,
     and no sum of a batch reaches it.
@@ -176,6 +200,8 @@ def add_on_grid(values: Tensor, noise: Tensor, step: float) -> Tensor:
     if values.is_cuda:
         nearest = torch.round(values / step).clamp_(-_FARTHEST, _FARTHEST).long()
         return (nearest + noise).double() * step
+    if isinstance(step, Tensor):
+        raise TypeError("step is a tensor; expected one number on the CPU")
     out = torch.empty(values.shape, dtype=torch.float64)
     _add(values.reshape(-1).numpy(), noise.reshape(-1).numpy(), step, _FARTHEST, out.view(-1).numpy())
     return out

@@ -26,8 +26,8 @@ SMALLEST = {"num_train_nodes": 1, "num_layers": 0, "max_readers": 0, "batch_size
 REQUIRED = tuple(SMALLEST)
 # Counts beyond this are typing mistakes, and would overflow the arrays that hold identifiers.
 LARGEST = 2**63 - 1
-# Gradients are 32-bit numbers: beyond these, sums of clipped ones would overflow or vanish.
-SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
+# Gradients are 32-bit numbers: beyond these, sums of clipped ones would overflow, vanish or lose digits.
+SMALLEST_CLIP, LARGEST_CLIP = 1e-15, 1e15
 # More rounds of messages are typing mistakes: the bounds alone would take minutes.
 MOST_LAYERS = 1_000
 

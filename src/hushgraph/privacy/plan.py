@@ -120,7 +120,6 @@ class PrivacyPlan:
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[choices.Method] = "trees"
-    # Whether predictions for everybody else are covered together with the weights.
 
     def __post_init__(self) -> None:
         """Fill in the defaults that follow from other fields, then check everything at once."""
@@ -376,6 +375,7 @@ class PrivacyPlan:
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning; JSON has no infinity, so an infinite epsilon is "inf"."""
+        predictions = PREDICTIONS[self.covers_predictions and self.guarantee == "holds"]
         return {
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
@@ -388,7 +388,7 @@ class PrivacyPlan:
             "epsilon_edge": json_number(self.epsilon_edge),
             "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
-            "predictions": PREDICTIONS[self.covers_predictions and self.guarantee == "holds"],
+            "predictions": predictions,
             "noise_multiplier": self.noise_multiplier,
             "sigma_over_clip": self.sigma_over_clip,
             "steps": self.steps,
@@ -515,6 +515,11 @@ class BillboardPlan(PrivacyPlan):
         """The steps at which a board is made anew, and the last step: a segment follows every board."""
         return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
 
+    @property
+    def covers_predictions(self) -> bool:
+        """Predictions for everybody else are covered together with the weights and the boards."""
+        return True
+
     def board_charge(self, place: int) -> BoardCharge:
         """What a board is charged as; everybody casts onto the second."""
         return BoardCharge(
@@ -537,11 +542,6 @@ class BillboardPlan(PrivacyPlan):
     def epsilon(self) -> float:
         """Epsilon at `delta` for one emptied row: all boards and all steps."""
         return self.epsilon_after(self.steps)
-
-    @property
-    def covers_predictions(self) -> bool:
-        """Whether predictions for everybody else are covered together with boards and weights."""
-        return True
 
     def epsilon_after(self, steps: int) -> float:
         """Epsilon of a run that has taken `steps` steps: its boards until then and these steps."""

@@ -19,7 +19,7 @@ from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder
 
 
 def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence[Board], place: int) -> Board:
@@ -31,6 +31,8 @@ def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence
         under the charge that paid for it.
     """
     plan, path = get_billboard_plan(folder), folder.board_path(place)
+    if (folder.path / ENGINE_FILE).exists():
+        raise RunError(f"run={folder.path}: an engine makes its board; go on with the same engine")
     if path.exists():
         return folder.load_board(place)
     draws = _choose_draws(folder.config.seed, place)

@@ -69,15 +69,15 @@ def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
     Guarantees:
         Nothing of this is written by hushgraph: not into a run, a report or JSON.
     """
-    counts = {
-        **graph.clean_up,
-        "self-loops dropped": graph.self_loops_removed,
-        "repeated edges dropped": graph.duplicates_removed,
-    }
+    counts = dict(graph.clean_up)
+    if graph.columns is not None:
+        # Of data that somebody else prepared, these say little.
+        counts["self-loops dropped"] = graph.self_loops_removed
+        counts["repeated edges dropped"] = graph.duplicates_removed
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
     if not is_direction_given and _has_no_reverse(graph):
         notes.append(
-            "no edge has its reverse, so edges were taken as directed; if they have no direction, symmetrize"
+            "no edge has its reverse, so edges were taken as directed; give --symmetrize if they are not"
         )
     return notes
 

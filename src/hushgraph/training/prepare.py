@@ -155,7 +155,10 @@ def prepare(
         columns=columns,
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
-        raise InputError(f"columns are for tables, and {name_data(data)} is none; leave them out")
+        raise InputError(
+            f"columns are for tables, and {name_data(data)} is none; leave them out (--label and other "
+            "flags of tables)"
+        )
     if num_classes is None and not isinstance(data, Graph):
         _check_has_labels(graph)
     if setting == "inductive":
@@ -442,7 +445,8 @@ def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
     settings = [field.name for field in fields(TrainingConfig)]
     for name in others:
         if name not in settings:
-            near = difflib.get_close_matches(name, [*settings, *known], n=1)
+            of_tables = [field.name for field in fields(Columns) if field.name != "split"]
+            near = difflib.get_close_matches(name, [*settings, *known, *of_tables, "split_column"], n=1)
             meant = _SYNONYMS.get(name, near[0] if near else None)
             hint = f"; did you mean {meant}?" if meant else ""
             raise InputError(f"{name}: train has no such argument{hint}")

@@ -39,9 +39,6 @@ class RowBatches:
     group: Group
     feature_norm: float
 
-    # Clipped sums of rows are computed in threads of `RowPass`.
-    has_own_threads = True
-
     def __post_init__(self) -> None:
         slots = self.plan.num_train_nodes
         self._roots: PoissonBatches | FixedSizeBatches = (
@@ -49,6 +46,11 @@ class RowBatches:
             if self.plan.batches == "poisson"
             else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
         )
+
+    @property
+    def has_own_threads(self) -> bool:
+        """Whether clipped sums are computed in threads of `RowPass`."""
+        return self.features.device.type == "cpu"
 
     @property
     def draw(self) -> Draw:

@@ -21,6 +21,7 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
@@ -129,7 +130,7 @@ class Session:
                     if on_start is not None:
                         on_start(folder)
             result = self._train(ledger, observer)
-        metrics = group.broadcast(folder.metrics)
+            metrics = group.broadcast(folder.metrics)
         return Run(self.model, folder.plan, folder.config, result, metrics, folder)
 
     def _train(self, ledger: Ledger | None, observer: Observer | None) -> dict[str, Any]:
@@ -208,6 +209,7 @@ class Session:
         if self.device.type == "cuda":
             # Norms and sums must be as exact as the bound assumes.
             torch.backends.cuda.matmul.allow_tf32 = False
+        clipping = _choose_clipping(plan, config)
         common: dict[str, Any] = {
             "graph": self.graph,
             "features": features,
@@ -216,9 +218,12 @@ class Session:
             "group": self.group,
         }
         sums: dict[str, Any] = {}
-        if takes_rows(plan, self.model, self.device):
+        if takes_rows(plan, self.model):
             batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
-            sums["clipped_sum"] = sums["unclipped_sum"] = RowSums()
+            is_cpu = self.device.type == "cpu"
+            sums["clipped_sum"] = sums["unclipped_sum"] = (
+                RowSums() if is_cpu else RecordedRowSums(self.device)
+            )
         else:
             batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(
@@ -226,7 +231,7 @@ class Session:
             config=config,
             state=State(self.model, self.optimizer, self.average, step),
             batches=batches,
-            clipping=_choose_clipping(plan, config),
+            clipping=clipping,
             ledger=ledger,
             noise=self._noise,
             group=self.group,

@@ -202,10 +202,11 @@ def _create(session: Session) -> None:
 
 def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
     """Take the steps under a bar; where they end early, say where the run is and how to go on."""
-    is_watched = progress or (progress is None and observer is None)
-    make_bar = choose_bar(progress) if is_watched and session.group.leads else None
+    is_watched = session.group.leads and (progress or (progress is None and observer is None))
+    make_bar = None
     try:
         with Interruption() as interruption:
+            make_bar = choose_bar(progress) if is_watched else None
             # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
             own = (lambda *_: interruption.check()) if observer is None else observer
             with watch_steps(make_bar, own) as observe:
@@ -217,6 +218,10 @@ def _run(session: Session, progress: bool | None, observer: Observer | None, on_
             if make_bar is not None:
                 print(note, file=sys.stderr)
         raise
+    finally:
+        # Where the session has not begun, nobody else closes the ledger of a new run.
+        if session.ledger is not None:
+            session.ledger.close()
 
 
 def _describe_kept(folder: RunFolder) -> str:

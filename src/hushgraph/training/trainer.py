@@ -178,22 +178,24 @@ class Trainer:
     def _update(self, sums: dict[str, Tensor]) -> None:
         """Divide by the expected batch size, step the optimiser, move the average of the weights."""
         state, config = self.state, self.config
-        for name, parameter in state.model.named_parameters():
-            parameter.grad = (sums[name] / self.plan.batch_size).to(parameter.dtype)
+        parameters = dict(state.model.named_parameters())
+        means = torch._foreach_div([sums[name] for name in parameters], float(self.plan.batch_size))
+        for parameter, mean in zip(parameters.values(), means, strict=True):
+            parameter.grad = mean.to(parameter.dtype)
         if config.schedule == "cosine":
             for group in state.optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
         state.optimizer.step()
         # A short memory at first, so that the average forgets where it began.
         decay = min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
-        for name, parameter in state.model.named_parameters():
-            state.average[name].lerp_(parameter.detach(), 1 - decay)
+        weights = {name: parameter.detach() for name, parameter in state.model.named_parameters()}
+        torch._foreach_lerp_([state.average[name] for name in weights], list(weights.values()), 1 - decay)
 
 
-def takes_rows(plan: PrivacyPlan, model: nn.Module, device: torch.device) -> bool:
+def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
     """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
     chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
-    return chain is not None and chain.is_float32 and device.type == "cpu"
+    return chain is not None and chain.is_float32
 
 
 def choose_percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:

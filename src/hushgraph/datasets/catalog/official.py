@@ -123,51 +123,75 @@ _SHA256 = {
 }
 
 
-def _remote(url: str, path: str, size: int, unpack: str | None = None) -> Remote:
-    return Remote(url=url, path=path, size=size, sha256=_SHA256.get(path.split("/")[-1]), unpack=unpack)
+# name in OGB: size, licence
+_OGB_ARCHIVES = {
+    "arxiv": (83 * _MB, "ODC-BY"),
+    "products": (1_461 * _MB, "Amazon licence"),
+    "mag": (413 * _MB, "ODC-BY"),
+}
+# name: folder, size of all files
+_PLANETOID_FOLDERS = {
+    "cora": ("Cora", 1 * _MB),
+    "citeseer": ("CiteSeer", 2 * _MB),
+    "pubmed": ("PubMed", 13 * _MB),
+}
+# name: folder, file, size
+_SHCHUR_FILES = {
+    "coauthor-cs": ("CS", "ms_academic_cs.npz", 13 * _MB),
+    "coauthor-physics": ("Physics", "ms_academic_phy.npz", 16 * _MB),
+    "amazon-computers": ("Computers", "amazon_electronics_computers.npz", 32 * _MB),
+    "amazon-photo": ("Photo", "amazon_electronics_photo.npz", 17 * _MB),
+}
+# file: id on Google Drive, those of PyG's Reddit2; size
+_GRAPHSAINT_FILES = {
+    "adj_full.npz": ("1sncK996BM5lpuDf75lDFqCiDZyErc1c2", 80 * _MB),
+    "feats.npy": ("1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3", 1_122 * _MB),
+    "class_map.json": ("1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u", 3 * _MB),
+    "role.json": ("1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A", 2 * _MB),
+}
 
-
-def _ogb(name: str, size: int, licence: str) -> Source:
-    remote = _remote(f"{_OGB}/{name}.zip", f"{name}.zip", size, name)
-    return Source(folder=f"ogbn_{name}", remotes=(remote,), licence=licence)
-
-
-def _planetoid(folder: str, size: int) -> Source:
-    files = PLANETOID_FILES[folder.lower()]
-    remotes = [_remote(f"{_PLANETOID}/{file}", f"raw/{file}", size // len(files)) for file in files]
-    return Source(folder=folder, remotes=tuple(remotes), licence="MIT")
-
-
-def _shchur(folder: str, file: str, size: int) -> Source:
-    remote = _remote(f"{_SHCHUR}/{file}", f"raw/{file}", size)
-    return Source(folder=folder, remotes=(remote,), licence="MIT")
-
-
-# The Google Drive ids are those of PyG's Reddit2.
-_GRAPHSAINT = tuple(
-    _remote(f"{_DRIVE}{drive_id}", f"raw/{file}", size)
-    for file, drive_id, size in (
-        ("adj_full.npz", "1sncK996BM5lpuDf75lDFqCiDZyErc1c2", 80 * _MB),
-        ("feats.npy", "1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3", 1_122 * _MB),
-        ("class_map.json", "1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u", 3 * _MB),
-        ("role.json", "1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A", 2 * _MB),
-    )
-)
-_REDDIT_FULL = _remote("https://data.dgl.ai/dataset/reddit.zip", "raw/reddit.zip", 1_398 * _MB, "")
+# What is downloaded for a dataset: address, path, size, folder to unpack.
+_DOWNLOADS: dict[str, list[tuple[str, str, int, str | None]]] = {
+    **{
+        f"ogbn-{name}": [(f"{_OGB}/{name}.zip", f"{name}.zip", size, name)]
+        for name, (size, _) in _OGB_ARCHIVES.items()
+    },
+    "reddit": [
+        (f"{_DRIVE}{drive_id}", f"raw/{file}", size, None)
+        for file, (drive_id, size) in _GRAPHSAINT_FILES.items()
+    ],
+    "reddit-full": [("https://data.dgl.ai/dataset/reddit.zip", "raw/reddit.zip", 1_398 * _MB, "")],
+    **{
+        name: [
+            (f"{_PLANETOID}/{file}", f"raw/{file}", size // len(PLANETOID_FILES[name]), None)
+            for file in PLANETOID_FILES[name]
+        ]
+        for name, (_, size) in _PLANETOID_FOLDERS.items()
+    },
+    **{
+        name: [(f"{_SHCHUR}/{file}", f"raw/{file}", size, None)]
+        for name, (_, file, size) in _SHCHUR_FILES.items()
+    },
+}
+# Folder and licence of a dataset.
+_FOLDERS = {
+    **{f"ogbn-{name}": (f"ogbn_{name}", licence) for name, (_, licence) in _OGB_ARCHIVES.items()},
+    "reddit": ("reddit", "not stated"),
+    "reddit-full": ("reddit_full", "not stated"),
+    **{name: (folder, "MIT") for name, (folder, _) in _PLANETOID_FOLDERS.items()},
+    **{name: (folder, "MIT") for name, (folder, _, _) in _SHCHUR_FILES.items()},
+}
 
 SOURCES = {
-    "ogbn-arxiv": _ogb("arxiv", 83 * _MB, "ODC-BY"),
-    "ogbn-products": _ogb("products", 1_461 * _MB, "Amazon licence"),
-    "ogbn-mag": _ogb("mag", 413 * _MB, "ODC-BY"),
-    "reddit": Source(folder="reddit", remotes=_GRAPHSAINT, licence="not stated"),
-    "reddit-full": Source(folder="reddit_full", remotes=(_REDDIT_FULL,), licence="not stated"),
-    "cora": _planetoid("Cora", 1 * _MB),
-    "citeseer": _planetoid("CiteSeer", 2 * _MB),
-    "pubmed": _planetoid("PubMed", 13 * _MB),
-    "coauthor-cs": _shchur("CS", "ms_academic_cs.npz", 13 * _MB),
-    "coauthor-physics": _shchur("Physics", "ms_academic_phy.npz", 16 * _MB),
-    "amazon-computers": _shchur("Computers", "amazon_electronics_computers.npz", 32 * _MB),
-    "amazon-photo": _shchur("Photo", "amazon_electronics_photo.npz", 17 * _MB),
+    name: Source(
+        folder=folder,
+        remotes=tuple(
+            Remote(url=url, path=path, size=size, sha256=_SHA256.get(path.split("/")[-1]), unpack=unpack)
+            for url, path, size, unpack in _DOWNLOADS[name]
+        ),
+        licence=licence,
+    )
+    for name, (folder, licence) in _FOLDERS.items()
 }
 
 _REDDIT_SPLIT = (153_932, 23_699, 55_334)

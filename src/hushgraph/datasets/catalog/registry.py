@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -55,29 +56,16 @@ class Entry:
     derive: Callable[[Graph, Path], Graph] | None = None
 
 
-def _ogb(name: str, description: str) -> Entry:
-    return Entry(description=description, files=OGB_FILES[SOURCES[name].folder], read=read_ogb)
+def _read_planetoid(name: str, folder: Path) -> dict[str, Any]:
+    return read_planetoid(folder / "raw", name)
 
 
-def _planetoid(name: str, description: str) -> Entry:
-    return Entry(
-        description=description,
-        files=tuple(f"raw/{file}" for file in PLANETOID_FILES[name]),
-        read=lambda folder: read_planetoid(folder / "raw", name),
-    )
+def _read_shchur(file: str, folder: Path) -> dict[str, Any]:
+    return read_shchur(folder / file)
 
 
-def _shchur(name: str, description: str) -> Entry:
-    file = SOURCES[name].remotes[0].path
-    return Entry(description=description, files=(file,), read=lambda folder: read_shchur(folder / file))
-
-
-def _disjoint(base: str) -> Entry:
-    return Entry(
-        description=f"{base} without edges between splits",
-        base=base,
-        derive=lambda graph, _: graph.disjoint(),
-    )
+def _drop_edges_between_splits(graph: Graph, folder: Path) -> Graph:
+    return graph.disjoint()
 
 
 def _clustered(graph: Graph, folder: Path) -> Graph:
@@ -90,38 +78,64 @@ def _clustered(graph: Graph, folder: Path) -> Graph:
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2]).disjoint()
 
 
+_OGB = {
+    "ogbn-arxiv": "computer science papers and citations, by subject; split by time",
+    "ogbn-mag": "papers and citations, by venue; split by time",
+    "ogbn-products": "goods bought together, by category; split by sales",
+}
+_PLANETOID = dict.fromkeys(PLANETOID_FILES, "papers and citations, by subject; public split")
+_SHCHUR = {
+    "amazon-computers": "goods bought together, by category; random split",
+    "amazon-photo": "goods bought together, by category; random split",
+    "coauthor-cs": "authors who wrote together, by field; random split",
+    "coauthor-physics": "authors who wrote together, by field; random split",
+}
 _ENTRIES = {
-    "amazon-computers": _shchur("amazon-computers", "goods bought together, by category; random split"),
-    "amazon-photo": _shchur("amazon-photo", "goods bought together, by category; random split"),
-    "citeseer": _planetoid("citeseer", "papers and citations, by subject; public split"),
-    "coauthor-cs": _shchur("coauthor-cs", "authors who wrote together, by field; random split"),
-    "coauthor-physics": _shchur("coauthor-physics", "authors who wrote together, by field; random split"),
-    "cora": _planetoid("cora", "papers and citations, by subject; public split"),
     "demo": Entry(
         description="generated: 20,000 nodes, 8 planted classes, power-law degrees, weak features",
         generate=synthetic,
     ),
-    "ogbn-arxiv": _ogb("ogbn-arxiv", "computer science papers and citations, by subject; split by time"),
-    "ogbn-arxiv-clustered": Entry(
-        description="ogbn-arxiv split along communities, without edges between splits",
-        base="ogbn-arxiv",
-        derive=_clustered,
-    ),
-    "ogbn-arxiv-disjoint": _disjoint("ogbn-arxiv"),
-    "ogbn-mag": _ogb("ogbn-mag", "papers and citations, by venue; split by time"),
-    "ogbn-products": _ogb("ogbn-products", "goods bought together, by category; split by sales"),
-    "pubmed": _planetoid("pubmed", "papers and citations, by subject; public split"),
+    **{
+        name: Entry(description=description, files=OGB_FILES[SOURCES[name].folder], read=read_ogb)
+        for name, description in _OGB.items()
+    },
+    **{
+        name: Entry(
+            description=description,
+            files=tuple(f"raw/{file}" for file in PLANETOID_FILES[name]),
+            read=partial(_read_planetoid, name),
+        )
+        for name, description in _PLANETOID.items()
+    },
+    **{
+        name: Entry(
+            description=description,
+            files=(SOURCES[name].remotes[0].path,),
+            read=partial(_read_shchur, SOURCES[name].remotes[0].path),
+        )
+        for name, description in _SHCHUR.items()
+    },
     "reddit": Entry(
         description="posts with common commenters, by community; split by time; the edges of GraphSAGE",
         files=tuple(f"raw/{file}" for file in REDDIT_FILES),
         read=lambda folder: read_reddit(folder / "raw"),
     ),
-    "reddit-disjoint": _disjoint("reddit"),
     "reddit-full": Entry(
         description="reddit with five times as many edges, the version of DGL and PyG",
         files=tuple(f"raw/{file}" for file in REDDIT_FULL_FILES),
         read=lambda folder: read_reddit_full(folder / "raw"),
     ),
+    "ogbn-arxiv-clustered": Entry(
+        description="ogbn-arxiv split along communities, without edges between splits",
+        base="ogbn-arxiv",
+        derive=_clustered,
+    ),
+    **{
+        f"{base}-disjoint": Entry(
+            description=f"{base} without edges between splits", base=base, derive=_drop_edges_between_splits
+        )
+        for base in ("ogbn-arxiv", "reddit")
+    },
 }
 
 

@@ -38,7 +38,8 @@ class Problem:
 
     def to_text(self) -> str:
         """Return the problem in one line."""
-        shown = f" ({', '.join(self.examples)}{', ...' if self.count > len(self.examples) else ''})"
+        is_cut = len(self.examples) == _EXAMPLES < self.count
+        shown = f" ({', '.join(self.examples)}{', ...' if is_cut else ''})"
         mark = "STOPS TRAINING: " if self.stops else ""
         return f"{mark}{self.where}: {self.what}{shown if self.examples else ''}; {self.remedy}"
 
@@ -137,6 +138,8 @@ class _Finder:
         if profile is None:
             return
         name, cell = profile.name, profile.sql
+        if profile.rows == 0:
+            self._add(0, name, "the table has no rows", 1, "expected one node per row", stops=True)
         count = self._count(f"{cell} IS NULL")
         if count:
             rows = self._rows(f"{cell} IS NULL")

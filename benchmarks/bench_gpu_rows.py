@@ -1,0 +1,81 @@
+"""Steps and whole default runs on a GPU, for data whose training reads no edges.
+
+    python benchmarks/bench_gpu_rows.py DATA.npz... [--record FILE]
+
+Of each file: a whole default run at epsilon 4 after loading, the second of two, since the first compiles and
+chooses kernels; the median time of a step, from what the run tells an observer; and the time of the clipped
+sum alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import hushgraph as hg
+from hushgraph.datasets.loading import load_graph
+from hushgraph.gradients.batch import Features
+from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows_torch import RecordedRowSums
+from hushgraph.models.gnn import GNN
+
+SPLIT = "0.6/0.2/0.2"
+
+
+def measure_run(graph: hg.Graph, device: str) -> tuple[float, float, float]:
+    """Seconds of a whole default run, median seconds of a step, test accuracy."""
+    times: list[float] = []
+    begin = time.perf_counter()
+    run = hg.train(graph, epsilon=4.0, device=device, observer=lambda *_: times.append(time.perf_counter()))
+    seconds = time.perf_counter() - begin
+    return seconds, statistics.median(np.diff(times)), run.result["test_accuracy"]
+
+
+def measure_sum(graph: hg.Graph, device: torch.device) -> float:
+    """Seconds of one clipped sum over all training rows, features alone."""
+    model = GNN(graph.num_features, graph.num_classes, model="mlp", hidden=64, feature_norm=6.0).to(device)
+    rows = Features(graph, "cpu").take(graph.train_idx, norm=6.0)
+    sums, clipping = RecordedRowSums(device), Clipping()
+    for _ in range(10):
+        sums(model, rows, clipping)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(100):
+        sums(model, rows, clipping)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / 100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("--record", type=Path)
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("no GPU is visible to torch: nothing is measured")
+        return
+    lines = [f"{torch.cuda.get_device_name()}, torch {torch.__version__}; seconds, milliseconds"]
+    for path in options.data:
+        try:
+            graph = load_graph(path, symmetrize=True)
+        except hg.HushgraphError:
+            graph = load_graph(path, symmetrize=True, split=SPLIT)
+        first = measure_run(graph, "cuda")[0]
+        seconds, step, accuracy = measure_run(graph, "cuda")
+        alone = measure_sum(graph, torch.device("cuda"))
+        lines.append(
+            f"{path.stem:22} first run {first:6.2f} s, second {seconds:5.2f} s, step {1e3 * step:5.2f} ms, "
+            f"sum {1e3 * alone:5.2f} ms, test accuracy {100 * accuracy:.1f}%"
+        )
+        print(lines[-1], flush=True)
+    if options.record is not None:
+        options.record.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
