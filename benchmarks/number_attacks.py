@@ -36,6 +36,7 @@ from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -124,7 +125,7 @@ class World:
         self.model = GNN(FEATURES, CLASSES, model="mlp", num_layers=0, hidden=hidden).to(device)
         self.start = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         self._features = Features(graph, device)
-        self._takes_rows = takes_rows(plan, self.model, device)
+        self._takes_rows = takes_rows(plan, self.model)
         self._group: Group = Group()
         if setting == "two processes":
             theirs = self.sum_of(graph.train_idx[1::2])
@@ -142,10 +143,13 @@ class World:
         self._begin_anew()
         roots = self.graph.train_idx if roots is None else roots
         if self._takes_rows:
-            return RowSums()(self.model, self._features.take(roots), Clipping())
+            return self._row_sums()(self.model, self._features.take(roots), Clipping())
         batches = TreeBatches(**self._common(Group()), resample_every=1)
         [piece] = batches.cut_pieces(batches.sample_lists(0), roots)
         return ghost.clipped_sum(self.model, piece, Clipping())
+
+    def _row_sums(self) -> Any:
+        return RowSums() if self.device.type == "cpu" else RecordedRowSums(self.device)
 
     def _common(self, group: Group) -> dict[str, Any]:
         return {
@@ -161,7 +165,7 @@ class World:
         common = self._common(self._group)
         batches: Any = TreeBatches(**common, resample_every=1)
         if self._takes_rows:
-            batches, sums = RowBatches(**common, feature_norm=0.0), {"clipped_sum": RowSums()}
+            batches, sums = RowBatches(**common, feature_norm=0.0), {"clipped_sum": self._row_sums()}
         return Trainer(
             plan=self.plan,
             config=TrainingConfig(schedule="constant"),
