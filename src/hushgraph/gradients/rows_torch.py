@@ -161,5 +161,6 @@ def _run_passes(chain: Chain, rows: DeviceRows) -> tuple[list[Tensor], list[Tens
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """float64 [rows]: squared norms."""
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    """float64 [rows]: squared norms; infinite beyond float32, as in `row_kernels`."""
+    squares = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    return torch.where(squares <= torch.finfo(torch.float32).max, squares, torch.inf)
