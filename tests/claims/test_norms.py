@@ -34,7 +34,7 @@ def test_no_case_of_a_search_exceeds_c(device: str) -> None:
 
 def test_the_search_sees_a_margin_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)
-    assert max(case.excess for case in norm_search.search(200, seed=1).values()) > 1e-6
+    assert max(case.excess for case in norm_search.search(200, seed=0).values()) > 1e-6
 
 
 def excess(layer: nn.Module, rows: Rows) -> float:
