@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from terminal_gaps import run_on_terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are Unix's")
