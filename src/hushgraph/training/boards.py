@@ -68,7 +68,7 @@ def make_ballots(
 ) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
-    `boards` are those before this one, or all of them; `readings` are those of the boards before, if known.
+    `boards` are those before this one, or all of them; `readings` are of the boards before it, if known.
     """
     plan = get_billboard_plan(folder)
     ballots = label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
