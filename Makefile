@@ -4,11 +4,11 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench docs wheel clean
+.PHONY: help setup demo test lint bench gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install hushgraph and its tools into .venv, with pinned versions.
 
@@ -32,6 +32,14 @@ test: lint ## Check style and types, then run all tests.
 
 bench: setup ## Run the CPU benchmarks.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+# With Triton and without a GPU, TRITON_INTERPRET=1 runs the kernels in Triton's interpreter.
+GPU_DATA ?= $(wildcard ../shared/data/facebook_32_schools.npz ../shared/data/ogbn_arxiv_hints.npz)
+gpu-test: setup ## Run the tests and benchmarks of the GPU.
+	$(BIN)/pytest -rs tests/gradients tests/models tests/noise
+	$(BIN)/python benchmarks/bench_gpu_rows.py $(GPU_DATA)
+	! $(BIN)/python -c "import torch; assert torch.cuda.is_available()" 2> /dev/null || \
+	  ($(BIN)/python benchmarks/bench_step.py --device cuda && $(BIN)/python benchmarks/bench_noise.py --device cuda)
 
 # The notice that is turned off says when the theme is no longer maintained; docs/dependencies.md says it too.
 docs: setup ## Build the documentation into site/.

@@ -53,7 +53,7 @@ def measure_sum(graph: hg.Graph, device: torch.device) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("data", nargs="*", type=Path)
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
     if not torch.cuda.is_available():
