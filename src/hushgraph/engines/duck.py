@@ -136,7 +136,7 @@ def make_rows(
         (500,)
     """
     owner = choose_owner(edge_owner, symmetrize=symmetrize)
-    settings = {
+    settings: dict[str, Any] = {
         "epsilon": epsilon,
         "private": private,
         "delta": delta,

@@ -364,7 +364,12 @@ class _RowSession:
                 rng=KeyedGenerator(secrets.randbits(KEY_BITS)),
                 group=group,
             ),
-            clipping=Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability),
+            # Plans with a board have no percentile.
+            clipping=Clipping(
+                kind="groups" if plan.clipping == "percentile" else plan.clipping,
+                clip=plan.clip,
+                stability=config.stability,
+            ),
             ledger=ledger,
             noise=noise,
             clipped_sum=sums,
