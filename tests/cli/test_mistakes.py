@@ -326,7 +326,11 @@ OTHERS = [
             "run.toml", 'data = "people"\nignore = "city"\nepsilon = 4\ndry-run = true\nsteps = 2\n'
         ),
     ),
-    Mistake("audit people", "no --epsilon: expected the epsilon to audit", "audit run --trials 100"),
+    Mistake(
+        "audit people",
+        "no --epsilon: expected the epsilon to audit",
+        "audit people --ignore city --epsilon 4 --method trees --max-readers 1 --steps 1 --trials 100",
+    ),
 ]
 MISTAKES = [*FLAGS, *BUDGETS, *RANGES, *FOLDERS, *NAMES, *CELLS, *OTHERS]
 

@@ -251,6 +251,8 @@ def _store_tables(
             )
             arrays |= dict(zip(SPLITS, parts, strict=True))
         edges = arrays.pop("edge_index")
+        # Counts of what reading dropped are private, and the folder would keep them.
+        del arrays["clean_up"], arrays["unread"]
         return store_arrays(folder, edges=edges, directed=bool(directed), symmetrize=symmetrize, **arrays)
 
 

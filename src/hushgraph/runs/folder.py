@@ -59,12 +59,16 @@ _FILES = (
 _VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
 
 
+def _refuse_run(out: Path) -> None:
+    if any((out / name).exists() for name in _FILES):
+        raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
+
+
 def check_out(path: str | os.PathLike[str]) -> None:
     """Refuse a folder for a new run that is a file, holds a run or holds anything else, such as the data."""
     out = Path(path)
     try:
-        if any((out / name).exists() for name in _FILES):
-            raise RunError(f"out={out}: it holds a run already; resume it, or choose another folder")
+        _refuse_run(out)
         if out.is_dir() and any(out.iterdir()):
             raise RunError(f"out={out}: it holds other files; choose a new folder, or an empty one")
         if out.exists() and not out.is_dir():
@@ -171,8 +175,9 @@ class RunFolder:
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
-        check_out(self.path)
         try:
+            # Other files are refused by `check_out` where a caller must not mix them with a run.
+            _refuse_run(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self.path.mkdir()

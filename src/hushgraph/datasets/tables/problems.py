@@ -138,6 +138,8 @@ class _Finder:
         if profile is None:
             return
         name, cell = profile.name, profile.sql
+        if profile.rows == 0:
+            self._add(0, name, "the table has no rows", 1, "expected one node per row", stops=True)
         count = self._count(f"{cell} IS NULL")
         if count:
             rows = self._rows(f"{cell} IS NULL")
