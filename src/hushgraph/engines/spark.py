@@ -151,12 +151,12 @@ def make_rows(
     place = _Storage(nodes.sparkSession, storage or Path(out).absolute().as_uri())
     # The ledger stays locked: nobody else overwrites the tallies that the key is for.
     with charge_board(folder):
-        maker.write_records(place)
-        if not place.exists("board"):
-            maker.write_tallies(place)
-            maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
-            place.rename("work/board", "board")
         if not place.exists("rows"):
+            maker.write_records(place)
+            if not place.exists("board"):
+                maker.write_tallies(place)
+                maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
+                place.rename("work/board", "board")
             maker.write_rows(place, folder)
             place.rename("work/rows", "rows")
         place.remove("work")
