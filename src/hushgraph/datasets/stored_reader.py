@@ -45,6 +45,9 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
     try:
         about = _read_description(path / ABOUT)
         columns = Columns.of(about["columns"]) if about["columns"] is not None else None
+        splits: dict[str, Any] = {
+            name: open_mapped(path / f"{name}.npy", ndim=1, kinds="iu") for name in SPLITS
+        }
         graph = StoredGraph(
             folder=path,
             num_nodes=about["num_nodes"],
@@ -60,7 +63,7 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
             if about["has_names"]
             else None,
             columns=columns,
-            **{name: open_mapped(path / f"{name}.npy", ndim=1, kinds="iu") for name in SPLITS},
+            **splits,
         )
         _check_features(graph.x)
         _check_reads(graph)

@@ -236,9 +236,9 @@ def take_columns(
 def _check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> None:
     """Refuse settings that no data could make valid, before data is read."""
     given = {name: value for name, value in arguments.items() if value is not None}
-    model = "own" if isinstance(given.get("model"), nn.Module) else given.get("model", "gcn")
+    model: Any = "own" if isinstance(given.get("model"), nn.Module) else given.get("model", "gcn")
     named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
-    optimizer = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
+    optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
     TrainingConfig(model=model, optimizer=optimizer, **named, **others)
     readers = given.get("max_readers", 1)
     reads = given.get("max_reads", None if given["sampler"] == "paper" else readers)
