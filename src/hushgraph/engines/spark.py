@@ -113,8 +113,8 @@ def make_rows(
         edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
             `board`, `rows` and, meanwhile, `work`; `out` unless given.
-        num_classes, epsilon, private, delta, batch_size, steps, learning_rate, hidden, symmetrize, columns,
-            budget: as in `hushgraph.engines.make_rows`.
+        num_classes, epsilon, private, delta, batch_size, steps: as in `hushgraph.engines.make_rows`.
+        learning_rate, hidden, symmetrize, columns, budget: as there.
         draws: the randomness of a part of the board.
 
     Guarantees:
