@@ -90,12 +90,11 @@ def make_batches(
         "group": Group(),
     }
     try:
-        from hushgraph.gradients.rows import RowSums
         from hushgraph.training.row_batches import RowBatches
-        from hushgraph.training.trainer import takes_rows
+        from hushgraph.training.trainer import choose_row_sums, takes_rows
 
-        if takes_rows(plan, model, device):
-            return RowBatches(**common, feature_norm=0.0), {"clipped_sum": RowSums()}
+        if takes_rows(plan, model):
+            return RowBatches(**common, feature_norm=0.0), {"clipped_sum": choose_row_sums(device)}
     except ImportError:
         pass
     return TreeBatches(**common, resample_every=STEPS), {}
@@ -167,7 +166,8 @@ class Steps:
             ),
             batches=batches,
             clipping=Clipping(),
-            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan.terms),
+            # An older version takes the plan itself.
+            ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", getattr(plan, "terms", plan)),
             noise=source(plan, self.device),  # type: ignore[arg-type]
             **sums,
         )

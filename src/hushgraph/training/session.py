@@ -22,8 +22,6 @@ from hushgraph.billboard.board import Board
 from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowSums
-from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
@@ -47,6 +45,7 @@ from hushgraph.training.trainer import (
     State,
     Trainer,
     choose_percentile_clipping,
+    choose_row_sums,
     takes_rows,
 )
 from hushgraph.training.tree_batches import TreeBatches
@@ -229,10 +228,7 @@ class Session:
         sums: dict[str, Any] = {}
         if takes_rows(plan, self.model):
             batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
-            is_cpu = self.device.type == "cpu"
-            sums["clipped_sum"] = sums["unclipped_sum"] = (
-                RowSums() if is_cpu else RecordedRowSums(self.device)
-            )
+            sums["clipped_sum"] = sums["unclipped_sum"] = choose_row_sums(self.device)
         else:
             batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(
