@@ -25,10 +25,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 import torch
+from torch import nn
 
 from bench_step import CLASSES, FEATURES, NODES, TRAINING, arxiv_shaped
 from hushgraph.gradients.batch import Features
@@ -72,6 +74,29 @@ def float_noise(plan: PrivacyPlan, device: torch.device) -> object:
     from hushgraph.noise.source import FloatNoise
 
     return FloatNoise(torch.Generator(device))
+
+
+def make_batches(
+    graph: Graph, plan: PrivacyPlan, model: nn.Module, device: torch.device
+) -> tuple[Any, dict[str, Any]]:
+    """Batches and how their sums are computed, as a run has them in the version that is imported."""
+    common: dict[str, Any] = {
+        "graph": graph,
+        "features": Features(graph, device),
+        "plan": plan,
+        "rng": np.random.default_rng(1),
+        "group": Group(),
+    }
+    try:
+        from hushgraph.gradients.rows import RowSums
+        from hushgraph.training.row_batches import RowBatches
+        from hushgraph.training.trainer import takes_rows
+
+        if takes_rows(plan, model, device):
+            return RowBatches(**common, feature_norm=0.0), {"clipped_sum": RowSums()}
+    except ImportError:
+        pass
+    return TreeBatches(**common, resample_every=STEPS), {}
 
 
 class Steps:
@@ -128,14 +153,7 @@ class Steps:
             if reads
             else ReadingMLP(FEATURES, CLASSES, hidden=128)
         ).to(self.device)
-        batches = TreeBatches(
-            graph=graph,
-            features=Features(graph, self.device),
-            plan=plan,
-            rng=np.random.default_rng(1),
-            group=Group(),
-            resample_every=STEPS,
-        )
+        batches, sums = make_batches(graph, plan, model, self.device)
         source = default_noise if noise == "default" else float_noise
         trainer = Trainer(
             plan=plan,
@@ -149,6 +167,7 @@ class Steps:
             clipping=Clipping(),
             ledger=Ledger.create(self._folder / f"{len(self._steps)}.jsonl", plan.terms),
             noise=source(plan, self.device),  # type: ignore[arg-type]
+            **sums,
         )
         pieces = batches.iterate(0)
         return lambda: trainer.take_step(next(pieces))

@@ -32,8 +32,10 @@ from torch import Tensor, nn
 
 from hushgraph.audit.numbers import _ATTACKS as SCORES
 from hushgraph.audit.numbers import right_guesses_at_most
+from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -41,7 +43,8 @@ from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
-from hushgraph.training.trainer import State, Trainer
+from hushgraph.training.row_batches import RowBatches
+from hushgraph.training.trainer import State, Trainer, takes_rows
 from hushgraph.training.tree_batches import TreeBatches
 
 ROOTS, FEATURES, CLASSES, CANARY = 64, 64, 3, 5
@@ -121,6 +124,7 @@ class World:
         self.model = GNN(FEATURES, CLASSES, model="mlp", num_layers=0, hidden=hidden).to(device)
         self.start = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         self._features = Features(graph, device)
+        self._takes_rows = takes_rows(plan, self.model, device)
         self._group: Group = Group()
         if setting == "two processes":
             theirs = self.sum_of(graph.train_idx[1::2])
@@ -136,19 +140,28 @@ class World:
     def sum_of(self, roots: np.ndarray | None = None) -> Sums:
         """The clipped sum that the training loop computes for these roots, before the step."""
         self._begin_anew()
-        trainer = self._trainer(torch.optim.SGD(self.model.parameters(), lr=1.0))
         roots = self.graph.train_idx if roots is None else roots
-        return trainer._sum_gradients(trainer.batches.cut_pieces(trainer.batches.sample_lists(0), roots))
+        if self._takes_rows:
+            return RowSums()(self.model, self._features.take(roots), Clipping())
+        batches = TreeBatches(**self._common(Group()), resample_every=1)
+        [piece] = batches.cut_pieces(batches.sample_lists(0), roots)
+        return ghost.clipped_sum(self.model, piece, Clipping())
+
+    def _common(self, group: Group) -> dict[str, Any]:
+        return {
+            "graph": self.graph,
+            "features": self._features,
+            "plan": self.plan,
+            "rng": np.random.default_rng(),
+            "group": group,
+        }
 
     def _trainer(self, optimizer: torch.optim.Optimizer) -> Trainer:
-        batches = TreeBatches(
-            graph=self.graph,
-            features=self._features,
-            plan=self.plan,
-            rng=np.random.default_rng(),
-            group=getattr(self, "_group", Group()),
-            resample_every=1,
-        )
+        sums: dict[str, Any] = {}
+        common = self._common(self._group)
+        batches: Any = TreeBatches(**common, resample_every=1)
+        if self._takes_rows:
+            batches, sums = RowBatches(**common, feature_norm=0.0), {"clipped_sum": RowSums()}
         return Trainer(
             plan=self.plan,
             config=TrainingConfig(schedule="constant"),
@@ -156,8 +169,9 @@ class World:
             batches=batches,
             clipping=Clipping(),
             ledger=FreeLedger(),
-            noise=getattr(self, "_noise", None),
-            group=getattr(self, "_group", Group()),
+            noise=self._noise,
+            group=self._group,
+            **sums,
         )
 
     def _begin_anew(self) -> None:

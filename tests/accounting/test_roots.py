@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy import optimize
 
-from hushgraph.accounting.roots import find_root
+from hushgraph.accounting.accountants import find_root
 from hushgraph.errors import PlanError
 
 FUNCTIONS = [

@@ -19,8 +19,12 @@ norm_search = script("norm_search")
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
 
 
-def test_no_case_of_a_search_exceeds_c() -> None:
-    worst = norm_search.search(500, seed=1)
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_no_case_of_a_search_exceeds_c(device: str) -> None:
+    worst = norm_search.search(500, seed=1, device=device)
     assert set(worst) == set(norm_search.KINDS)
     for case in worst.values():
         assert case.excess <= 1e-6, case.description

@@ -191,7 +191,7 @@ def test_quiet_says_nothing(run: Run, data: Path) -> None:
         (["damaged.npz", "--epsilon", "1"], "damaged.npz: not an .npz archive"),
         (["demon", "--epsilon", "1"], "did you mean 'demo'?"),
         (["people.npz"], "no budget"),
-        (["people.npz", "--epsilon", "1", "--non-private"], "neither epsilon"),
+        (["people.npz", "--epsilon", "1", "--non-private"], "without privacy there is no budget"),
         (["people.npz", "--epsilon", "nan"], "epsilon=nan"),
         (["people.npz", "--epsilon", "lots"], "--epsilon"),
         (["people.npz", "--epsilon", "1", "--model", "gcm"], "model='gcm'"),

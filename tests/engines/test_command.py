@@ -18,7 +18,7 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.privacy.ledger import Ledger
 
 Run = Callable[..., tuple[int, str, str]]
-FLAGS = "--engine duckdb --num-classes 2 --epsilon 4 --steps 3 --hidden 4".split()
+FLAGS = ["--engine", "duckdb", "--num-classes", "2", "--epsilon", "4", "--steps", "3", "--hidden", "4"]
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ def stop_at_sort(phase: str) -> None:
         (["--model", "gcn"], "--model with --engine"),
         (["--seed", "1"], "--seed with --engine"),
         (["--dry-run"], "--dry-run with --engine"),
-        ([], "edge_owner is not given"),
-        (["--edge-owner", "sender", "--memory", "much"], "memory='much'"),
+        ([], "--edge-owner is not given"),
+        (["--edge-owner", "sender", "--memory", "much"], "expected a size such as"),
         (["--edge-owner", "sender", "--hash", "age=4"], "hashed"),
     ],
 )

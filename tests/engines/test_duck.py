@@ -135,7 +135,7 @@ def test_board_and_rows_are_those_of_the_graph_in_memory(
     assert np.array_equal(rows["a"], data.graph.x[:, 0])
     assert np.array_equal(rows["label"], data.graph.y)
     assert folder.split_id == split_id(data.graph)
-    assert not (out / "work").exists()
+    assert not duck.work_folder(out).exists()
 
 
 def test_every_cell_gets_one_draw_in_the_order_of_places(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy import solve as planner
@@ -308,3 +309,26 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert (out, err.count("\n")) == ("", 1)
     assert "expected a name that ends in .html" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_billboard_has_a_page_of_what_a_run_would_choose(tmp_path: Path) -> None:
+    graph = hg.datasets.synthetic(num_nodes=400, num_classes=3, num_features=4, seed=1)
+    prepared = hg.prepare(graph, epsilon=4.0)
+    solved = Solved(plan=prepared.plan, solved_for="noise-multiplier", notes=(), target=4.0)
+    write_planner_page(solved, tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    twin = json.loads((tmp_path / "page.json").read_text())
+    axes = {axis["name"]: axis for axis in twin["axes"]}
+    assert axes["max_readers"]["values"] == [0]
+    assert len(axes["epsilon"]["values"]) > 2
+    for place, epsilon in enumerate(axes["epsilon"]["values"]):
+        # Another epsilon has other boards: those of `prepare`.
+        plan = hg.prepare(graph, epsilon=epsilon).plan
+        per_epsilon = len(axes["steps"]["values"]) * len(axes["batch_size"]["values"])
+        point = twin["points"][place * per_epsilon + axes["steps"]["chosen"]]
+        assert point["board_noise"] == pytest.approx(max(plan.board_noise))
+        assert point["sigma_over_clip"] == pytest.approx(plan.sigma_over_clip)
+    assert "--method billboard" in html
+    assert "--max-readers" not in html
+    assert "changed trees" not in html
+    assert "noise of a board" in html

@@ -49,7 +49,7 @@ def test_an_argument_of_trees_means_trees(data: Graph, arguments: dict[str, obje
 
 
 def test_trees_and_boards_are_not_mixed(data: Graph) -> None:
-    with pytest.raises(InputError, match="max_readers with method='billboard'"):
+    with pytest.raises(InputError, match="max_readers=2 with method='billboard'"):
         hg.prepare(data, epsilon=4.0, method="billboard", max_readers=2)
     with pytest.raises(InputError, match="method='forest': expected one of billboard, trees"):
         hg.prepare(data, epsilon=4.0, method="forest")  # type: ignore[arg-type]

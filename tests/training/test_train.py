@@ -380,7 +380,7 @@ def test_data_may_be_a_file_with_a_split_to_draw(graph: Graph, tmp_path: Path) -
     ("change", "error", "words"),
     [
         ({"epsilon": None}, PlanError, "no budget"),
-        ({"private": False}, PlanError, "neither epsilon nor noise_multiplier"),
+        ({"private": False}, PlanError, "without privacy there is no budget"),
         ({"epsilon": math.nan}, PlanError, "epsilon=nan"),
         ({"epsilon": math.inf}, PlanError, "epsilon=inf"),
         ({"epsilon": -1.0}, PlanError, "epsilon=-1.0"),

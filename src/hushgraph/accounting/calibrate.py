@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from hushgraph.accounting.accountants import check_event, gaussian_shift, price
+from hushgraph.accounting.accountants import check_event, find_root, gaussian_shift, price
 from hushgraph.accounting.events import Draw, Event, StepEvent
-from hushgraph.accounting.roots import find_root
 from hushgraph.errors import PlanError
 
 # Relative precision of the search for the smallest noise.

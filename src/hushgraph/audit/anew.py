@@ -24,8 +24,8 @@ from hushgraph.audit.row_weights import copy_weights, new_row_model, point_at_re
 from hushgraph.audit.row_world import RowWorld
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import (
+    CONSTANT,
     NEVER,
-    PLAIN,
     FreeLedger,
     Observer,
     RecordSums,
@@ -217,7 +217,7 @@ class _Run:
         optimizer = _Schedule(self._model, self._phases, begin)
         trainer = Trainer(
             plan=plan,
-            config=PLAIN,
+            config=CONSTANT,
             state=State(self._model, optimizer, copy_weights(self._model)),
             batches=TreeBatches(
                 graph=graph,

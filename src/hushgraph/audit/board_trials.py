@@ -137,7 +137,7 @@ class BoardTrials:
     def others(self) -> npt.NDArray[np.bool_]:
         """Every node but the canaries."""
         size = self.scene.graphs[0].num_nodes
-        return np.arange(self.copies * size) % size != self.scene.canary
+        return np.asarray(np.arange(self.copies * size) % size != self.scene.canary)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,6 +162,9 @@ def _choose_threshold(there: Floats, empty: Floats) -> float:
     surely = _shift(
         rate_at_least(hits, len(there), _CHOOSING_ERROR), rate_at_most(alarms, len(there), _CHOOSING_ERROR)
     )
+    if not surely.any():
+        # So few trials show nothing for sure; any threshold is valid, and this one is seldom far off.
+        return _balance_threshold(there, empty)
     return float(thresholds[int(np.argmax(surely))])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
+from torch import nn
 
 from hushgraph.audit.board_scene import FLIPPED, HOT, NUM_CLASSES, UNIQUE
 from hushgraph.audit.weights import Weights
@@ -20,7 +23,11 @@ def new_row_model() -> ReadingMLP:
     return ReadingMLP(_NUM_FEATURES, NUM_CLASSES, hidden=1)
 
 
-def copy_weights(model: torch.nn.Module) -> Weights:
+def _first_layer(model: ReadingMLP) -> nn.Linear:
+    return cast(nn.Linear, model.encoder[0])
+
+
+def copy_weights(model: nn.Module) -> Weights:
     """The parameters by name."""
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
@@ -36,7 +43,7 @@ def point_at_features() -> list[Weights]:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-        model.encoder[0].weight[:, :_NUM_FEATURES] = _LARGEST_HIDDEN / HOT
+        _first_layer(model).weight[:, :_NUM_FEATURES] = _LARGEST_HIDDEN / HOT
         model.decoder.bias.fill_(_NEVER)
         model.decoder.bias[[FLIPPED, UNIQUE]] = 0.0
         model.decoder.weight[FLIPPED], model.decoder.weight[UNIQUE] = 1.0, -1.0
@@ -67,7 +74,7 @@ def follow_readings() -> Weights:
     with torch.no_grad():
         for parameter in (*model.encoder.parameters(), *model.decoder.parameters()):
             parameter.zero_()
-        model.encoder[0].weight[:, :_NUM_FEATURES] = 1.0
+        _first_layer(model).weight[:, :_NUM_FEATURES] = 1.0
         model.decoder.weight.fill_(_NEVER)
         model.decoder.weight[UNIQUE] = _SURE
     return copy_weights(model)

@@ -41,14 +41,14 @@ from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
 from hushgraph.training.distributed import Group
 from hushgraph.training.trainer import ClippedSum, State, Trainer
-from hushgraph.training.tree_batches import TreeBatches
+from hushgraph.training.tree_batches import MakeLists, TreeBatches
 
 # Trials that share a step where every batch is whole.
 _STACK = 1000
 _REMEMBERED = 4096
 NEVER = 1 << 60
 # Nothing of training beyond the step itself.
-PLAIN = TrainingConfig(schedule="constant", average=0.0)
+CONSTANT = TrainingConfig(schedule="constant", average=0.0)
 
 Observer = Callable[[int], None]
 
@@ -195,7 +195,19 @@ class World:
         rng: RandomSource,
     ) -> Trainer:
         """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
-        batches = TreeBatches(
+        return Trainer(
+            plan=self.plan,
+            config=CONSTANT,
+            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
+            batches=self._new_batches(rng, None if collaborators is None else collaborators.make_lists),
+            clipping=make_clipping(self.plan),
+            ledger=FreeLedger(),
+            noise=None if collaborators is None else collaborators.noise,
+            clipped_sum=self.new_clipped_sum() if collaborators is None else collaborators.clipped_sum,
+        )
+
+    def _new_batches(self, rng: RandomSource, make_lists: MakeLists | None) -> TreeBatches:
+        return TreeBatches(
             graph=self.graph,
             features=self.new_features(),
             plan=self.plan,
@@ -203,25 +215,12 @@ class World:
             group=Group(),
             # Fresh lists would be the same lists: the attacker chose the keys.
             resample_every=NEVER,
-            make_lists=None if collaborators is None else collaborators.make_lists,
-        )
-        return Trainer(
-            plan=self.plan,
-            config=PLAIN,
-            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
-            batches=batches,
-            clipping=make_clipping(self.plan),
-            ledger=FreeLedger(),
-            noise=None if collaborators is None else collaborators.noise,
-            clipped_sum=self.new_clipped_sum() if collaborators is None else collaborators.clipped_sum,
+            make_lists=make_lists,
         )
 
     def _plan_lists(self) -> BoundedLists:
-        """The lists that the trainer itself draws with the attacker's keys."""
-        module = self.new_model()
-        optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
-        trainer = self.new_trainer(module, optimizer, None, np.random.default_rng(0))
-        return trainer.batches.sample_lists(self.key_seed)
+        """The lists that training itself draws with the attacker's keys."""
+        return self._new_batches(np.random.default_rng(0), None).sample_lists(self.key_seed)
 
     def _record(self, roots: np.ndarray | None) -> RecordSums:
         """Run the loop once through all phases, with whole batches and no fault, and keep its sums."""
@@ -245,7 +244,7 @@ def make_clipping(plan: PrivacyPlan) -> Clipping:
     return Clipping(
         kind="groups" if plan.clipping == "percentile" else plan.clipping,
         clip=plan.clip,
-        stability=PLAIN.stability,
+        stability=CONSTANT.stability,
     )
 
 

@@ -36,9 +36,7 @@ hushgraph train demo --epsilon 4
 hushgraph train people.npz --epsilon 2 --model gin --symmetrize --out gin
 hushgraph train people.npz --resume gin
 hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
-    --classes red,blue --hash city=16 --split 0.6/0.2/0.2
-hushgraph train nodes.parquet --edges 'edges/*.parquet' --engine duckdb --memory 8GiB \\
-    --edge-owner sender --num-classes 8 --epsilon 4"""
+    --classes red,blue --hash city=16 --split 0.6/0.2/0.2"""
 
 # Parameters that are not settings of the run, so that they may accompany --resume.
 _NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
@@ -191,7 +189,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
-        text = "" if is_silent else describe_run(folder, data)
+        text = "" if is_silent else describe_run(folder, data, is_new=resume is None)
         line.clear()
         if text:
             typer.echo(text)
@@ -372,15 +370,16 @@ def describe_training(
     )
 
 
-def describe_run(folder: RunFolder, data: str) -> str:
+def describe_run(folder: RunFolder, data: str, *, is_new: bool = False) -> str:
     """`describe_training` for a run that starts or continues; a second line where the data has a new name.
 
     Args:
         folder: of the run.
         data: the name of the data in this call; a resumed run may have started under another one.
+        is_new: whether it starts, so that its ledger shows no step.
     """
     text = describe_training(folder.plan, folder.config, data, folder.num_features, folder.num_classes)
-    done = _count_steps(folder)
+    done = 0 if is_new else _count_steps(folder)
     if done:
         text += f" Continuing after step {done:,}."
     # The same file may be named from the current folder or in full.

@@ -2,8 +2,8 @@
 
     tables -> records -> charge -> board, released once -> readings -> rows
 
-What is released is `board/` in the folder of the run. `rows/` holds private rows for training, and `work/` is
-as private as the tables; it is removed at the end.
+What is released is `board/` in the folder of the run. `rows/` holds private rows for training. The folder
+`RUN.work` beside it is as private as the tables; it is removed at the end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from hushgraph.inference.covered import scale_readings
 from hushgraph.noise import normal
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.folder import RunFolder, check_out
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -198,6 +198,11 @@ def resume_rows(
     return maker.run(describe, None)
 
 
+def work_folder(out: Path) -> Path:
+    """Where a run keeps what is as private as its tables until its rows are written: beside its folder."""
+    return out.with_name(f"{out.name}.work")
+
+
 def find_pair(
     data: str, edges: str | os.PathLike[str] | None, columns: Mapping[str, Any] | None
 ) -> tuple[str, str, Mapping[str, Any]]:
@@ -235,11 +240,13 @@ class _Maker:
         budget: str | os.PathLike[str] | DataBudget | None,
     ) -> RunFolder:
         """Check the tables, create the run or go on with it, and take the phases that are left."""
-        path, work = self.path, self.path / "work"
+        path, work = self.path, work_folder(self.path)
         is_new = not (path / "run.json").exists()
         if not is_new and (path / "rows").is_dir():
             shutil.rmtree(work, ignore_errors=True)
             return RunFolder.open(path)
+        if is_new:
+            check_out(path)
         try:
             work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -265,8 +272,6 @@ class _Maker:
             if is_new:
                 # A run that was refused leaves nothing.
                 shutil.rmtree(work, ignore_errors=True)
-                if path.is_dir() and not any(path.iterdir()):
-                    path.rmdir()
             raise
         shutil.rmtree(work)
         return folder
@@ -284,7 +289,7 @@ class _Phases:
 
     @property
     def work(self) -> Path:
-        return self.folder.path / "work"
+        return work_folder(self.folder.path)
 
     def run(self) -> None:
         """Sort records, charge and release the board, write the rows; finished phases are skipped."""

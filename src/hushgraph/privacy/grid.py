@@ -11,7 +11,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hushgraph.errors import PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.defaults import choose_billboard
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -69,6 +70,9 @@ class PlanGrid:
             values["max_readers"] = {k for k in readers if k <= K or _count_trees(plan, k) <= _MOST_TREES}
             if bounds_reads and D is not None:
                 values["max_reads"] |= {max(1, D // 2), max(1, 2 * D)}
+        if plan.method == "billboard":
+            # Its step takes all rows where it can; noise on the mean gradient is then least.
+            values["batch_size"] = {m}
         droppable = [
             ("steps", (T // 2, 2 * T)),
             ("max_readers", (4 * K,)),
@@ -110,7 +114,23 @@ class PlanGrid:
         for values in product(*(self.values(name) for name in AXES)):
             fields = dict(zip(AXES, values, strict=True))
             target = fields.pop("epsilon")
+            fields |= self._list_board_fields(target)
             yield replace(self.plan, noise_multiplier=None, **fields), target
+
+    def _list_board_fields(self, target: float) -> dict[str, Any]:
+        """The fields of boards that follow from epsilon, as a run chooses them; none for trees."""
+        plan = self.plan
+        if not isinstance(plan, BillboardPlan):
+            return {}
+        if target == self.target:
+            return {"board_noise": ()}
+        chosen = choose_billboard(
+            num_train_nodes=plan.num_train_nodes,
+            num_classes=plan.num_classes,
+            epsilon=target,
+            delta=plan.delta,
+        )
+        return {"board_noise": (), "board_share": chosen.board_share}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +141,7 @@ class Point:
     noise_multiplier: float | None = None
     sigma_over_clip: float | None = None
     noise_on_mean: float | None = None
+    board_noise: float | None = None
     epsilon: float | None = None
     epsilon_group_of_two: float | None = None
     refused: str | None = None
@@ -133,6 +154,7 @@ class Point:
             noise_multiplier=plan.noise_multiplier,
             sigma_over_clip=plan.sigma_over_clip,
             noise_on_mean=noise_on_mean(plan),
+            board_noise=max(plan.board_noise) if isinstance(plan, BillboardPlan) else None,
             epsilon=plan.epsilon,
             epsilon_group_of_two=plan.epsilon_group_of_two,
         )

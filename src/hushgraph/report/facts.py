@@ -40,6 +40,10 @@ _EXACT_NOISE = (
     "not depend on the data, and is wider than stated by what rounding can change of a sum, which is proven. "
     "Epsilon assumes that these generators cannot be told from true randomness."
 )
+_READING_EDGES = (
+    " As training reads edges, it also assumes that 32-bit arithmetic gives the rows of an unchanged tree "
+    "the same numbers wherever they stand in a batch."
+)
 
 
 def collect_facts(
@@ -142,7 +146,7 @@ def _list_assumptions(plan: PrivacyPlan) -> list[str]:
         f"In each of the {plan.steps:,} steps {draw}. The gradient of each is clipped {bound}. Gaussian "
         f"noise with standard deviation {deviation} is added to their sum. "
         f"{_ACCOUNTANTS[plan.accountant]}",
-        _EXACT_NOISE,
+        _EXACT_NOISE + (_READING_EDGES if plan.reads_edges else ""),
         "The numbers of features and classes, and whether the graph is directed, are treated as public.",
         "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
         "at the end of this page.",

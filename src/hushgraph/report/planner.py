@@ -18,6 +18,7 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
 from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.plan import json_number
 from hushgraph.report.charts import profile_chart
 from hushgraph.report.facts import describe_standing, format_now
 from hushgraph.report.pages import (
@@ -38,6 +39,8 @@ from hushgraph.report.planner_points import (
     format_figure,
     format_ratio,
     given_point,
+    is_billboard,
+    list_figures,
     noise_axis,
     point_at,
     points_along,
@@ -45,7 +48,7 @@ from hushgraph.report.planner_points import (
 )
 
 if TYPE_CHECKING:
-    from hushgraph.privacy.plan import PrivacyPlan, json_number
+    from hushgraph.privacy.plan import PrivacyPlan
     from hushgraph.privacy.solve import Solved
 
 FORMAT = 1
@@ -116,11 +119,6 @@ def collect_planner_facts(
 def choose_target(solved: Solved) -> float:
     """Return the epsilon that the plan stays within: the one given, or its own as it is shown."""
     plan: PrivacyPlan = solved.plan
-    if plan.method == "billboard":
-        raise PlanError(
-            "method='billboard': the page compares bounds on reads, which only trees have; leave out html, "
-            "or give method='trees'"
-        )
     if plan.steps == 0:
         raise PlanError("steps=0: expected at least one step to show the cost of; give steps")
     if math.isinf(plan.epsilon):
@@ -141,13 +139,14 @@ def render_planner(facts: Facts) -> str:
     """Render the page that shows these facts."""
     plan, about = facts["plan"], facts["guarantee"]
     layers = f"{plan['num_layers']} layer{'s' * (plan['num_layers'] != 1)}"
+    kind = "billboard" if is_billboard(facts) else layers
     claimed = ", claimed" if facts["standing"]["kind"] == "claimed" else ""
     script = Markup(read_template("planner.js"))
     return render_template(
         "planner.html",
         facts=facts,
         headings=_planner_headings(is_claimed=bool(claimed)),
-        title=f"Privacy planner: {plan['num_train_nodes']:,} training nodes, {layers}",
+        title=f"Privacy planner: {plan['num_train_nodes']:,} training nodes, {kind}",
         standing=facts["standing"],
         cards=[
             (f"epsilon, one node{claimed}", format_epsilon(about["epsilon"])),
@@ -155,10 +154,13 @@ def render_planner(facts: Facts) -> str:
             ("delta", digits_up(about["delta"])),
             (FIGURES["noise_on_mean"], digits_up(about["noise_on_mean"], digits=3)),
         ],
+        is_billboard=is_billboard(facts),
         notes=_list_notes(facts),
         status=describe_choice(facts),
         sliders=[_show_slider(facts, axis) for axis in facts["axes"] if len(axis["values"]) > 1],
-        figures={key: (name, format_figure(given_point(facts), key)) for key, name in FIGURES.items()},
+        figures={
+            key: (name, format_figure(given_point(facts), key)) for key, name in list_figures(facts).items()
+        },
         command=train_command(facts),
         changes=_tabulate_changes(facts),
         combinations=_tabulate_combinations(facts),
@@ -233,7 +235,15 @@ def _show_slider(facts: Facts, axis: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tabulate_changes(facts: Facts) -> Table:
     """Tabulate the plan given, and every plan that differs from it in one choice."""
-    keys = ("sigma_over_clip", "noise_multiplier", "changed_trees", "epsilon", "epsilon_group_of_two")
+    columns = {
+        "sigma_over_clip": "sigma / C",
+        "noise_multiplier": "noise multiplier",
+        "changed_trees": "n",
+        "board_noise": "noise of a board",
+        "epsilon": "epsilon",
+        "epsilon_group_of_two": "two nodes",
+    }
+    keys = [key for key in columns if key in list_figures(facts)]
 
     def row(label: str, point: Mapping[str, Any]) -> list[str]:
         noise = [format_figure(point, "noise_on_mean"), format_ratio(facts, point)]
@@ -246,10 +256,9 @@ def _tabulate_changes(facts: Facts) -> Table:
             if place != axis["chosen"]:
                 value = format_choice(name, axis["values"][place])
                 rows.append(row(f"{CHOICES[name][0]} = {value}", point))
-    heads = ("if", "noise on the mean", "times as given", "sigma / C", "noise multiplier", "n")
     return Table(
         caption="Noise that keeps epsilon when one choice changes",
-        heads=(*heads, "epsilon", "two nodes"),
+        heads=("if", "noise on the mean", "times as given", *(columns[key] for key in keys)),
         rows=rows,
         numeric_from=1,
     )
@@ -270,6 +279,8 @@ def _tabulate_combinations(facts: Facts) -> list[tuple[Table, bool]]:
         bound = f"K = {K:,}" if len(reads["values"]) == 1 else f"K = {K:,}, D = {D:,}"
         trees = format_figure(points[0], "changed_trees")
         caption = f"{bound}, {trees} changed {'tree' if trees == '1' else 'trees'}{', as given' * is_given}"
+        if is_billboard(facts):
+            caption = "All steps and budgets"
         tables.append((Table(caption=caption, heads=heads, rows=rows, numeric_from=1), is_given))
     return tables
 
@@ -279,15 +290,23 @@ def _tabulate_shared(facts: Facts) -> Table:
     plan = facts["plan"]
     rows = [
         ("training nodes, N", f"{plan['num_train_nodes']:,}"),
-        ("layers, r", f"{plan['num_layers']:,}"),
+        *(_list_board_settings(plan) if is_billboard(facts) else [("layers, r", f"{plan['num_layers']:,}")]),
         ("delta", digits_up(plan["delta"])),
         ("edge owner", plan["edge_owner"]),
         ("sampler, accountant", f"{plan['sampler']}, {plan['accountant']}"),
         ("batches", plan["batches"]),
         ("clipping norm, C", f"{plan['clip']:g}"),
     ]
+    of_trees = ("max_readers", "max_reads") if is_billboard(facts) else ()
     for axis in facts["axes"]:
-        if len(axis["values"]) == 1:
+        if len(axis["values"]) == 1 and axis["name"] not in of_trees:
             symbol, meaning = CHOICES[axis["name"]]
             rows.append((f"{symbol}, {meaning}", format_choice(axis["name"], axis["values"][0])))
     return Table(caption="Shared by all plans on this page", heads=("setting", "value"), rows=rows)
+
+
+def _list_board_settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("classes", f"{plan['num_classes']:,}"),
+        ("boards", f"{plan['num_boards']:,}"),
+    ]

@@ -22,11 +22,24 @@ FIGURES = {
     "sigma_over_clip": "sigma / C",
     "noise_multiplier": "noise multiplier",
     "changed_trees": "changed trees, n",
+    "board_noise": "noise of a board",
     "epsilon": "epsilon, one node",
     "epsilon_group_of_two": "epsilon, two nodes",
 }
+# Figures that the other method does not have.
+_OF_TREES, _OF_BOARDS = ("noise_multiplier", "changed_trees"), ("board_noise",)
 _NOT_PRICED = "not priced"
 Facts = Mapping[str, Any]
+
+
+def is_billboard(facts: Facts) -> bool:
+    return bool(facts["plan"].get("method") == "billboard")
+
+
+def list_figures(facts: Facts) -> dict[str, str]:
+    """Return the keys and names of the figures that a point of these facts has."""
+    others = _OF_TREES if is_billboard(facts) else _OF_BOARDS
+    return {key: name for key, name in FIGURES.items() if key not in others}
 
 
 def point_at(facts: Facts, places: list[int]) -> dict[str, Any]:
@@ -111,16 +124,16 @@ def collect_script_data(facts: Facts) -> dict[str, Any]:
                 "symbol": CHOICES[axis["name"]][0],
                 "chosen": axis["chosen"],
                 "texts": [format_choice(axis["name"], value) for value in axis["values"]],
-                "flags": [_format_flag(axis["name"], value) for value in axis["values"]],
+                "flags": [_format_flag(facts, axis["name"], value) for value in axis["values"]],
                 "x": slider_positions(len(axis["values"])),
             }
             for axis in facts["axes"]
         ],
-        "keys": list(FIGURES),
+        "keys": list(list_figures(facts)),
         "points": [
             {
                 "y": None if "refused" in point else noise.position(point["noise_on_mean"]),
-                "texts": [format_figure(point, key) for key in FIGURES],
+                "texts": [format_figure(point, key) for key in list_figures(facts)],
                 "cost": describe_cost(facts, point),
             }
             for point in facts["points"]
@@ -131,12 +144,12 @@ def collect_script_data(facts: Facts) -> dict[str, Any]:
 
 def train_command(facts: Facts) -> list[str]:
     """Return the command that trains with the plan given, in parts that belong on one line each."""
-    flags = [_format_flag(axis["name"], axis["values"][axis["chosen"]]) for axis in facts["axes"]]
+    flags = [_format_flag(facts, axis["name"], axis["values"][axis["chosen"]]) for axis in facts["axes"]]
     return [*_fixed_flags(facts), *(flag for flag in flags if flag)]
 
 
-def _format_flag(name: str, value: Any) -> str:
-    if value is None:
+def _format_flag(facts: Facts, name: str, value: Any) -> str:
+    if value is None or (name == "max_readers" and is_billboard(facts)):
         return ""
     number = int(value) if float(value).is_integer() else value
     return f"--{name.replace('_', '-')} {number!r}"
@@ -145,7 +158,10 @@ def _format_flag(name: str, value: Any) -> str:
 def _fixed_flags(facts: Facts) -> list[str]:
     plan = facts["plan"]
     flags = ["hushgraph train DATA", f"--delta {digits_up(plan['delta'], digits=17)}"]
-    flags.append(f"--layers {plan['num_layers']}" if plan["num_layers"] else "--model mlp")
+    if is_billboard(facts):
+        flags.append("--method billboard")
+    else:
+        flags.append(f"--layers {plan['num_layers']}" if plan["num_layers"] else "--model mlp")
     flags.append(f"--edge-owner {plan['edge_owner']}")
     for name, default in {"sampler": "stable", "accountant": "pair", "clip": 1.0}.items():
         if plan[name] != default:
