@@ -35,7 +35,6 @@ from hushgraph.audit.numbers import right_guesses_at_most
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -44,7 +43,7 @@ from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import State, Trainer, takes_rows
+from hushgraph.training.trainer import State, Trainer, choose_row_sums, takes_rows
 from hushgraph.training.tree_batches import TreeBatches
 
 ROOTS, FEATURES, CLASSES, CANARY = 64, 64, 3, 5
@@ -124,7 +123,7 @@ class World:
         self.model = GNN(FEATURES, CLASSES, model="mlp", num_layers=0, hidden=hidden).to(device)
         self.start = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         self._features = Features(graph, device)
-        self._takes_rows = takes_rows(plan, self.model, device)
+        self._takes_rows = takes_rows(plan, self.model)
         self._group: Group = Group()
         if setting == "two processes":
             theirs = self.sum_of(graph.train_idx[1::2])
@@ -142,7 +141,7 @@ class World:
         self._begin_anew()
         roots = self.graph.train_idx if roots is None else roots
         if self._takes_rows:
-            return RowSums()(self.model, self._features.take(roots), Clipping())
+            return choose_row_sums(self.device)(self.model, self._features.take(roots), Clipping())
         batches = TreeBatches(**self._common(Group()), resample_every=1)
         [piece] = batches.cut_pieces(batches.sample_lists(0), roots)
         return ghost.clipped_sum(self.model, piece, Clipping())
@@ -161,7 +160,10 @@ class World:
         common = self._common(self._group)
         batches: Any = TreeBatches(**common, resample_every=1)
         if self._takes_rows:
-            batches, sums = RowBatches(**common, feature_norm=0.0), {"clipped_sum": RowSums()}
+            batches, sums = (
+                RowBatches(**common, feature_norm=0.0),
+                {"clipped_sum": choose_row_sums(self.device)},
+            )
         return Trainer(
             plan=self.plan,
             config=TrainingConfig(schedule="constant"),

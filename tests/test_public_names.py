@@ -28,6 +28,7 @@ def test_these_are_the_names() -> None:
         "Run",
         "datasets",
         "engines",
+        "engines",
         "resume",
         "train",
         "Comparison",

@@ -33,8 +33,9 @@ def test_no_case_of_a_search_exceeds_c(device: str) -> None:
 
 
 def test_the_search_sees_a_margin_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the excess is float32 rounding, and how much of that depends on the processor."""
     monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)
-    assert max(case.excess for case in norm_search.search(200, seed=1).values()) > 1e-6
+    assert max(case.excess for case in norm_search.search(200, seed=1).values()) > 2e-8
 
 
 def excess(layer: nn.Module, rows: Rows) -> float:

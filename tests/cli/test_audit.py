@@ -128,7 +128,7 @@ def test_a_refuted_claim_is_a_failure(
             ["--epsilon", "4", "--method", "trees", "--fault", "redrawn-board"],
             "that fault is one of billboard",
         ),
-        (["--epsilon", "4", "--fault", "no-noise"], "expected one of half-noise"),
+        (["--epsilon", "4", "--fault", "no-noise"], "--fault='no-noise'"),
         (["demo", "--epsilon", "4", "--fault", "half-noise"], "leave DATA out"),
         (["nowhere.npz", "--epsilon", "4"], "nowhere.npz"),
     ],

@@ -387,3 +387,72 @@ def test_the_report_needs_no_training() -> None:
     assert "hushgraph.report.pages" in loaded.split()
     rooms = ("torch", "hushgraph.training", "hushgraph.comparison", "hushgraph.runs", "hushgraph.cli")
     assert [name for name in loaded.split() if name.startswith(rooms)] == []
+
+
+SIGN_OFF = Path(__file__).parents[2] / "docs" / "sign-off.md"
+
+
+def look_up(facts: Any, key: str) -> Any:
+    for part in key.split("."):
+        facts = facts[part]
+    return facts
+
+
+def test_the_ten_answers_are_where_the_guide_says(graph: Graph, tmp_path: Path) -> None:
+    billboard = hg.train(graph, epsilon=6.0, **QUICK)
+    page, _, twin = written(billboard, tmp_path, data=graph)
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in SIGN_OFF.read_text(encoding="utf-8").splitlines()
+        if re.match(r"\| \d+ \|", line)
+    ]
+    assert [int(row[0]) for row in rows] == list(range(1, 11))
+    for _, _, where, keys, _ in rows:
+        for quoted in re.findall(r'"([^"]+)"', where):
+            assert any(heading.startswith(quoted) for heading in page.headings), quoted
+        for key in re.findall(r"`([a-z_]+(?:\.[a-z0-9_]+)*)`", keys):
+            assert look_up(twin, key) is not None, key
+    assert twin["standing"]["kind"] == twin["guarantee"]["guarantee"] == "holds"
+    assert twin["guarantee"]["predictions"] == "covered towards everybody else"
+    not_covered = " ".join(twin["not_covered"])
+    assert "Other runs on the same data" in not_covered
+    assert "Model selection" in not_covered
+
+
+def test_a_private_mlp_covers_predictions_and_says_so_everywhere(graph: Graph, tmp_path: Path) -> None:
+    mlp = hg.train(graph, epsilon=6.0, model="mlp", **QUICK)
+    page, html, twin = written(mlp, tmp_path, data=graph)
+    assert (
+        twin["result"]["predictions"] == twin["guarantee"]["predictions"] == "covered towards everybody else"
+    )
+    assert twin["standing"]["sentence"].startswith("The weights and the predictions for everybody else are")
+    assert "Predictions: covered towards everybody else" in page.headings
+    assert "neighbours in the clear" not in page.text
+    assert "Own prediction: not covered" in html
+    predicted = mlp.predict_table(graph)
+    assert (predicted.predictions, predicted.reads_neighbours) == ("covered towards everybody else", False)
+    # It is true: without any edge, and with every other row changed, a prediction is the same.
+    node = int(graph.test_idx[0])
+    alone = Graph.from_arrays(
+        edge_index=np.zeros((2, 0), np.int64),
+        x=np.where(np.arange(graph.num_nodes)[:, None] == node, graph.x, 0.0),
+        y=np.full(graph.num_nodes, -1),
+        train_idx=graph.train_idx,
+        num_classes=3,
+    )
+    assert np.allclose(mlp.predict_proba(alone)[node], mlp.predict_proba(graph)[node], atol=1e-6)
+
+
+def test_trees_without_edges_in_training_still_read_them_to_predict(graph: Graph, tmp_path: Path) -> None:
+    trees = hg.train(graph, epsilon=6.0, method="trees", max_readers=0, **QUICK)
+    page, _, twin = written(trees, tmp_path)
+    assert twin["guarantee"]["predictions"] == "not covered"
+    assert "Predictions: covered towards everybody else" not in page.headings
+    assert trees.predict_table(graph).predictions == "not covered"
+
+
+def test_noise_is_rounded_down_and_settings_are_short(graph: Graph, tmp_path: Path) -> None:
+    page, _, twin = written(hg.train(graph, epsilon=6.0, **QUICK), tmp_path)
+    shown = float(re.search(r"sigma / C ([\d.]+)", page.text)[1])  # type: ignore[index]
+    assert 0 <= twin["guarantee"]["sigma_over_clip"] - shown < 1e-3
+    assert not re.search(r"\d\.0*[1-9]\d{6}", page.text)

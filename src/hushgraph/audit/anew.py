@@ -20,12 +20,11 @@ from torch import Tensor, nn
 from hushgraph.audit.board_scene import BoardScene, move_billboard, plant_crowd
 from hushgraph.audit.board_trials import BoardTrials, Release
 from hushgraph.audit.collaborators import Collaborators, Plant
-from hushgraph.audit.row_weights import copy_weights, new_row_model, point_at_readings
-from hushgraph.audit.row_world import RowWorld
+from hushgraph.audit.row_weights import copy_weights, point_at_readings
+from hushgraph.audit.row_world import RowWorld, new_row_batches
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import (
     CONSTANT,
-    NEVER,
     FreeLedger,
     Observer,
     RecordSums,
@@ -38,9 +37,7 @@ from hushgraph.inference.covered import Float32Array, RowTable
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.sampling.random import RandomSource
-from hushgraph.training.distributed import Group
 from hushgraph.training.trainer import State, Trainer
-from hushgraph.training.tree_batches import TreeBatches
 
 MOST_STEPS = 4
 # Public settings under which a reading outweighs the constant inputs of the network.
@@ -92,15 +89,13 @@ class AnewTrials:
             key_seed=0,
             phases=point_at_readings(),
         )
-        rng = stage.new_rng(seed)
+        rng, model, clipped_sum = stage.new_rng(seed), stage.new_model(), stage.new_clipped_sum()
         lists = stage.collaborators(None).make_lists
         seen = []
         with quiet_process():
             for _ in range(trials):
-                real = Collaborators(
-                    clipped_sum=stage.new_clipped_sum(), noise=stage.new_noise(None), make_lists=lists
-                )
-                seen.append(_Run(self, world, self.plant(real), rng).release_all())
+                real = Collaborators(clipped_sum=clipped_sum, noise=stage.new_noise(None), make_lists=lists)
+                seen.append(_Run(self, world, self.plant(real), rng, model).release_all())
                 if observer is not None:
                     observer(1)
         ratios, differences = np.array(seen).T
@@ -139,12 +134,14 @@ class _KeepReleased:
 class _Run:
     """One run of one world, and what the attacker computes beside it."""
 
-    def __init__(self, stage: AnewTrials, world: int, given: Collaborators, rng: RandomSource) -> None:
+    def __init__(
+        self, stage: AnewTrials, world: int, given: Collaborators, rng: RandomSource, model: nn.Module
+    ) -> None:
         self._plan, self._world, self._given, self._rng = stage.plan, world, given, rng
         self._boards = BoardTrials(
             plan=stage.plan, scene=stage.scene, boards=given.boards, copies=1, scale=_SCALE, radius=_RADIUS
         )
-        self._model, self._phases = new_row_model(), point_at_readings()
+        self._model, self._phases = model, point_at_readings()
         self._ratio = 0.0
         # What is left of every release if one world's value is taken off, in units of the noise.
         self._residuals: tuple[list[Floats], list[Floats]] = ([], [])
@@ -219,15 +216,7 @@ class _Run:
             plan=plan,
             config=CONSTANT,
             state=State(self._model, optimizer, copy_weights(self._model)),
-            batches=TreeBatches(
-                graph=graph,
-                features=tables[world],
-                plan=plan,
-                rng=self._rng,
-                group=Group(),
-                resample_every=NEVER,
-                make_lists=self._given.make_lists,
-            ),
+            batches=new_row_batches(graph, tables[world], plan, self._rng),
             clipping=make_clipping(plan),
             ledger=FreeLedger(begin),
             noise=noise,

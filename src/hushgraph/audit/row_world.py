@@ -15,9 +15,15 @@ from hushgraph.audit.row_weights import new_row_model
 from hushgraph.audit.trials import World
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows import RowSums
+from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import RowTable
 from hushgraph.models.gnn import ReadingMLP
-from hushgraph.training.trainer import ClippedSum
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.sampling.random import RandomSource
+from hushgraph.training.distributed import Group
+from hushgraph.training.row_batches import RowBatches
+from hushgraph.training.trainer import Batches, ClippedSum
+from hushgraph.training.tree_batches import MakeLists
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,3 +39,11 @@ class RowWorld(World):
 
     def new_clipped_sum(self) -> ClippedSum:
         return RowSums()
+
+    def new_batches(self, rng: RandomSource, make_lists: MakeLists | None) -> Batches:
+        return new_row_batches(self.graph, self.new_features(), self.plan, rng)
+
+
+def new_row_batches(graph: Graph, table: Features, plan: PrivacyPlan, rng: RandomSource) -> Batches:
+    """The batches of a billboard run."""
+    return RowBatches(graph=graph, features=table, plan=plan, rng=rng, group=Group(), feature_norm=0.0)

@@ -32,6 +32,7 @@ from hushgraph.audit.witness import Witness, stack_parameters
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import Graph
 from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import NoiseSource
@@ -40,7 +41,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
 from hushgraph.training.distributed import Group
-from hushgraph.training.trainer import ClippedSum, State, Trainer
+from hushgraph.training.trainer import Batches, ClippedSum, State, Trainer
 from hushgraph.training.tree_batches import MakeLists, TreeBatches
 
 # Trials that share a step where every batch is whole.
@@ -199,14 +200,18 @@ class World:
             plan=self.plan,
             config=CONSTANT,
             state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
-            batches=self._new_batches(rng, None if collaborators is None else collaborators.make_lists),
+            batches=self.new_batches(rng, None if collaborators is None else collaborators.make_lists),
             clipping=make_clipping(self.plan),
             ledger=FreeLedger(),
             noise=None if collaborators is None else collaborators.noise,
             clipped_sum=self.new_clipped_sum() if collaborators is None else collaborators.clipped_sum,
         )
 
-    def _new_batches(self, rng: RandomSource, make_lists: MakeLists | None) -> TreeBatches:
+    def new_batches(self, rng: RandomSource, make_lists: MakeLists | None) -> Batches:
+        """The batches of training; `make_lists` draws lists with the attacker's keys."""
+        return self._new_trees(rng, make_lists)
+
+    def _new_trees(self, rng: RandomSource, make_lists: MakeLists | None) -> TreeBatches:
         return TreeBatches(
             graph=self.graph,
             features=self.new_features(),
@@ -220,7 +225,7 @@ class World:
 
     def _plan_lists(self) -> BoundedLists:
         """The lists that training itself draws with the attacker's keys."""
-        return self._new_batches(np.random.default_rng(0), None).sample_lists(self.key_seed)
+        return self._new_trees(np.random.default_rng(0), None).sample_lists(self.key_seed)
 
     def _record(self, roots: np.ndarray | None) -> RecordSums:
         """Run the loop once through all phases, with whole batches and no fault, and keep its sums."""
@@ -291,7 +296,7 @@ class RememberedSums:
         self._clipped_sum = clipped_sum
         self._sums: dict[tuple[int, bytes], Weights] = {}
 
-    def __call__(self, model: nn.Module, piece: TreeBatch, clipping: Clipping, /) -> Weights:
+    def __call__(self, model: nn.Module, piece: Any, clipping: Clipping, /) -> Weights:
         key = (self._phase(), _content(piece))
         if key not in self._sums:
             if len(self._sums) >= _REMEMBERED:
@@ -303,8 +308,12 @@ class RememberedSums:
         return self._sums[key]
 
 
-def _content(piece: TreeBatch) -> bytes:
+def _content(piece: TreeBatch | Rows) -> bytes:
     """Everything that a clipped sum is computed from; pieces of equal content have equal sums."""
+    if isinstance(piece, Rows):
+        sparse = piece.features
+        parts = (piece.dense, piece.labels, sparse.indptr, sparse.indices, sparse.values)
+        return b"|".join(part.tobytes() for part in parts)
     tensors = [piece.x, piece.labels, *piece.pointers]
     for block in piece.blocks:
         tensors.append(block.indptr)

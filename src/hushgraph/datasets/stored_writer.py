@@ -251,8 +251,8 @@ def _store_tables(
             )
             arrays |= dict(zip(SPLITS, parts, strict=True))
         edges = arrays.pop("edge_index")
-        # What is told to the owner's terminal only: files do not keep it.
-        arrays = {name: value for name, value in arrays.items() if name not in ("clean_up", "unread")}
+        # Counts of what reading dropped are private, and the folder would keep them.
+        del arrays["clean_up"], arrays["unread"]
         return store_arrays(folder, edges=edges, directed=bool(directed), symmetrize=symmetrize, **arrays)
 
 

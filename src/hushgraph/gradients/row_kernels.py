@@ -11,7 +11,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -52,7 +52,7 @@ def _store_vector(builder: Any, value: Any, place: Any) -> None:
     builder.store(value, place).align = 4
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _registers(typing_context):  # type: ignore[no-untyped-def]
     """`_ROWS` vectors that nothing else points to: the compiler keeps them in registers."""
 
@@ -63,7 +63,7 @@ def _registers(typing_context):  # type: ignore[no-untyped-def]
     return types.CPointer(types.float32)(), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _pointer(typing_context, array, at):  # type: ignore[no-untyped-def]
     """Where element `at` of a flat array is. NumPy's negative indices would cost time."""
 
@@ -74,7 +74,7 @@ def _pointer(typing_context, array, at):  # type: ignore[no-untyped-def]
     return types.CPointer(array.dtype)(array, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _load(typing_context, registers, number, source):  # type: ignore[no-untyped-def]
     """Register `number` = `LANES` numbers from `source` on."""
 
@@ -88,7 +88,7 @@ def _load(typing_context, registers, number, source):  # type: ignore[no-untyped
     return types.void(registers, types.int64, source), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _clear(typing_context, registers, number):  # type: ignore[no-untyped-def]
     """Register `number` = 0."""
 
@@ -100,7 +100,7 @@ def _clear(typing_context, registers, number):  # type: ignore[no-untyped-def]
     return types.void(registers, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _add_multiple(typing_context, registers, number, factor, source):  # type: ignore[no-untyped-def]
     """Register `number` += factor times the `LANES` numbers from `source` on."""
 
@@ -119,7 +119,7 @@ def _add_multiple(typing_context, registers, number, factor, source):  # type: i
     return types.void(registers, types.int64, types.float32, source), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _store(typing_context, registers, number, target):  # type: ignore[no-untyped-def]
     """The `LANES` numbers from `target` on = register `number`."""
 
@@ -133,7 +133,7 @@ def _store(typing_context, registers, number, target):  # type: ignore[no-untype
     return types.void(registers, types.int64, target), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _add_to_double(typing_context, registers, number, target):  # type: ignore[no-untyped-def]
     """The `LANES` float64 numbers from `target` on += register `number`."""
 
@@ -147,7 +147,7 @@ def _add_to_double(typing_context, registers, number, target):  # type: ignore[n
     return types.void(registers, types.int64, target), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     """The float32 with these bits."""
 

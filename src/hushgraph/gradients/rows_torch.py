@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from hushgraph.gradients.chain import Chain, find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.gradients.rows import Rows
-from hushgraph.gradients.sums import CHUNK
 
 # Steps before the recording, which let libraries choose their kernels and memory.
 _WARM_UP = 3
@@ -22,10 +21,11 @@ _WARM_UP = 3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceRows:
-    """Rows on a device, filled up with empty ones to a multiple of `CHUNK`.
+    """Rows on a device.
 
     Attributes:
         x: float32 [rows, columns], sparse columns written out.
+        exact: float64 [rows, columns + 1], the same with a column of ones.
         targets: float32 [rows, classes], 1 at the label.
         has_label: float32 [rows, 1].
         input_squares: float64 [rows], of all columns.
@@ -33,6 +33,7 @@ class DeviceRows:
     """
 
     x: Tensor
+    exact: Tensor
     targets: Tensor
     has_label: Tensor
     input_squares: Tensor
@@ -41,7 +42,7 @@ class DeviceRows:
     @classmethod
     def of(cls, rows: Rows, chain: Chain, device: torch.device) -> DeviceRows:
         """Copy rows to a device."""
-        count = -(-max(1, rows.num_rows) // CHUNK) * CHUNK
+        count = rows.num_rows
         features, num_dense = rows.features, rows.dense.shape[1]
         width, num_classes = chain.layers[0][1].in_features, chain.layers[-1][1].out_features
         x = torch.zeros(count, width, device=device)
@@ -51,15 +52,15 @@ class DeviceRows:
             values = torch.from_numpy(features.values).to(device)
             # Entries that are given twice are added up, as everywhere.
             x.index_put_((owners, columns.long()), values, accumulate=True)
-        x[: rows.num_rows, width - num_dense :] = torch.from_numpy(rows.dense).to(device)
-        labels = torch.full((count,), -1, device=device)
-        labels[: rows.num_rows] = torch.from_numpy(rows.labels).to(device)
+        x[:, width - num_dense :] = torch.from_numpy(rows.dense).to(device)
+        labels = torch.from_numpy(rows.labels).to(device)
         has_label = (labels >= 0).float()[:, None]
         targets = torch.zeros(count, num_classes, device=device)
         targets.scatter_(1, labels.clamp(min=0)[:, None], has_label)
         skipped = x[:, width - (0 if chain.skip is None else chain.skip[1].in_features) :]
         return cls(
             x=x,
+            exact=_with_ones(x),
             targets=targets,
             has_label=has_label,
             input_squares=_squares(x),
@@ -71,8 +72,7 @@ class RecordedRowSums:
     """Clipped sums of rows on a device, for `Trainer`.
 
     Guarantees:
-        Gives the clipped sum that `RowSums` gives, up to rounding, and by the same rules: float64 norms,
-        float32 products over chunks of `CHUNK` roots, float64 between chunks.
+        Gives the clipped sum that `RowSums` gives, up to rounding. Norms and sums are float64.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -110,16 +110,16 @@ class RecordedRowSums:
 def clipped_row_sums(chain: Chain, rows: DeviceRows, clipping: Clipping | None) -> dict[str, Tensor]:
     """The clipped sum as a fixed sequence of operations: nothing depends on what the rows hold."""
     outputs, gradients = _run_passes(chain, rows)
-    inputs = [rows.x, *outputs]
+    # float64 from here on: sums over all rows are then exact enough without chunks.
+    inputs = [rows.exact, *(_with_ones(output) for output in outputs)]
+    exact = [gradient.double() for gradient in gradients]
     squares = torch.zeros(len(GROUPS), len(rows.x), dtype=torch.float64, device=rows.x.device)
     for number, (name, _) in enumerate(chain.layers):
-        input_squares = rows.input_squares if number == 0 else _squares(outputs[number - 1])
-        squares[group_of(name)] += (input_squares + 1) * _squares(gradients[number])
-    parts = [(name, gradients[n], inputs[n], True) for n, (name, _) in enumerate(chain.layers)]
+        # The column of ones is that of the bias.
+        input_squares = rows.input_squares + 1 if number == 0 else inputs[number].square().sum(1)
+        squares[group_of(name)] += input_squares * exact[number].square().sum(1)
     if chain.skip is not None:
-        name, layer = chain.skip
-        squares[group_of(name)] += rows.last_squares * _squares(gradients[-1])
-        parts.append((name, gradients[-1], rows.x[:, rows.x.shape[1] - layer.in_features :], False))
+        squares[group_of(chain.skip[0])] += rows.last_squares * exact[-1].square().sum(1)
     # As in the kernels of the CPU: squared norms beyond float32 count as not finite.
     squares = torch.where(squares <= torch.finfo(torch.float32).max, squares, torch.inf)
     if clipping is None:
@@ -127,17 +127,25 @@ def clipped_row_sums(chain: Chain, rows: DeviceRows, clipping: Clipping | None) 
     else:
         factors = clipping.factors(squares, torch.zeros_like(squares))
     sums = {}
-    for name, gradient, rows_in, has_bias in parts:
+    for number, (name, layer) in enumerate(chain.layers):
         c = factors[group_of(name)][:, None]
-        # Zero times infinity is not zero.
-        weighted = torch.where(c == 0, 0.0, gradient.double() * c).float()
-        finite = torch.where(c == 0, 0.0, rows_in)
-        chunks = (len(weighted) // CHUNK, CHUNK)
-        products = torch.bmm(weighted.view(*chunks, -1).mT, finite.reshape(*chunks, -1))
-        sums[f"{name}.weight"] = products.sum(0, dtype=torch.float64)
-        if has_bias:
-            sums[f"{name}.bias"] = weighted.sum(0, dtype=torch.float64)
+        # Zero times infinity is not zero. Features are finite.
+        finite = inputs[number] if number == 0 else torch.where(c == 0, 0.0, inputs[number])
+        total = torch.where(c == 0, 0.0, exact[number] * c).T @ finite
+        sums[f"{name}.weight"], sums[f"{name}.bias"] = total[:, : layer.in_features], total[:, -1]
+    if chain.skip is not None:
+        name, layer = chain.skip
+        c = factors[group_of(name)][:, None]
+        last = rows.exact[:, -1 - layer.in_features : -1]
+        sums[f"{name}.weight"] = torch.where(c == 0, 0.0, exact[-1] * c).T @ last
     return sums
+
+
+def _with_ones(rows: Tensor) -> Tensor:
+    """float64 [rows, columns + 1]: with a column of ones."""
+    wide = torch.ones(len(rows), rows.shape[1] + 1, dtype=torch.float64, device=rows.device)
+    wide[:, :-1] = rows
+    return wide
 
 
 def _run_passes(chain: Chain, rows: DeviceRows) -> tuple[list[Tensor], list[Tensor]]:
@@ -162,4 +170,5 @@ def _run_passes(chain: Chain, rows: DeviceRows) -> tuple[list[Tensor], list[Tens
 
 def _squares(rows: Tensor) -> Tensor:
     """float64 [rows]: squared norms."""
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms.square()

@@ -97,7 +97,8 @@ class _Tanh(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (out,) = ctx.saved_tensors
-        return torch.ops.aten.tanh_backward(grad, out)
+        result: Tensor = torch.ops.aten.tanh_backward(grad, out)
+        return result
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -154,7 +155,7 @@ def taped(model: nn.Module, tape: Tape, *, leave_out: nn.Module | None = None) -
                 layer.forward = forward_of(layer, name)
                 patched.append(layer)
             elif type(layer) is nn.Tanh and layer not in skipped:
-                layer.forward = _Tanh.apply
+                layer.forward = _Tanh.apply  # type: ignore[method-assign]
                 patched.append(layer)
         yield
     finally:

@@ -73,6 +73,7 @@ class RowTable(Features):
         self, graph: Graph, readings: Float32Array, device: torch.device | str, *, feature_norm: float
     ) -> None:
         super().__init__(graph, device)
+        self.readings = readings
         self._readings = torch.from_numpy(readings).to(self.device)
         self._feature_norm = feature_norm
         self.width += readings.shape[1]

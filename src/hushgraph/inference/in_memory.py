@@ -153,7 +153,8 @@ def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Ten
 def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
     """What computes scores of single rows, for a model that reads no edges on the CPU; None for others."""
     chain = find_chain(model)
-    if chain is None or features.device.type != "cpu" or getattr(model, "depth", 0) or not chain.is_float32:
+    reads = isinstance(model, GNN) and model.depth > 0
+    if chain is None or features.device.type != "cpu" or reads or not chain.is_float32:
         return None
     if features.is_stored and isinstance(model, GNN):
         return None

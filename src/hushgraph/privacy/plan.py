@@ -185,9 +185,8 @@ class PrivacyPlan:
         by_root = self.num_train_nodes * self.rows_per_root
         if not self.reads_edges:
             return by_root
-        return min(
-            by_root, num_nodes * sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
-        )
+        copies: int = sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
+        return min(by_root, num_nodes * copies)
 
     def mean_rows_per_root(self, num_nodes: int) -> float:
         """The most rows that the deepest level of a tree has on average over all training nodes.
@@ -196,9 +195,10 @@ class PrivacyPlan:
         """
         if not self.reads_edges:
             return 1.0
-        paths = (1 + self.max_readers) ** self.num_layers - 1
+        paths: int = (1 + self.max_readers) ** self.num_layers - 1
         mean = 1 + num_nodes * paths / max(1, self.num_train_nodes)
-        return mean if self.max_reads is None else min(mean, (1 + self.max_reads) ** self.num_layers)
+        largest: float = math.inf if self.max_reads is None else (1 + self.max_reads) ** self.num_layers
+        return min(mean, largest)
 
     @property
     def sigma(self) -> float:

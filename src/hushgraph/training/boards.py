@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from hushgraph.accounting.events import GaussianEvent
@@ -22,8 +24,8 @@ from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder
 
 
-def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence[Board], place: int) -> Board:
-    """Charge a board, then make and write it, unless it is there; `boards` are those before it.
+def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, ballots: Ballots, place: int) -> Board:
+    """Charge a board, then make and write it, unless it is there; `ballots` are those of `make_ballots`.
 
     Guarantees:
         The charge is on disk before the tally is looked at. A board that is on disk is never made again.
@@ -39,7 +41,7 @@ def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, boards: Sequence
     if ledger.boards_charged <= place:
         ledger.charge(_board_event(plan, place))
     board = release(
-        cast(graph, make_ballots(folder, graph, boards, place)),
+        cast(graph, ballots),
         noise_std=plan.board_noise[place],
         draws=draws,
         names=graph.node_names,
@@ -57,10 +59,16 @@ def _choose_draws(seed: int | None, place: int) -> Draws:
     return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
 
 
-def make_ballots(folder: RunFolder, graph: Graph, boards: Sequence[Board], place: int) -> Ballots:
+def make_ballots(
+    folder: RunFolder,
+    graph: Graph,
+    boards: Sequence[Board],
+    place: int,
+    readings: npt.NDArray[np.float32] | None = None,
+) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
-    `boards` are those before this one, or all of them.
+    `boards` are those before this one, or all of them; `readings` are of the boards before it, if known.
     """
     plan = get_billboard_plan(folder)
     ballots = label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
@@ -68,18 +76,34 @@ def make_ballots(folder: RunFolder, graph: Graph, boards: Sequence[Board], place
         return ballots
     model = folder.build_model().eval()
     folder.load_halfway(model)
-    table = build_table(folder, graph, torch.device("cpu"), boards[:place])
+    # On the CPU, so that what is taken off later is what was cast.
+    table = (
+        build_table(folder, graph, torch.device("cpu"), boards[:place])
+        if readings is None
+        else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
+    )
     return with_probabilities(ballots, scores(model, WholeGraph(graph, table), depth=0).softmax(1).numpy())
 
 
-def build_table(folder: RunFolder, graph: Graph, device: torch.device, boards: Sequence[Board]) -> RowTable:
-    """Own features and own reading of every node of the graph that the boards were made on."""
+def build_table(
+    folder: RunFolder,
+    graph: Graph,
+    device: torch.device,
+    boards: Sequence[Board],
+    ballots: Sequence[Ballots] | None = None,
+) -> RowTable:
+    """Own features and own reading of every node of the graph that the boards were made on.
+
+    `ballots` are those of the boards, if known.
+    """
     plan, config = get_billboard_plan(folder), folder.config
+    if ballots is None:
+        ballots = [make_ballots(folder, graph, boards, place) for place in range(len(boards))]
     readings = read_boards(
         boards,
         graph,
         plan.edge_owner,
-        own=[make_ballots(folder, graph, boards, place) for place in range(len(boards))],
+        own=ballots,
         scale=config.reading_scale,
         radius=config.reading_radius,
     )

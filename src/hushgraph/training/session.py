@@ -13,15 +13,15 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
+from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
 from hushgraph.errors import InputError, RunError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowSums
-from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
@@ -34,7 +34,7 @@ from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Optimizer, Progress, RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
-from hushgraph.training.boards import build_table, make_board
+from hushgraph.training.boards import build_table, make_ballots, make_board
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.prepare import OptimizerFactory
@@ -45,6 +45,7 @@ from hushgraph.training.trainer import (
     State,
     Trainer,
     choose_percentile_clipping,
+    choose_row_sums,
     takes_rows,
 )
 from hushgraph.training.tree_batches import TreeBatches
@@ -85,6 +86,8 @@ class Session:
     ) -> None:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
         self._boards: list[Board] = []
+        self._ballots: list[Ballots] = []
+        self._readings: npt.NDArray[np.float32] | None = None
         # Open already where the run is new and this process leads.
         self.ledger: Ledger | None = None
         self.device = device if group.size == 1 else group.assign_device(device)
@@ -185,11 +188,16 @@ class Session:
         """What a root sees of itself: its features and, with a board, its reading."""
         if not self.folder.num_boards:
             return Features(self.graph, self.device)
+        folder, graph = self.folder, self.graph
         if len(self._boards) < place:
             # An earlier session made them.
-            self._boards = self.folder.load_boards(place)
+            self._boards = folder.load_boards(place)
+            self._ballots = [make_ballots(folder, graph, self._boards, before) for before in range(place)]
+        self._ballots.append(make_ballots(folder, graph, self._boards, place, self._readings))
         self._boards.append(self._get_board(ledger, place))
-        return build_table(self.folder, self.graph, self.device, self._boards)
+        table = build_table(folder, graph, self.device, self._boards, self._ballots)
+        self._readings = table.readings
+        return table
 
     def _get_board(self, ledger: Ledger | None, place: int) -> Board:
         """The board that is next: made by the process that leads; the others read its file."""
@@ -197,7 +205,7 @@ class Session:
 
         def make() -> None:
             nonlocal board
-            board = make_board(self.folder, self.graph, require_leader(ledger), self._boards, place)
+            board = make_board(self.folder, self.graph, require_leader(ledger), self._ballots[place], place)
 
         self.group.broadcast(make)
         return self.folder.load_board(place) if board is None else board
@@ -220,10 +228,7 @@ class Session:
         sums: dict[str, Any] = {}
         if takes_rows(plan, self.model):
             batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
-            is_cpu = self.device.type == "cpu"
-            sums["clipped_sum"] = sums["unclipped_sum"] = (
-                RowSums() if is_cpu else RecordedRowSums(self.device)
-            )
+            sums["clipped_sum"] = sums["unclipped_sum"] = choose_row_sums(self.device)
         else:
             batches = TreeBatches(**common, resample_every=config.resample_every)
         return Trainer(

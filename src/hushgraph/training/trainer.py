@@ -18,6 +18,8 @@ from hushgraph.accounting.events import Draw, StepEvent
 from hushgraph.gradients import ghost
 from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.device import use_one_pool
 from hushgraph.noise.source import NoiseSource
@@ -196,6 +198,11 @@ def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
     """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
     chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
     return chain is not None and chain.is_float32
+
+
+def choose_row_sums(device: torch.device) -> RowSums | RecordedRowSums:
+    """The clipped sums of rows that suit the device."""
+    return RowSums() if device.type == "cpu" else RecordedRowSums(device)
 
 
 def choose_percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:

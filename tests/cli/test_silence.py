@@ -1,0 +1,61 @@
+"""No command leaves a terminal without output for long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from terminal_gaps import run_on_terminal
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are Unix's")
+
+FIRST_LINE, LONGEST_SILENCE = 1.0, 2.0
+_NUMPY_SECONDS = 0.2
+
+
+def measure_business() -> float:
+    """How much slower than a quiet one this machine is just now, at least 1."""
+    begin = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import numpy"], check=True)
+    return max(1.0, (time.monotonic() - begin) / _NUMPY_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run; what is compiled on first use is compiled then."""
+    path = tmp_path_factory.mktemp("silence")
+    done = run_on_terminal(["train", "demo", "--epsilon", "4", "--steps", "20", "--out", "first"], path)
+    assert done.exit_code == 0, done.text
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train demo --epsilon 4 --steps 20 --out again",
+        "predict first demo --out predictions.csv",
+        "report first",
+        "plan demo --epsilon 4",
+        "plan --method trees --train-nodes 90941 --max-readers 5 --epsilon 8",
+    ],
+)
+def test_commands_are_not_silent(folder: Path, command: str) -> None:
+    before = measure_business()
+    gaps = run_on_terminal(command.split(), folder)
+    assert gaps.exit_code == 0, gaps.text
+    # Twice the limit on a quiet machine, since no test should depend on a moment.
+    allowed = 2 * max(before, measure_business())
+    assert gaps.first <= FIRST_LINE * allowed
+    assert gaps.longest <= LONGEST_SILENCE * allowed
+
+
+def test_a_silent_command_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "hushgraph.py").write_text("import time\nprint('a')\ntime.sleep(0.6)\nprint('b')\n")
+    gaps = run_on_terminal([], tmp_path)
+    assert gaps.exit_code == 0
+    assert gaps.longest >= 0.6
+    assert gaps.first < gaps.longest + 0.6

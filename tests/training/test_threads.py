@@ -1,0 +1,54 @@
+"""Training is a good neighbour: it takes the threads it is given and leaves settings as they were."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+_CODE = """
+import threading, torch
+import hushgraph as hg
+from hushgraph.gradients import rows
+from hushgraph.models.device import count_threads
+
+seen = []
+take = rows.RowPass.clipped_sum
+
+class Watched(rows.RowPass):
+    def clipped_sum(self, *arguments):
+        seen.append((self._threads, torch.get_num_threads()))
+        return super().clipped_sum(*arguments)
+
+rows.RowPass = Watched
+before = torch.get_num_threads()
+data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+hg.train(data, epsilon=4.0, steps=5, device="cpu", seed=1)
+names = [t.name for t in threading.enumerate() if t.name.startswith("rows")]
+print(before, torch.get_num_threads(), max(n for n, _ in seen), max(n for _, n in seen), len(names))
+"""
+
+
+def train_with(threads: str) -> list[int]:
+    """Threads of torch before and after, of rows and of torch during training, and threads of rows left."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE],
+        env=os.environ | {"OMP_NUM_THREADS": threads},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [int(number) for number in done.stdout.split()[-5:]]
+
+
+def test_one_thread_is_respected_and_left() -> None:
+    before, after, used, of_torch, left = train_with("1")
+    assert (before, after, used, of_torch, left) == (1, 1, 1, 1, 0)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this process may use one processor only")
+def test_torch_waits_while_rows_are_summed() -> None:
+    before, after, used, of_torch, _ = train_with("2")
+    assert (before, after, used, of_torch) == (2, 2, 2, 1)
