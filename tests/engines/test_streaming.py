@@ -205,7 +205,8 @@ def test_under_torchrun_two_processes_train_one_model(tmp_path: Path) -> None:
         [*command, str(program), str(folder.path)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["2", "2"]
+    # Two processes print at the same time, and their lines may run into each other.
+    assert "".join(done.stdout.split()) == "22"
     assert Ledger.open(folder.ledger_path, read_only=True).steps_charged == 3
     assert Run.load(folder.path).result["processes"] == 2
 
