@@ -99,7 +99,7 @@ def test_a_full_batch_in_pieces_has_the_clipped_sum_of_all_rows(
             assert len(pieces) == 8
             parts = [RowSums()(model, piece, clipping) for piece in pieces]
             for name, value in expected.items():
-                assert torch.allclose(sum(part[name] for part in parts), value, rtol=1e-6, atol=1e-6)
+                assert torch.allclose(sum(part[name] for part in parts), value, rtol=1e-5, atol=1e-4)
 
 
 def test_poisson_batches_take_every_row_alike_and_independently(run_folder: RunFolder) -> None:
