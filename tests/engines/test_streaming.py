@@ -99,7 +99,7 @@ def test_a_full_batch_in_pieces_has_the_clipped_sum_of_all_rows(
             assert len(pieces) == 8
             parts = [RowSums()(model, piece, clipping) for piece in pieces]
             for name, value in expected.items():
-                assert torch.allclose(sum(part[name] for part in parts), value, rtol=1e-6, atol=1e-6)
+                assert torch.allclose(sum(part[name] for part in parts), value, rtol=1e-5, atol=1e-4)
 
 
 def test_poisson_batches_take_every_row_alike_and_independently(run_folder: RunFolder) -> None:
@@ -205,7 +205,8 @@ def test_under_torchrun_two_processes_train_one_model(tmp_path: Path) -> None:
         [*command, str(program), str(folder.path)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["2", "2"]
+    # Two processes print at the same time, and their lines may run into each other.
+    assert "".join(done.stdout.split()) == "22"
     assert Ledger.open(folder.ledger_path, read_only=True).steps_charged == 3
     assert Run.load(folder.path).result["processes"] == 2
 
