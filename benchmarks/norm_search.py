@@ -20,13 +20,12 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from hushgraph.gradients import ghost
 from hushgraph.gradients import layer_rules as layers
-from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping
 from hushgraph.gradients.layer_rules import Rows
 from hushgraph.gradients.rows import Rows as RootRows
 from hushgraph.gradients.rows import RowSums, SparseRows
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.shared import SharedEncoder
 from hushgraph.models.blocks import Reads, RowGradient
 from hushgraph.models.gnn import GNN, Activation, ReadingMLP, Scale, mlp
@@ -205,7 +204,7 @@ def shared_case(rng: np.random.Generator, device: torch.device) -> Case:
 
 
 def rows_case(rng: np.random.Generator, device: torch.device) -> Case:
-    """One root that is one row, through all layers of a model: on the CPU by the kernels for rows."""
+    """One root that is one row, through all layers of a model: by the kernels for rows."""
     _, size_in, hidden = shape_of("rows", rng)
     classes = int(rng.integers(2, 20))
     features, of_features = hostile(rng, 1, size_in, device)
@@ -219,21 +218,15 @@ def rows_case(rng: np.random.Generator, device: torch.device) -> Case:
         for parameter in model.parameters():
             parameter.copy_(torch.from_numpy(scale * rng.standard_normal(parameter.shape)))
     label, clipping = int(rng.integers(classes)), clipping_of(rng)
-    labels = torch.tensor([label], device=device)
-    if device.type == "cpu":
-        columns = features.numpy()
-        # Of sparse columns only what is not zero is kept.
-        given = (
-            {"features": SparseRows.of(sparse.csr_array(columns)), "dense": readings.numpy()}
-            if rng.integers(2)
-            else {"dense": np.concatenate([columns, readings.numpy()], axis=1)}
-        )
-        sums = RowSums()(model, RootRows(**given, labels=labels.numpy()), clipping)
-    else:
-        pointers = (torch.arange(2, device=device),)
-        x = torch.cat([features, readings], dim=1)
-        batch = TreeBatch(x=x, blocks=(), labels=labels, pointers=pointers, most_rows=(1,))
-        sums = ghost.clipped_sum(model.to(device), batch, clipping)
+    columns, last = features.cpu().numpy(), readings.cpu().numpy()
+    # Of sparse columns only what is not zero is kept.
+    given = (
+        {"features": SparseRows.of(sparse.csr_array(columns)), "dense": last}
+        if rng.integers(2)
+        else {"dense": np.concatenate([columns, last], axis=1)}
+    )
+    row_sums = RowSums() if device.type == "cpu" else RecordedRowSums(device)
+    sums = row_sums(model.to(device), RootRows(**given, labels=np.array([label])), clipping)
     norm = float(torch.linalg.vector_norm(torch.cat([value.reshape(-1) for value in sums.values()])))
     about = f"rows: {type(model).__name__}, {size_in} + {classes} x {hidden}, {of_features} and {of_readings}"
     excess = norm / clipping.clip - 1 if math.isfinite(norm) else math.inf

@@ -35,6 +35,8 @@ from hushgraph.audit.numbers import right_guesses_at_most
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
@@ -43,7 +45,7 @@ from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import State, Trainer, choose_row_sums, takes_rows
+from hushgraph.training.trainer import State, Trainer, takes_rows
 from hushgraph.training.tree_batches import TreeBatches
 
 ROOTS, FEATURES, CLASSES, CANARY = 64, 64, 3, 5
@@ -141,10 +143,13 @@ class World:
         self._begin_anew()
         roots = self.graph.train_idx if roots is None else roots
         if self._takes_rows:
-            return choose_row_sums(self.device)(self.model, self._features.take(roots), Clipping())
+            return self._row_sums()(self.model, self._features.take(roots), Clipping())
         batches = TreeBatches(**self._common(Group()), resample_every=1)
         [piece] = batches.cut_pieces(batches.sample_lists(0), roots)
         return ghost.clipped_sum(self.model, piece, Clipping())
+
+    def _row_sums(self) -> Any:
+        return RowSums() if self.device.type == "cpu" else RecordedRowSums(self.device)
 
     def _common(self, group: Group) -> dict[str, Any]:
         return {
@@ -160,10 +165,7 @@ class World:
         common = self._common(self._group)
         batches: Any = TreeBatches(**common, resample_every=1)
         if self._takes_rows:
-            batches, sums = (
-                RowBatches(**common, feature_norm=0.0),
-                {"clipped_sum": choose_row_sums(self.device)},
-            )
+            batches, sums = RowBatches(**common, feature_norm=0.0), {"clipped_sum": self._row_sums()}
         return Trainer(
             plan=self.plan,
             config=TrainingConfig(schedule="constant"),

@@ -28,7 +28,6 @@ def test_these_are_the_names() -> None:
         "Run",
         "datasets",
         "engines",
-        "engines",
         "resume",
         "train",
         "Comparison",

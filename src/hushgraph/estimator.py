@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import functools
 import inspect
 import os
 import sys
@@ -59,7 +58,7 @@ class _RefusedToSearches:
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method
-        functools.update_wrapper(self, method)
+        self.__doc__ = method.__doc__
 
     def __get__(self, instance: NodeClassifier | None, owner: type) -> Callable[..., Any]:
         if instance is None:

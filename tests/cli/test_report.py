@@ -221,3 +221,37 @@ def test_help_fits_a_terminal(run: Run, command: str, monkeypatch: pytest.Monkey
     code, out, _ = run(command, "--help")
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_card_for_a_hub(run: Run, graph: Graph, file: Path, tmp_path: Path) -> None:
+    trained = hg.train(graph, epsilon=6.0, out=tmp_path / "run", **SMALL)
+    place = tmp_path / "run" / "README.md"
+    assert run("report", tmp_path / "run", "--card") == (0, f"Model card in {place}.\n", "")
+    assert place.read_text(encoding="utf-8") == trained.card()
+    code, out, _ = run(
+        "report", tmp_path / "run", "--card", "--accuracy", "--out", tmp_path / "a.md", "--json"
+    )
+    assert (code, json.loads(out)["accuracy"]) == (0, True)
+    assert (tmp_path / "a.md").read_text(encoding="utf-8") == trained.card(accuracy=True)
+    for more, words in (
+        (["--accuracy"], "--accuracy: the page has accuracies anyway"),
+        (["--card", "--out", tmp_path / "a.html"], "ends in .md"),
+        ([file, "--card"], "a card needs the run alone"),
+    ):
+        code, out, err = run("report", tmp_path / "run", *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert words in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.md", "run"]
+
+
+def test_predictions_as_parquet(run: Run, graph: Graph, file: Path, tmp_path: Path) -> None:
+    import duckdb
+
+    trained = hg.train(graph, epsilon=6.0, out=tmp_path / "run", **SMALL)
+    target = tmp_path / "p.parquet"
+    code, out, err = run("predict", tmp_path / "run", file, "--out", target, "--probabilities")
+    assert (code, err) == (0, "")
+    assert "covered towards everybody else" in out
+    table = duckdb.connect().read_parquet(str(target)).fetchnumpy()
+    assert list(table) == ["node", "class", "p_0", "p_1", "p_2"]
+    assert np.array_equal(table["class"], trained.predict(graph))

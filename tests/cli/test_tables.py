@@ -230,7 +230,7 @@ def test_compare_reads_tables(run: Run, mapping: Path, pair: tuple[Path, Path]) 
         (("--id", "Person"), "people.csv line 1: no column 'Person', given as id; did you mean 'person'?"),
         (("--classes", "a,b"), "people.csv line 2, column 'colour'"),
         (("--num-classes", "5"), "--num-classes=5, but classes in "),
-        (("--num-classes", "5"), "graph.toml has 3 names; leave out num_classes"),
+        (("--num-classes", "5"), "graph.toml has 3 names; leave out --num-classes"),
         (("--num-classes", "5", "--classes", "a,b"), "--num-classes=5, but classes (--classes) has 2 names"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -37,6 +38,8 @@ def test_three_commands_from_messy_tables_to_a_report(run: Run) -> None:
     assert report["guarantee"]["guarantee"] == "holds"
     assert any("not a node, are dropped" in rule for rule in report["declared"])
     assert report["warnings"] == ["not read with the edges: 'weight'; every edge counts the same"]
+    page = html.unescape(Path("run/report.html").read_text())
+    assert all(sentence in page for sentence in (*report["warnings"], *report["declared"]))
 
 
 def test_without_the_label_check_asks_for_it_and_goes_on(run: Run) -> None:

@@ -223,6 +223,21 @@ def test_the_charge_is_written_before_the_tally_is_computed(tmp_path: Path) -> N
         data.make(out, on_phase=stop_at_board)
 
 
+def test_two_processes_do_not_make_one_board(tmp_path: Path) -> None:
+    """While one of them makes it, the ledger is locked for the other."""
+    data, out = Data(tmp_path, text_ids=False), tmp_path / "run"
+    refused: list[str] = []
+
+    def begin_another(phase: str) -> None:
+        if phase == "make board":
+            with pytest.raises(RunError) as error, Ledger.open(out / "ledger.jsonl"):
+                pass
+            refused.append(str(error.value))
+
+    data.make(out, on_phase=begin_another)
+    assert len(refused) == 1
+
+
 def test_other_settings_do_not_go_on_with_a_run(tmp_path: Path) -> None:
     data, out = Data(tmp_path, text_ids=False), tmp_path / "run"
 

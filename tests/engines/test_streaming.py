@@ -158,7 +158,8 @@ def test_training_spends_what_the_plan_says_and_learns(tmp_path: Path) -> None:
 
 def test_interrupted_training_goes_on_where_the_ledger_is(tmp_path: Path) -> None:
     write_tables(tmp_path)
-    folder = make(tmp_path, tmp_path / "run", batch_size=400)
+    # At most 100 steps are charged ahead, and these are taken before a run stops.
+    folder = make(tmp_path, tmp_path / "run", batch_size=100, steps=300)
 
     def stop(done: int, steps: int, epsilon: float, accuracy: float | None) -> None:
         if done == 7:

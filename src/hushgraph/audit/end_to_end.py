@@ -76,6 +76,7 @@ def _final_weights(world: World, direction: Weights, trials: int, observer: Obse
             schedule="constant",
             average=0.0,
             device="cpu",
+            progress=False,
         )
         moved = sum(
             float(((start[name] - parameter.detach()) * direction[name]).sum())

@@ -71,7 +71,7 @@ def _others_rows(audit: Audit) -> list[tuple[str, str]]:
     name = "others, same boards and weights"
     if audit.others_changed:
         return [(name, f"{audit.others_changed} readings or predictions of other rows change")]
-    return [(name, "every reading and prediction stays, bit for bit")]
+    return [(name, "unchanged, bit for bit")]
 
 
 def _describe_canary(audit: Audit) -> str:

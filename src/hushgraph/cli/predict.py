@@ -13,7 +13,7 @@ from hushgraph.cli.options import section
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
-hushgraph predict runs/people-gcn-1 more.npz --out more.parquet --probabilities
+hushgraph predict runs/people-gcn-1 more.npz --out p.parquet --probabilities
 hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv"""
 
 _output = section("Run and output")

@@ -238,7 +238,7 @@ def _train_on_engine(
 
     flags = context.params
     nodes, edges, columns = find_pair(flags["data"], flags["edges"], settings.pop("columns", None))
-    limits = {"memory": flags["memory"] or "4GiB"}
+    limits: dict[str, Any] = {"memory": flags["memory"] or "4GiB"}
     if flags["resume"] is not None:
         return train_tables(nodes, edges, out, resume=True, **limits, **hooks)
     known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}

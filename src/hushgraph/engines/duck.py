@@ -136,7 +136,7 @@ def make_rows(
         (500,)
     """
     owner = choose_owner(edge_owner, symmetrize=symmetrize)
-    settings = {
+    settings: dict[str, Any] = {
         "epsilon": epsilon,
         "private": private,
         "delta": delta,
@@ -303,10 +303,10 @@ class _Phases:
                 most_in_memory=self.memory // 4,
             )
         labels = self.tables.training_labels()
-        if not board_folder(self.folder).is_dir():
-            charge_board(self.folder)
-            self.tell("make board")
-            self._make_board(records, labels)
+        with charge_board(self.folder):
+            if not board_folder(self.folder).is_dir():
+                self.tell("make board")
+                self._make_board(records, labels)
         self.tell("write rows")
         self._save_for_predictions()
         self._write_rows(records, labels)

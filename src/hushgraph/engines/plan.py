@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -149,14 +150,19 @@ def _mark_engine(folder: RunFolder) -> None:
     write_whole(mark, json.dumps({"board": "made by an engine, once"}).encode())
 
 
-def charge_board(folder: RunFolder) -> None:
-    """Charge the board of a run in its ledger, unless it is charged already."""
+@contextlib.contextmanager
+def charge_board(folder: RunFolder) -> Iterator[None]:
+    """Charge the board of a run in its ledger, unless it is charged already, and keep the ledger locked.
+
+    Within the context no other process can make a board under the same charge.
+    """
     plan = folder.plan
     [event] = [event for event, _ in plan.charges if isinstance(event, GaussianEvent)]
     with Ledger.open(folder.ledger_path, plan=plan) as ledger:
         folder.check_charged(ledger)
         if not ledger.boards_charged:
             ledger.charge(event)
+        yield
 
 
 def board_noise(folder: RunFolder) -> float:

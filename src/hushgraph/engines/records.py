@@ -226,7 +226,7 @@ def _is_first(packed: Packed) -> npt.NDArray[np.bool_]:
 
 def _write_all(file: BinaryIO, packed: Packed) -> None:
     """Write all of an array; an unbuffered file may take a part of it."""
-    view = memoryview(np.ascontiguousarray(packed)).cast("B")
+    view = np.ascontiguousarray(packed).view(np.uint8).data
     while len(view):
         view = view[file.write(view) :]
 

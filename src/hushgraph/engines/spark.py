@@ -113,8 +113,8 @@ def make_rows(
         edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
             `board`, `rows` and, meanwhile, `work`; `out` unless given.
-        num_classes, epsilon, private, delta, batch_size, steps, learning_rate, hidden, symmetrize, columns,
-            budget: as in `hushgraph.engines.make_rows`.
+        num_classes, epsilon, private, delta: as in `hushgraph.engines.make_rows`.
+        batch_size, steps, learning_rate, hidden, symmetrize, columns, budget: likewise.
         draws: the randomness of a part of the board.
 
     Guarantees:
@@ -149,16 +149,17 @@ def make_rows(
     )
     folder = open_run(folder, budget)
     place = _Storage(nodes.sparkSession, storage or Path(out).absolute().as_uri())
-    maker.write_records(place)
-    if not place.exists("board"):
-        maker.write_tallies(place)
-        charge_board(folder)
-        maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
-        place.rename("work/board", "board")
-    if not place.exists("rows"):
-        maker.write_rows(place, folder)
-        place.rename("work/rows", "rows")
-    place.remove("work")
+    # The ledger stays locked: nobody else overwrites the tallies that the key is for.
+    with charge_board(folder):
+        if not place.exists("rows"):
+            maker.write_records(place)
+            if not place.exists("board"):
+                maker.write_tallies(place)
+                maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
+                place.rename("work/board", "board")
+            maker.write_rows(place, folder)
+            place.rename("work/rows", "rows")
+        place.remove("work")
     return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
 
 

@@ -348,7 +348,9 @@ class _RowSession:
         if group.leads:
             noise = ExactNoise(
                 sigma_over_clip=plan.sigma_over_clip,
-                sum_error=sum_error(num_roots=plan.num_train_nodes, num_rows=plan.num_train_nodes),
+                sum_error=sum_error(
+                    num_roots=plan.num_train_nodes, num_rows=plan.most_rows(plan.num_train_nodes)
+                ),
             )
             # Too much noise for its grid is refused before a step is charged.
             noise.widening(sum(p.numel() for p in average.values()))
@@ -364,7 +366,12 @@ class _RowSession:
                 rng=KeyedGenerator(secrets.randbits(KEY_BITS)),
                 group=group,
             ),
-            clipping=Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability),
+            # Plans with a board have no percentile.
+            clipping=Clipping(
+                kind="groups" if plan.clipping == "percentile" else plan.clipping,
+                clip=plan.clip,
+                stability=config.stability,
+            ),
             ledger=ledger,
             noise=noise,
             clipped_sum=sums,

@@ -365,7 +365,7 @@ class Tables:
     def _checked(self, packed: Any) -> Packed:
         if np.ma.is_masked(packed):
             raise GraphError(
-                f"{int(np.ma.count_masked(packed))} edges of a block name nodes that are not in the node "
+                f"{int(packed.mask.sum())} edges of a block name nodes that are not in the node "
                 "table; add the nodes, or leave out the edges"
             )
         return np.asarray(packed, np.uint64)

@@ -169,6 +169,7 @@ def _run_passes(chain: Chain, rows: DeviceRows) -> tuple[list[Tensor], list[Tens
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """float64 [rows]: squared norms."""
+    """float64 [rows]: squared norms; infinite beyond float32, as in `row_kernels`."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    return norms.square()
+    squares = norms.square()
+    return torch.where(squares <= torch.finfo(torch.float32).max, squares, torch.inf)

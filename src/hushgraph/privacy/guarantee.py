@@ -289,6 +289,7 @@ def write_statement(plan: PrivacyPlan, broken_by: tuple[Reason, ...]) -> Stateme
     else:
         first = own
         caveat = "" if plan.guarantee == "holds" else "The following describes a claim, not a guarantee."
+    not_covered: tuple[str, ...]
     if plan.method == "billboard":
         describe_all, not_covered = _BILLBOARD_TOPICS, _BILLBOARD_NOT_COVERED
     elif plan.covers_predictions:

@@ -211,30 +211,43 @@ def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:
     """Draw what one row can move; nothing where no guarantee holds, because then nothing bounds it."""
     if facts["standing"]["kind"] != "holds":
         return None
+    last = "list of places" if _is_billboard(facts) else "edge records"
+    chart = draw_bounds(("One row", "features", "label", last), _list_outcomes(facts))
+    return Figure(caption="What one row can move", chart=chart)
+
+
+def _list_outcomes(facts: Mapping[str, Any]) -> list[Outcome]:
+    """List what a run releases, and what bounds the part of one row in it."""
     about, num_train = facts["guarantee"], facts["plan"]["num_train_nodes"]
-    is_billboard = _is_billboard(facts)
-    noise = f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step"
-    if is_billboard:
-        boards = f"{len(about['board_noise'])} boards" if len(about["board_noise"]) > 1 else "the board"
-        spread = digits_down(min(about["board_noise"]), digits=3)
-        lines = ("moved by at most 1 each", f"noise {spread} on every number, once")
-        outcomes = [Outcome(what=boards.capitalize(), lines=lines, is_covered=True)]
-    else:
-        outcomes = []
+    outcomes = [_describe_boards(about["board_noise"])] if _is_billboard(facts) else []
     changed = min(about["changed_trees"], num_train)
     unit = "examples" if changed == 1 else "trees"
-    lines = (f"at most {changed:,} of {num_train:,} training {unit}", noise)
-    outcomes.append(Outcome(what="Weights", lines=lines, is_covered=True))
+    bounds = (
+        f"at most {changed:,} of {num_train:,} training {unit}",
+        f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step",
+    )
+    outcomes.append(Outcome(what="Weights", lines=bounds, is_covered=True))
     if about["predictions"] == "not covered":
-        lines = ("read neighbours in the clear",)
-        outcomes.append(Outcome(what="Predictions", lines=lines, is_covered=False))
-    else:
-        others = ("read their own rows and released values",)
-        outcomes.append(Outcome(what="Others' predictions", lines=others, is_covered=True))
-        own = ("a function of this row, without noise",)
-        outcomes.append(Outcome(what="Own prediction", lines=own, is_covered=False))
-    row = ("One row", "features", "label", "list of places" if is_billboard else "edge records")
-    return Figure(caption="What one row can move", chart=draw_bounds(row, outcomes))
+        return [
+            *outcomes,
+            Outcome(what="Predictions", lines=("read neighbours in the clear",), is_covered=False),
+        ]
+    others = ("read their own rows and released values",)
+    own = ("a function of this row, without noise",)
+    return [
+        *outcomes,
+        Outcome(what="Others' predictions", lines=others, is_covered=True),
+        Outcome(what="Own prediction", lines=own, is_covered=False),
+    ]
+
+
+def _describe_boards(noise: Sequence[float]) -> Outcome:
+    spread = digits_down(min(noise), digits=3)
+    return Outcome(
+        what="Board" if len(noise) == 1 else f"{len(noise)} boards",
+        lines=("moved by at most 1 each", f"noise {spread} on every number, once"),
+        is_covered=True,
+    )
 
 
 def _has_epsilon(facts: Mapping[str, Any]) -> bool:

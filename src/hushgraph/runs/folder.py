@@ -241,9 +241,13 @@ class RunFolder:
             draft = place.with_name(f"{place.name}.draft")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            for name in (*_FILES, *(self.board_path(place).name for place in range(self.num_boards))):
+            boards = (self.board_path(number).name for number in range(self.num_boards))
+            for name in (*_FILES, ENGINE_FILE, *boards):
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
+            # The board of an engine; its rows are private and stay where they are.
+            if (self.path / "board").is_dir():
+                shutil.copytree(self.path / "board", draft / "board")
             # An empty folder is replaced; the copy is there as a whole or not at all.
             draft.replace(place)
         except OSError as error:

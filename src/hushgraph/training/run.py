@@ -133,7 +133,8 @@ class Run:
                 predictions are then not covered.
         """
         probabilities = self.predict_proba(data, symmetrize=symmetrize, in_the_clear=in_the_clear)
-        return self.classes[probabilities.argmax(1)]
+        best: npt.NDArray[Any] = self.classes[probabilities.argmax(1)]
+        return best
 
     def predict_proba(
         self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
