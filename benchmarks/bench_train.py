@@ -159,11 +159,15 @@ def compare_with_gcn(path: Path, repeats: int) -> str:
     )
 
 
-def compare_trees(path: Path, checkout: Path, repeats: int) -> str:
+def compare_trees(path: Path, checkout: Path, repeats: int, steps: int | None) -> str:
     now, before = [], []
+    flags = ["--method", "trees", *([] if steps is None else ["--steps", str(steps)])]
+    # Whatever is compiled on first use is compiled before anything is measured.
+    for source in (SOURCE, checkout / "src"):
+        train(path, "--method", "trees", "--steps", "2", source=source)
     for _ in range(repeats):
-        now.append(train(path, "--method", "trees"))
-        before.append(train(path, "--method", "trees", source=checkout / "src"))
+        now.append(train(path, *flags))
+        before.append(train(path, *flags, source=checkout / "src"))
     seconds = [statistics.median(cost.seconds for cost in costs) for costs in (now, before)]
     return f"{path.stem:22} {seconds[0]:7.1f} {seconds[1]:7.1f} {seconds[1] / seconds[0]:6.2f}"
 
@@ -184,6 +188,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--record", type=Path)
     parser.add_argument("--trees", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--steps", type=int, help="steps of the trees that are compared; all by default")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--gcn", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -205,7 +210,7 @@ def main() -> None:
     print("\n".join(lines), flush=True)
     for path in options.data:
         if options.trees is not None:
-            lines.append(compare_trees(path, options.trees, options.repeats))
+            lines.append(compare_trees(path, options.trees, options.repeats, options.steps))
         elif options.busy:
             lines.append(compare_busy(path, options.repeats))
         else:
