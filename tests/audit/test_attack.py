@@ -97,7 +97,7 @@ def test_batches_of_fixed_size_have_the_bound_without_assumption_alone() -> None
 
 
 @pytest.mark.parametrize("claim", [1.0, 4.0])
-@pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize("fault", [name for name in FAULTS if FAULTS[name].method != "billboard"])
 def test_every_planted_fault_is_caught(fault: str, claim: float) -> None:
     broken = planted(plan(delta=1e-5), fault).calibrated(epsilon=claim)
     by_numbers = fault == "float-noise"

@@ -7,6 +7,7 @@ import json
 import re
 import struct
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.training import session
+from hushgraph.training.trainer import Trainer
 
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
@@ -98,7 +101,7 @@ class Said:
 
         out, err = Screen(), Screen()
         with monkeypatch.context() as patch:
-            patch.setattr(ghost, "clipped_sum", watched)
+            patch.setattr(session, "Trainer", partial(Trainer, clipped_sum=watched))
             patch.setattr("sys.stdout", out)
             patch.setattr("sys.stderr", err)
             patch.setenv("COLUMNS", "200")

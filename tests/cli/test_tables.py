@@ -93,9 +93,9 @@ def test_train_report_and_predict_by_a_toml_file(run: Run, mapping: Path, pair: 
         plain = list(csv.DictReader(file))
     with open("b.csv", newline="") as file:
         full = list(csv.DictReader(file))
-    assert [row["node"] for row in plain] == ids
+    assert [row["person"] for row in plain] == ids
     assert {row["class"] for row in plain} <= set(CLASSES)
-    assert list(full[0]) == ["node", "class", *(f"p_{name}" for name in CLASSES)]
+    assert list(full[0]) == ["person", "class", *(f"p_{name}" for name in CLASSES)]
     for row in full:
         assert row["class"] == max(CLASSES, key=lambda name: float(row[f"p_{name}"]))
     with np.load("c.npz", allow_pickle=False) as found:

@@ -174,4 +174,4 @@ def test_what_the_paper_says_once_is_what_the_code_does() -> None:
     assert percentile.default == common.clip_percentile
     config = TrainingConfig(optimizer="adam", learning_rate=0.1, momentum=common.beta1)
     optimizer = session._build_optimizer(nn.Linear(1, 1), config, None)
-    assert optimizer.defaults["betas"] == (common.beta1, common.beta2)
+    assert optimizer.param_groups[0]["betas"] == (common.beta1, common.beta2)

@@ -24,7 +24,6 @@ EXAMPLES = """\
 hushgraph audit --epsilon 4
 hushgraph audit people.npz --epsilon 4 --out audit.json --figure audit.svg
 hushgraph audit runs/people-billboard-1
-hushgraph audit --epsilon 4 --method trees --layers 2 --max-readers 2
 hushgraph audit --epsilon 4 --fault redrawn-board"""
 
 _plan, _attack, _output = section("What is audited"), section("The attack"), section("Run and output")
@@ -87,7 +86,7 @@ def audit(
     confidence: Annotated[float, _attack("Of all bounds together. [0.95]")] = 0.95,
     fault: Annotated[
         str | None,
-        _attack("Audit a run broken on purpose. [the code as it is]", metavar="|".join(_FAULTS)),
+        _attack(f"Audit a run broken on purpose: {', '.join(_FAULTS)}. [the code as it is]", metavar="NAME"),
     ] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
     split: options.Split = TrainingConfig.split,
@@ -116,7 +115,7 @@ def audit(
     figure: Annotated[Path | None, _output("Also draw both worlds, as .svg or .png. [no figure]")] = None,
     as_json: options.Json = False,
 ) -> int:
-    """Attack boards and training: a lower bound on epsilon beside the claim.
+    """Attack boards and training: a lower bound on epsilon.
 
     The attack is on small generated graphs, never on your data, of which only public figures are used.
     """

@@ -325,9 +325,21 @@ def _calibrate_full_batches(
             _with_noise(charge, shift * (1 - excess), 1.0)
             for charge, shift in zip(charges, shifts, strict=True)
         )
+        # Noise beyond the grid may also be beyond what can be priced, and the search would not end.
+        check_board_noise(noisy, budget)
         if epsilon(noisy, rows_emptied(1), delta=delta) <= budget:
             return noisy
         excess = max(1e-13, 2 * excess)
+
+
+def check_board_noise(charges: Sequence[Charge], epsilon: float) -> None:
+    """Refuse an epsilon whose boards would have noise that the grid does not take."""
+    noise = [charge.noise_std for charge in charges if isinstance(charge, BoardCharge)]
+    if noise and not LEAST_BOARD_NOISE <= min(noise) <= max(noise) <= LARGEST_BOARD_NOISE:
+        raise PlanError(
+            f"epsilon={epsilon}: its boards would have noise of {max(noise):.3g}, and boards take from "
+            f"{LEAST_BOARD_NOISE:g} to {LARGEST_BOARD_NOISE}; use another epsilon"
+        )
 
 
 def _with_noise(charge: Charge, shift: float, scale: float) -> Charge:

@@ -592,12 +592,7 @@ class BillboardPlan(PrivacyPlan):
             delta=self.delta,
         )
         noise = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
-        least, largest = bounds.LEAST_BOARD_NOISE, bounds.LARGEST_BOARD_NOISE
-        if not least <= min(noise) <= max(noise) <= largest:
-            raise PlanError(
-                f"epsilon={epsilon}: its boards would have noise of {max(noise):.3g}, and boards take from "
-                f"{least:g} to {largest}; use another epsilon"
-            )
+        bounds.check_board_noise(noisy, target)
         sigma = next(charge.sigma_over_clip for charge in noisy if isinstance(charge, TrainingCharge))
         for margin in (0.0, 1e-12, 1e-9, 1e-6):
             # Dividing by 2 and multiplying again is exact; the margin is for callers that round.
