@@ -45,7 +45,7 @@ def test_boards_with_too_much_in_them(fault: str | None, claim: float) -> None:
 def test_labels_of_the_validation_split(fault: str | None, claim: float) -> None:
     """With one board such a row costs nothing, so that whatever is shown is too much."""
     given = plan(claim, num_boards=1)
-    audit = audit_billboard(given, trials=4000, fresh_runs=0, numbers=False, fault=fault)
+    audit = audit_billboard(given, trials=20_000, fresh_runs=0, numbers=False, fault=fault)
     row = get_attack(audit, "validation split")
     assert row.claimed == 0.0
     assert row.exceeds == (fault is not None)
@@ -56,12 +56,12 @@ def test_labels_of_the_validation_split(fault: str | None, claim: float) -> None
     ("fault", "claim", "runs"),
     [
         (None, 1.0, 30),
-        ("noiseless-reading", 1.0, 50),
-        ("noiseless-reading", 4.0, 60),
+        ("noiseless-reading", 1.0, 80),
+        ("noiseless-reading", 4.0, 90),
         ("features-in-reading", 1.0, 120),
-        ("features-in-reading", 4.0, 40),
-        ("shared-stream", 1.0, 30),
-        ("shared-stream", 4.0, 40),
+        ("features-in-reading", 4.0, 80),
+        ("shared-stream", 1.0, 60),
+        ("shared-stream", 4.0, 80),
     ],
 )
 def test_whole_runs(fault: str | None, claim: float, runs: int) -> None:
@@ -77,7 +77,7 @@ def test_whole_runs(fault: str | None, claim: float, runs: int) -> None:
 def test_faults_of_steps_are_found_in_a_billboard_run_too(fault: str, claim: float) -> None:
     by_numbers = fault == "float-noise"
     audit = audit_billboard(
-        plan(claim), trials=100 if by_numbers else 6000, fresh_runs=0, numbers=by_numbers, fault=fault
+        plan(claim), trials=100 if by_numbers else 20_000, fresh_runs=0, numbers=by_numbers, fault=fault
     )
     assert audit.exceeds
     assert audit.bound_exceeds != by_numbers
