@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt Makefile
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-demo: setup ## Compare four models on a generated graph and write a report to demo/.
+demo: setup ## Compare five models on a generated graph and write a report to demo/.
 	$(BIN)/hushgraph demo
 
 lint: setup ## Check style and types.
