@@ -268,6 +268,7 @@ def test_arrays_that_do_not_fit_are_refused(
         run.predict_table(tmp_path / "new.npz", new=True)
 
 
+@pytest.mark.usefixtures("own_folder")
 def test_tables_need_a_run_on_tables(tmp_path: Path, pair: tuple[Path, Path]) -> None:
     data = hg.datasets.synthetic(num_nodes=60, num_classes=3, seed=0)
     run = hg.train(data, **TRAINING)

@@ -69,6 +69,7 @@ def test_generated_at_any_size() -> None:
         load("generated-")
 
 
+@pytest.mark.usefixtures("own_folder")
 def test_nearest_name_is_suggested() -> None:
     with pytest.raises(GraphError, match=r"'dmo' is neither a file nor a known name; did you mean 'demo'\?"):
         load("dmo")

@@ -193,6 +193,7 @@ def test_a_file_that_is_there_is_kept(people: Path) -> None:
     assert check.write(force=True).exists()
 
 
+@pytest.mark.usefixtures("own_folder")
 def test_other_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="check reads tables"):
         hg.check("demo")
