@@ -108,7 +108,7 @@ def check(folder: Path, num_nodes: int, num_edges: int, options: dict[str, Any])
     import duckdb
 
     with duckdb.connect(config={"threads": options["threads"], "memory_limit": "2GiB"}) as connection:
-        board, rows = (f"'{folder}/run/{name}/*.parquet'" for name in ("board", "rows"))
+        board, rows = (f"'{folder}/{name}/*.parquet'" for name in ("run/board", "run.rows"))
         (places,) = connection.execute(f"SELECT count(*) FROM {board}").fetchone()
         count, right = connection.execute(
             f"SELECT count(*), avg(CAST({IS_RIGHT} AS INTEGER)) FILTER (split = 'test') FROM {rows}"

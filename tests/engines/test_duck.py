@@ -15,7 +15,7 @@ from hushgraph.billboard.ballots import cast, label_ballots
 from hushgraph.billboard.board import release
 from hushgraph.engines import duck, plan
 from hushgraph.engines import records as records_module
-from hushgraph.engines.duck import make_rows, parse_memory
+from hushgraph.engines.duck import make_rows, parse_memory, rows_folder
 from hushgraph.engines.records import Records
 from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -118,7 +118,7 @@ def test_board_and_rows_are_those_of_the_graph_in_memory(
     assert np.array_equal(board_of(out), in_memory.values)
     assert fetch(out / "board", "id")["id"].tolist() == data.ids.tolist()
 
-    rows = fetch(out / "rows", "*")
+    rows = fetch(rows_folder(out), "*")
     assert list(rows) == ["id", "a", "b", *(f"reading_{k}" for k in range(CLASSES)), "label", "split"]
     config = folder.config
     expected = read_boards(
@@ -207,7 +207,7 @@ def test_a_released_board_is_never_made_again(tmp_path: Path) -> None:
     board = board_of(out)
     data.make(out)
     assert np.array_equal(board_of(out), board)
-    assert len(fetch(out / "rows", "id")["id"]) == NODES
+    assert len(fetch(rows_folder(out), "id")["id"]) == NODES
     assert Ledger.open(out / "ledger.jsonl", read_only=True).boards_charged == 1
 
 
@@ -291,7 +291,7 @@ def test_csv_and_class_names(tmp_path: Path) -> None:
     north = np.array([0.0, 0.5, 0.5 - np.sqrt(0.5)])
     assert np.allclose(part["class_0"], north, atol=1e-6)
     assert np.allclose(part["class_1"], -north, atol=1e-6)
-    assert fetch(out / "rows", "age, label, split")["label"].tolist() == [0, 1, -1]
+    assert fetch(rows_folder(out), "age, label, split")["label"].tolist() == [0, 1, -1]
 
 
 def write_pair(folder: Path, nodes: str, edges: str) -> tuple[Path, Path]:
@@ -359,6 +359,21 @@ def test_memory_and_nodes_that_do_not_fit() -> None:
     assert parse_memory(2**30) == 2**30
     with pytest.raises(InputError, match="need at least"):
         duck._check_memory(2**30, 50_000_000)
+
+
+def test_rows_are_beside_the_run_and_those_of_another_run_are_kept(tmp_path: Path) -> None:
+    """The folder of a run may be handed on; rows are as private as the tables."""
+    data = Data(tmp_path, text_ids=False)
+    out = tmp_path / "run"
+    data.make(out)
+    assert not list(out.rglob("*row*"))
+    kept = sorted(path.name for path in rows_folder(out).iterdir())
+    other = tmp_path / "other"
+    rows_folder(out).rename(rows_folder(other))
+    with pytest.raises(RunError, match=r"other\.rows beside it holds rows of another run"):
+        data.make(other)
+    assert not other.exists()
+    assert sorted(path.name for path in rows_folder(other).iterdir()) == kept
 
 
 def test_a_board_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from hushgraph.engines import make_rows, streaming, train_rows
+from hushgraph.engines.duck import rows_folder
 from hushgraph.engines.streaming import RowFiles, RowStream
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.batch import scale_rows
@@ -69,7 +70,7 @@ def read_all(folder: RunFolder, split: str) -> Rows:
     names = ["a", "b", *(f"reading_{k}" for k in range(CLASSES))]
     with duckdb.connect() as connection:
         part = connection.execute(
-            f"SELECT * FROM read_parquet('{folder.path}/rows/*.parquet') WHERE split = ? ORDER BY id", [split]
+            f"SELECT * FROM read_parquet('{folder.path}.rows/*.parquet') WHERE split = ? ORDER BY id", [split]
         ).fetchnumpy()
     cells = np.stack([part[name] for name in names], axis=1).astype(np.float32)
     cells[:, :2] = scale_rows(torch.from_numpy(cells[:, :2].copy()), folder.config.feature_norm).numpy()
@@ -221,7 +222,7 @@ def test_what_cannot_be_trained_is_refused(run_folder: RunFolder, tmp_path: Path
         few = tmp_path / "few"
         few.mkdir()
         connection.execute(
-            f"COPY (SELECT * FROM '{run_folder.path}/rows/*.parquet' LIMIT 10) TO '{few}/x.parquet'"
+            f"COPY (SELECT * FROM '{run_folder.path}.rows/*.parquet' LIMIT 10) TO '{few}/x.parquet'"
         )
         with pytest.raises(RunError, match="training nodes"):
             train_rows(run_folder.path, rows=few)
@@ -234,7 +235,7 @@ def test_a_run_whose_board_is_not_charged_is_refused(tmp_path: Path) -> None:
         if phase == "sort records":
             raise KeyboardInterrupt
 
-    rows = make(tmp_path, tmp_path / "first").path / "rows"
+    rows = rows_folder(make(tmp_path, tmp_path / "first").path)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path, tmp_path / "second", on_phase=stop)
     with pytest.raises(RunError, match="no board"):

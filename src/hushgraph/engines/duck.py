@@ -2,8 +2,8 @@
 
     tables -> records -> charge -> board, released once -> readings -> rows
 
-What is released is `board/` in the folder of the run. `rows/` holds private rows for training. The folder
-`RUN.work` beside it is as private as the tables; it is removed at the end.
+What is released is `board/` in the folder of the run. Two folders beside it are as private as the tables:
+`RUN.rows` holds the rows for training, and `RUN.work` is removed at the end.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def make_rows(
 
     Returns:
         The folder of the run: `board/part-*.parquet` (identifier, one number per class), and
-        `rows/part-*.parquet` (identifier, features, reading, label, split) in the order of the node table.
+        beside it `RUN.rows/part-*.parquet` (identifier, features, reading, label, split) in the order of
+        the node table.
 
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. Every
@@ -132,7 +133,7 @@ def make_rows(
         ...     _ = duckdb.execute(f"COPY ({sql}) TO '{name}.parquet'")
         >>> run = hg.engines.make_rows("nodes.parquet", "edges.parquet", "people-run", edge_owner="sender",
         ...                            num_classes=2, epsilon=4.0)
-        >>> duckdb.execute("SELECT count(*) FROM 'people-run/rows/*.parquet'").fetchone()
+        >>> duckdb.execute("SELECT count(*) FROM 'people-run.rows/*.parquet'").fetchone()
         (500,)
     """
     owner = choose_owner(edge_owner, symmetrize=symmetrize)
@@ -198,6 +199,11 @@ def resume_rows(
     return maker.run(describe, None)
 
 
+def rows_folder(out: Path) -> Path:
+    """Where the rows of a run are, which are as private as its tables: beside its folder, never in it."""
+    return out.with_name(f"{out.name}.rows")
+
+
 def work_folder(out: Path) -> Path:
     """Where a run keeps what is as private as its tables until its rows are written: beside its folder."""
     return out.with_name(f"{out.name}.work")
@@ -242,11 +248,16 @@ class _Maker:
         """Check the tables, create the run or go on with it, and take the phases that are left."""
         path, work = self.path, work_folder(self.path)
         is_new = not (path / "run.json").exists()
-        if not is_new and (path / "rows").is_dir():
+        if not is_new and rows_folder(path).is_dir():
             shutil.rmtree(work, ignore_errors=True)
             return RunFolder.open(path)
         if is_new:
             check_out(path)
+            if rows_folder(path).exists():
+                raise RunError(
+                    f"out={path}: {rows_folder(path).name} beside it holds rows of another run; remove them, "
+                    "or choose another folder"
+                )
         try:
             work.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -367,7 +378,7 @@ class _Phases:
             unfinished = path.with_suffix(".draft")
             self.tables.write_rows(unfinished, begin, scaled)
             unfinished.rename(path)
-        publish(draft, self.folder.path / "rows")
+        publish(draft, rows_folder(self.folder.path))
 
     def _load_board(self) -> Board:
         """The released board as training reads it, in a file that is mapped into memory."""

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from hushgraph.accounting.events import Draw, PoissonDraw
-from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
+from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows, rows_folder
 from hushgraph.engines.tables import quote, quote_list, quote_name
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.batch import scale_rows
@@ -64,7 +64,7 @@ class RowFiles:
     @classmethod
     def open(cls, connection: Any, folder: RunFolder, rows: str | os.PathLike[str] | None) -> RowFiles:
         """Open the rows of a run, or those at a path or pattern that an engine wrote elsewhere."""
-        pattern = os.fspath(folder.path / "rows" if rows is None else rows)
+        pattern = os.fspath(rows_folder(folder.path) if rows is None else rows)
         pattern = pattern if any(sign in pattern for sign in "*?[") else f"{pattern}/*.parquet"
         files = sorted(
             name for (name,) in connection.execute("SELECT file FROM glob(?)", [pattern]).fetchall()
