@@ -14,7 +14,7 @@ from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.plan import PREDICTIONS
+from hushgraph.privacy.plan import PREDICTIONS, json_number
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -154,8 +154,8 @@ class Comparison:
             "comparison": FORMAT,
             "data": self.data,
             "seeded": self.seeded,
-            "rows": [{**asdict(row), "epsilon": _json_number(row.epsilon)} for row in self.rows],
-            "release_all": {"epsilon": _json_number(epsilon), "delta": delta},
+            "rows": [{**asdict(row), "epsilon": json_number(row.epsilon)} for row in self.rows],
+            "release_all": {"epsilon": json_number(epsilon), "delta": delta},
             "cost": self.cost,
         }
         return json.dumps(about, allow_nan=False)
@@ -360,7 +360,3 @@ def _row(name: str, run: Run, graph: Graph) -> Row:
 
 def _number(value: Any) -> Any:
     return None if value is None else float(value)
-
-
-def _json_number(value: float) -> float | str:
-    return "inf" if math.isinf(value) else value
