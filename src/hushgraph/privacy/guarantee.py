@@ -501,7 +501,7 @@ _BILLBOARD_TOPICS: tuple[Callable[[PrivacyPlan], Topic], ...] = (
 )
 
 _NOT_COVERED = (
-    "Predictions: the parameters are private, but a prediction for a node reads its neighbours in the clear.",
+    "Predictions: a prediction for a node reads its neighbours in the clear, whatever holds for the weights.",
     "Model selection: settings chosen by trying several on the private graph.",
     "Labels of validation and test nodes: they serve evaluation only.",
     "Runs with a fixed seed: they are reproducible, not private.",
