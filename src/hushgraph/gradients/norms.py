@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.models import row_sums_gpu
 from hushgraph.models.blocks import RowGradient
 
@@ -30,7 +31,7 @@ def linear_norms(
     """
     roots = pointers.numel() - 1
     if one_row and a.shape[0] == roots:
-        squares = (_row_squares(a) + float(bias)) * _row_squares(d)
+        squares = (row_squares(a) + float(bias)) * row_squares(d)
         return squares, torch.zeros_like(squares)
     if a.dtype == torch.float32 and not a.is_cuda:
         from hushgraph.gradients import norms_cpu as pairs_cpu
@@ -38,6 +39,7 @@ def linear_norms(
         norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
         pairs_cpu.linear_norms(
             a.contiguous().numpy(),
+            row_squares(a).numpy(),
             d.contiguous().numpy(),
             pointers.numpy(),
             np.float32(bias),
@@ -54,7 +56,7 @@ def linear_norms(
 
 
 def shared_linear_norms(
-    a: Tensor,
+    a: Tensor | SparseInputs,
     outputs: Tensor,
     relu: bool,
     index: Tensor,
@@ -66,7 +68,7 @@ def shared_linear_norms(
     """As `linear_norms`, with bias, for a layer and its activation that ran once per shared row.
 
     Args:
-        a: [shared rows, in], its inputs.
+        a: [shared rows, in], its inputs; sparse ones on the CPU alone.
         outputs: [shared rows, out], after the activation.
         relu: the activation is relu; tanh otherwise.
         index: int64 [entries], the shared row of every entry.
@@ -80,41 +82,31 @@ def shared_linear_norms(
             parents = torch.arange(index.numel(), device=a.device)
         if coefficients is None:
             coefficients = torch.ones(index.numel(), device=a.device)
-        if not a.is_cuda:
-            from hushgraph.gradients import norms_cpu as pairs_cpu
-
-            roots = pointers.numel() - 1
-            norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
-            pairs_cpu.shared_linear_norms(
-                a.contiguous().numpy(),
-                outputs.contiguous().numpy(),
-                relu,
-                index.numpy(),
-                gradient.upper.contiguous().numpy(),
-                parents.numpy(),
-                coefficients.numpy(),
-                pointers.numpy(),
-                np.float32(1),
-                norms,
-                sizes,
-            )
-            return torch.from_numpy(norms), torch.from_numpy(sizes)
+        entries = (index, gradient.upper.contiguous(), parents, coefficients, pointers)
+        if a.device.type == "cpu":
+            return _shared_norms_on_cpu(a, outputs, relu, entries)
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
         if row_sums_gpu.AVAILABLE:
-            return pairs_gpu.shared_linear_norms(
-                a,
-                outputs,
-                relu,
-                index,
-                gradient.upper.contiguous(),
-                parents,
-                coefficients,
-                pointers,
-                most_rows,
-            )
+            return pairs_gpu.shared_linear_norms(write_out(a), outputs, relu, *entries, most_rows)
     d = through_activation(entry_gradients(gradient), outputs[index], relu)
-    return _padded_norms(a[index], d, pointers, True)
+    return _padded_norms(write_out(a)[index], d, pointers, True)
+
+
+def _shared_norms_on_cpu(
+    a: Tensor | SparseInputs, outputs: Tensor, relu: bool, entries: tuple[Tensor, ...]
+) -> tuple[Tensor, Tensor]:
+    from hushgraph.gradients import norms_cpu as pairs_cpu
+
+    roots = entries[-1].numel() - 1
+    norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
+    others = (outputs.numpy(), relu, *(tensor.numpy() for tensor in entries), np.float32(1), norms, sizes)
+    if isinstance(a, SparseInputs):
+        rows = (tensor.numpy() for tensor in (a.indptr, a.indices, a.values))
+        pairs_cpu.sparse_linear_norms(*rows, a.num_columns, a.squares.numpy(), *others)
+    else:
+        pairs_cpu.shared_linear_norms(a.contiguous().numpy(), row_squares(a).numpy(), *others)
+    return torch.from_numpy(norms), torch.from_numpy(sizes)
 
 
 def entry_gradients(gradient: RowGradient) -> Tensor:
@@ -132,7 +124,7 @@ def through_activation(gradients: Tensor, outputs: Tensor, relu: bool) -> Tensor
     return result
 
 
-def _row_squares(rows: Tensor) -> Tensor:
+def row_squares(rows: Tensor) -> Tensor:
     """float64 [rows]: squared norms; infinite beyond float32, where products of rows are not told apart."""
     if rows.dtype != torch.float32:
         return rows.square().sum(1)

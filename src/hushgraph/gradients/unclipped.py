@@ -16,7 +16,7 @@ def gradient_sum(model: nn.Module, batch: TreeBatch) -> dict[str, Tensor]:
         return {name: torch.zeros_like(p) for name, p in parameters.items()}
     with torch.enable_grad():
         loss = functional.cross_entropy(
-            model(batch.x, batch.blocks), batch.labels, ignore_index=-1, reduction="sum"
+            model(batch.dense_x, batch.blocks), batch.labels, ignore_index=-1, reduction="sum"
         )
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     return {
