@@ -4,9 +4,9 @@
         [--threads N] [--clock wall|cpu] [--only SETTINGS]
 
 A step is what the training loop does: draw the batch and grow its trees, or take those that are kept; clipped
-sum, noise, optimiser. One GCN layer, hidden 128, features scaled to norm 6. "default" is what `hushgraph train
---method trees --epsilon 4` chooses; "K = 3" reads edges with all training nodes in every batch, "drawn" with
-Poisson batches of at most 10,000 of them.
+sum, noise, optimiser. One GCN layer, hidden 128, features scaled to norm 6. "default" is what `hushgraph
+train --method trees --epsilon 4` chooses; "K = 3" reads edges with all training nodes in every batch, "drawn"
+with Poisson batches of at most 10,000 of them.
 
 Steps of the package in the folder `--against`, in a process of its own and with its own default noise, take
 turns with the steps of this one. Ratios are medians of ratios within a turn. `--clock cpu` counts processor
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,7 +149,7 @@ def main() -> None:
             for line in sys.stdin:
                 print(steps.take(line.strip()), flush=True)
             return
-        print(f"{arguments.threads} threads, torch {torch.__version__}, {arguments.clock} clock, {time.strftime('%F')}")
+        print(f"{arguments.threads} threads, torch {torch.__version__}, {arguments.clock} clock")
         compare(arguments, steps)
 
 
@@ -161,7 +160,9 @@ def compare(arguments: argparse.Namespace, steps: Steps) -> None:
             for name in [arguments.only] if arguments.only else SETTINGS:
                 settings = choose_settings(str(path), name)
                 workload = json.dumps(settings)
-                label = f"{path.stem}, {name}: K = {settings['max_readers']}, {settings['batch_size']:,} roots"
+                label = (
+                    f"{path.stem}, {name}: K = {settings['max_readers']}, {settings['batch_size']:,} roots"
+                )
                 takers = {
                     "other version": lambda workload=workload: other(workload),
                     "this version": lambda workload=workload: steps.take(workload),

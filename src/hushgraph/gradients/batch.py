@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numba
@@ -12,6 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.rows import Rows, SparseRows
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
@@ -141,6 +142,7 @@ class TreeBatch:
         most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
         may_read: whether trees may have more than their roots, by the plan. How norms and sums are computed
             follows from this and never from the rows: one emptied row must not change that for the others.
+        products: by the norm that features are scaled to, what norms need of them; filled when first used.
     """
 
     x: Tensor | SparseInputs
@@ -149,6 +151,7 @@ class TreeBatch:
     pointers: tuple[Tensor, ...]
     most_rows: tuple[int, ...]
     may_read: bool = False
+    products: dict[float, PairProducts] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def dense_x(self) -> Tensor:

@@ -18,6 +18,7 @@ from torch.nn import functional
 from hushgraph.gradients import layer_rules as layers
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.shared import SharedEncoder, is_shareable, total_gradient
 from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.gradients.tape import Tape, taped
@@ -118,10 +119,20 @@ class _Pass:
                 self.batch.pointers[-1],
                 self.batch.owners[-1],
                 self.batch.most_rows[-1],
+                self._keep_products(self.encoder.passes[0][1], index),
             )
             squares[group_of("encoder")] += norms
             sizes[group_of("encoder")] += size
         return squares, sizes
+
+    def _keep_products(self, inputs: Tensor | SparseInputs, index: Tensor) -> PairProducts | None:
+        """Products of the features: the trees of a batch may serve many steps, and they do not change."""
+        if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
+            return None
+        kept, norm = self.batch.products, float(getattr(self.model, "feature_norm", 0.0))
+        if norm not in kept:
+            kept[norm] = PairProducts.of(inputs, index, self.batch.pointers[-1])
+        return kept[norm]
 
     def weighted_sums(self, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over roots of factor [groups, roots] times gradient."""

@@ -59,9 +59,18 @@ class SharedEncoder:
         return self.passes[-1][2]
 
     def squared_norms(
-        self, gradient: RowGradient, index: Tensor, pointers: Tensor, owners: Tensor, most_rows: int
+        self,
+        gradient: RowGradient,
+        index: Tensor,
+        pointers: Tensor,
+        owners: Tensor,
+        most_rows: int,
+        kept: pairs.PairProducts | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Per root, over all layers of the encoder; `gradient` is that of the output, per entry."""
+        """Per root, over all layers of the encoder.
+
+        `gradient` is that of the output, per entry; `kept` are the products of the features, where known.
+        """
         squares: list[Tensor] = []
         sizes: list[Tensor] = []
         # Gradients of a layer's outputs in float64, as the weighted sums have them.
@@ -69,7 +78,14 @@ class SharedEncoder:
         for number in reversed(range(len(self.passes))):
             layer, inputs, outputs, relu = self.passes[number]
             norms, size = pairs.shared_linear_norms(
-                inputs, outputs, relu, index, gradient, pointers, most_rows=most_rows
+                inputs,
+                outputs,
+                relu,
+                index,
+                gradient,
+                pointers,
+                most_rows=most_rows,
+                kept=None if number else kept,
             )
             squares.append(norms)
             sizes.append(size)

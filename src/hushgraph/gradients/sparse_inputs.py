@@ -12,6 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -41,7 +42,9 @@ class SparseInputs:
     @classmethod
     def of(cls, rows: Any, device: torch.device | str = "cpu") -> SparseInputs:
         """Of a SciPy CSR matrix of float32, whose memory is shared on the CPU."""
-        indptr, indices, values = (torch.from_numpy(a).to(device) for a in (rows.indptr, rows.indices, rows.data))
+        indptr, indices, values = (
+            torch.from_numpy(a).to(device) for a in (rows.indptr, rows.indices, rows.data)
+        )
         return cls(indptr=indptr, indices=indices, values=values, num_columns=int(rows.shape[1]))
 
     @property
@@ -55,6 +58,11 @@ class SparseInputs:
     @property
     def dtype(self) -> torch.dtype:
         return self.values.dtype
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """indptr, indices and values, on the CPU."""
+        return self.indptr.numpy(), self.indices.numpy(), self.values.numpy()
 
     @cached_property
     def dense(self) -> Tensor:
@@ -75,12 +83,11 @@ class SparseInputs:
         """The entries by column, rows ascending: pointers [columns + 1], rows and values."""
         pointers = torch.zeros(self.num_columns + 1, dtype=torch.int64)
         rows, values = torch.empty(self.indices.shape, dtype=torch.int32), torch.empty_like(self.values)
-        tensors = (self.indptr, self.indices, self.values, pointers, rows, values)
-        _sort_by_columns(*(tensor.numpy() for tensor in tensors))
+        _sort_by_columns(*self.arrays, pointers.numpy(), rows.numpy(), values.numpy())
         return pointers, rows, values
 
     def scale(self, norm: float) -> SparseInputs:
-        """The rows scaled to this norm; 0 leaves them unscaled. Kept, as all batches of a model ask for it."""
+        """The rows scaled to this norm; 0 leaves them unscaled. Kept: all batches of a model ask for it."""
         if not norm:
             return self
         if norm not in self._scaled:
@@ -107,8 +114,7 @@ class SparseInputs:
         """float32 [rows, out]: what a Linear layer gives, on the CPU. A row is computed from itself alone."""
         out = torch.empty(self.shape[0], weight.shape[0])
         columns = weight.detach().T.contiguous()
-        tensors = (self.indptr, self.indices, self.values, columns, bias.detach(), out)
-        _multiply(*(tensor.numpy() for tensor in tensors))
+        _multiply(*self.arrays, columns.numpy(), bias.detach().numpy(), out.numpy())
         return out
 
     def add_products(self, begin: int, gradients: Tensor, cursor: Tensor, total: Tensor) -> None:
@@ -191,17 +197,16 @@ def _add_products(pointers, rows, values, cursor, gradients, total, begin):  # t
             p, last = cursor[column], pointers[column + 1]
             if p == last or rows[p] >= end:
                 continue
-            v, d = np.float64(values[p]), gradients[rows[p] - begin]
-            for k in range(width):
-                sums[k] = v * d[k]
-            p += 1
-            while p + 2 <= last and rows[p + 1] < end:
+            sums[:] = 0
+            while p + 4 <= last and rows[p + 3] < end:
                 v0, v1 = np.float64(values[p]), np.float64(values[p + 1])
+                v2, v3 = np.float64(values[p + 2]), np.float64(values[p + 3])
                 d0, d1 = gradients[rows[p] - begin], gradients[rows[p + 1] - begin]
+                d2, d3 = gradients[rows[p + 2] - begin], gradients[rows[p + 3] - begin]
                 for k in range(width):
-                    sums[k] += v0 * d0[k] + v1 * d1[k]
-                p += 2
-            if p < last and rows[p] < end:
+                    sums[k] += (v0 * d0[k] + v1 * d1[k]) + (v2 * d2[k] + v3 * d3[k])
+                p += 4
+            while p < last and rows[p] < end:
                 v, d = np.float64(values[p]), gradients[rows[p] - begin]
                 for k in range(width):
                     sums[k] += v * d[k]
