@@ -117,30 +117,16 @@ def check_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
     return checked
 
 
-def build_reads(edge_index: Any, num_nodes: int) -> tuple[Any, int, int]:
-    """Build the boolean CSR matrix of reads, one row per target; count the repeats and self-loops dropped."""
+def check_edges(edge_index: Any, num_nodes: int) -> Array:
+    """Return edges as an integer array [2, E] of ids below `num_nodes`."""
     edges = as_array("edge_index", edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise GraphError(f"edge_index has shape {list(edges.shape)}; expected [2, E]: sources, then targets")
     edges = check_integers("edge_index", edges, ndim=2)
     check_range("edge_index", edges, 0, num_nodes - 1, f"x has {num_nodes} rows, one per node")
-    source, target = (row.astype(id_type(num_nodes), copy=False) for row in edges)
-    is_edge = source != target
-    if not is_edge.all():
-        source, target = source[is_edge], target[is_edge]
-    pairs = sparse.coo_array((np.ones(len(source), np.bool_), (target, source)), shape=(num_nodes, num_nodes))
-    reads = pairs.tocsr()
-    return reads, len(source) - reads.nnz, edges.shape[1] - len(source)
+    return edges
 
 
 def id_type(num_nodes: int) -> type[np.signedinteger[Any]]:
     """Return the smallest type of node ids: int32 where they fit, else int64."""
     return np.int32 if num_nodes < 2**31 else np.int64
-
-
-def lacks_reverse(reads: Any) -> bool:
-    """Return whether some read lacks its reverse."""
-    reverse = reads.T.tocsr()
-    return not (
-        np.array_equal(reads.indptr, reverse.indptr) and np.array_equal(reads.indices, reverse.indices)
-    )

@@ -13,7 +13,7 @@ from scipy import sparse
 from hushgraph.errors import GraphError
 from hushgraph.graph.checks import (
     Array,
-    build_reads,
+    check_edges,
     check_features,
     check_integers,
     check_number_of_classes,
@@ -21,7 +21,6 @@ from hushgraph.graph.checks import (
     check_shape,
     check_splits,
     id_type,
-    lacks_reverse,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 EdgeOwner = Literal["sender", "reader"]
 SPLITS = ("train_idx", "val_idx", "test_idx")
+# Reads that are checked at a time.
+_CHECKED = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -150,9 +151,12 @@ class Graph:
         if symmetrize and directed:
             raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
         num_nodes = check_shape("x", x, ndim=2)[0]
-        reads, duplicates, loops = build_reads(edge_index, num_nodes)
-        if symmetrize:
-            reads, directed = reads + reads.T.tocsr(), False
+        # Imported here, because commands that only look at the class need no compiler.
+        from hushgraph.graph.reads import build_reads, cut_edges, lacks_reverse
+
+        edges = check_edges(edge_index, num_nodes)
+        reads = build_reads(cut_edges(edges, num_nodes), num_nodes, symmetrize=symmetrize)
+        directed = False if symmetrize else directed
         if num_classes is None:
             labels = check_integers("y", y, ndim=1)
             if labels.size == 0 or labels.max() < 0:
@@ -174,9 +178,9 @@ class Graph:
             val_idx=np.empty(0, np.int64) if val_idx is None else val_idx,
             test_idx=np.empty(0, np.int64) if test_idx is None else test_idx,
             num_classes=num_classes,
-            is_directed=lacks_reverse(reads) if directed is None else directed,
-            duplicates_removed=duplicates,
-            self_loops_removed=loops,
+            is_directed=lacks_reverse(reads.indptr, reads.indices) if directed is None else directed,
+            duplicates_removed=reads.duplicates,
+            self_loops_removed=reads.self_loops,
             node_names=node_names,
             columns=columns,
             clean_up=clean_up or {},
@@ -201,7 +205,7 @@ class Graph:
         return mask
 
     def edge_chunks(
-        self, chunk_edges: int = 1 << 22, *, shard: int = 0, shards: int = 1
+        self, chunk_edges: int = 1 << 20, *, shard: int = 0, shards: int = 1
     ) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
 
@@ -229,9 +233,9 @@ class Graph:
 
     def symmetrized(self) -> Graph:
         """Return this graph with the reverse of every read added."""
-        shape = (self.num_nodes, self.num_nodes)
-        reads = sparse.csr_array((np.ones(self.num_edges, np.bool_), self.indices, self.indptr), shape=shape)
-        both = reads + reads.T.tocsr()
+        from hushgraph.graph.reads import build_reads
+
+        both = build_reads(self.edge_chunks, self.num_nodes, symmetrize=True)
         return replace(self, indptr=both.indptr, indices=both.indices, is_directed=False)
 
     def disjoint(self) -> Graph:
@@ -292,7 +296,7 @@ class Graph:
         check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
         object.__setattr__(self, "indices", self.indices.astype(id_type(n), copy=False))
         last = -1
-        for source, target in self.edge_chunks():
+        for source, target in self.edge_chunks(_CHECKED):
             key = target.astype(np.int64) * n + source
             if key[0] <= last or np.any(key[1:] <= key[:-1]) or np.any(source == target):
                 raise GraphError(
