@@ -19,6 +19,8 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
 
 Float32Array = npt.NDArray[np.float32]
+# Rows that are scaled at a time.
+_SCALED_ROWS = 1 << 14
 
 
 def read_boards(
@@ -41,10 +43,12 @@ def read_boards(
     """
     board, parts = combine_boards(boards)
     readings = read(board, graph, edge_owner, own=list(zip(parts, own, strict=True)))
-    return scale_readings(readings, board, scale=scale, radius=radius)
+    return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 
 
-def scale_readings(readings: Float32Array, board: Board, *, scale: float, radius: float) -> Float32Array:
+def scale_readings(
+    readings: Float32Array, board: Board, *, scale: float, radius: float, in_place: bool = False
+) -> Float32Array:
     """Scale readings for the model; the result of a row depends on its reading and public numbers alone.
 
     Args:
@@ -52,11 +56,15 @@ def scale_readings(readings: Float32Array, board: Board, *, scale: float, radius
         board: the board that was read; without noise, one ballot is the unit.
         scale: the value of one standard deviation of the noise.
         radius: readings are shrunk so that their norm stays below this.
+        in_place: whether `readings` are written over.
     """
-    scaled = readings * np.float32(scale / (board.noise_std or 1.0))
-    squares = np.square(scaled).sum(axis=1, keepdims=True)
-    shrunk: Float32Array = scaled / np.sqrt(1 + squares / np.float32(radius**2))
-    return shrunk
+    scaled = readings if in_place else readings.copy()
+    scaled *= np.float32(scale / (board.noise_std or 1.0))
+    for begin in range(0, len(scaled), _SCALED_ROWS):
+        block = scaled[begin : begin + _SCALED_ROWS]
+        squares = np.square(block).sum(axis=1, keepdims=True)
+        block /= np.sqrt(1 + squares / np.float32(radius**2))
+    return scaled
 
 
 class RowTable(Features):

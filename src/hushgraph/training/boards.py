@@ -16,6 +16,7 @@ from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import RowTable, read_boards
 from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
@@ -48,6 +49,7 @@ def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, ballots: Ballots
         plan=plan.fingerprint(),
     )
     save_board(board, path)
+    release_freed_memory()
     return board
 
 
@@ -82,7 +84,12 @@ def make_ballots(
         if readings is None
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
-    return with_probabilities(ballots, scores(model, WholeGraph(graph, table), depth=0).softmax(1).numpy())
+    predicted = scores(model, WholeGraph(graph, table), depth=0)
+    # Written over the scores: both would be as large as the board.
+    with_soft = with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
+    del predicted, table
+    release_freed_memory()
+    return with_soft
 
 
 def build_table(
@@ -107,6 +114,7 @@ def build_table(
         scale=config.reading_scale,
         radius=config.reading_radius,
     )
+    release_freed_memory()
     return RowTable(graph, readings, device, feature_norm=config.feature_norm)
 
 
