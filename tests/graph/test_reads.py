@@ -14,7 +14,12 @@ EDGES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=60)
 
 
 @settings(max_examples=200, deadline=None)
-@given(edges=EDGES, symmetrize=st.booleans(), size=st.integers(1, 20), dtype=st.sampled_from([np.int16, np.int64]))
+@given(
+    edges=EDGES,
+    symmetrize=st.booleans(),
+    size=st.integers(1, 20),
+    dtype=st.sampled_from([np.int16, np.int64]),
+)
 def test_reads_are_those_of_a_matrix(
     edges: list[tuple[int, int]], symmetrize: bool, size: int, dtype: type
 ) -> None:

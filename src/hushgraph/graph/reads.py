@@ -1,4 +1,4 @@
-"""Reads in compressed rows from edges in any order: besides the edges, nothing larger than the result is held."""
+"""Reads in compressed rows from edges in any order; beside the edges, only the result is held."""
 
 from __future__ import annotations
 
