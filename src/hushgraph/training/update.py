@@ -39,9 +39,6 @@ class RecordedUpdate:
             parameter.data = view
         self._average, views = _join([average[name] for name in parameters])
         average |= zip(parameters, views, strict=True)
-        self._steps = self._kept[0]["step"]
-        for kept in self._kept:
-            kept["step"] = self._steps
         self._gradients, views = _join([kept["exp_avg"] for kept in self._kept])
         self._squares, square_views = _join([kept["exp_avg_sq"] for kept in self._kept])
         for kept, view, square_view in zip(self._kept, views, square_views, strict=True):
@@ -53,9 +50,10 @@ class RecordedUpdate:
     @torch.no_grad()
     def apply(self, sums: Mapping[str, Tensor], decay: float) -> None:
         """Move the weights along `sums` and their average, which keeps `decay` of itself, towards them."""
-        # All parameters have taken equally many steps, and share the tensor that counts them.
-        self._steps += 1
-        rate, correction = self._optimizer.correct_rate(self._steps.item())
+        for kept in self._kept:
+            kept["step"] += 1
+        # All parameters have taken equally many steps.
+        rate, correction = self._optimizer.correct_rate(self._kept[0]["step"].item())
         numbers = torch.tensor([rate, correction, 1 - decay], pin_memory=self._numbers.is_cuda)
         self._numbers.copy_(numbers, non_blocking=True)
         torch.cat([sums[name].reshape(-1) for name in self._names], out=self._sums)
