@@ -13,8 +13,9 @@ from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, cast, label_ballots, with_probabilities
 from hushgraph.billboard.board import Board, Draws, release, save_board
 from hushgraph.errors import RunError
+from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.covered import RowTable, read_boards
+from hushgraph.inference.covered import read_boards
 from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
