@@ -19,8 +19,7 @@ from hushgraph.billboard.board import Board, combine_boards, read_rows
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
-from hushgraph.graph.checks import check_features
-from hushgraph.graph.graph import Graph
+from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import (
     average_over_neighbours,
