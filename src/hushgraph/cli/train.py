@@ -22,7 +22,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.config import TrainingConfig, choose_method
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -333,8 +333,6 @@ def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> 
 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
     """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
-    from hushgraph.training.prepare import choose_method
-
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
     method = choose_method(settings["method"], settings)
     model = method if method == "billboard" else settings["model"] or TrainingConfig.model

@@ -16,7 +16,8 @@ from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, default_delta
+from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
+from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
