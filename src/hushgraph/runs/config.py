@@ -165,13 +165,9 @@ def check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> c
     method = choose_method(arguments["method"], {**arguments, **others})
     given = {name: value for name, value in arguments.items() if value is not None}
     named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
-    model = given.get("model", "gcn")
-    TrainingConfig(
-        model=model if isinstance(model, str) else "own",  # type: ignore[arg-type]
-        optimizer=given["optimizer"] if isinstance(given["optimizer"], str) else "own",
-        **named,
-        **others,
-    )
+    model: Any = given.get("model", "gcn") if isinstance(given.get("model", "gcn"), str) else "own"
+    optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
+    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
     check_budget(**{name: arguments[name] for name in _BUDGET})
     readers = given.get("max_readers", 1)
     check_fields(

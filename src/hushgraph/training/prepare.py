@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, get_args
@@ -30,6 +29,7 @@ from hushgraph.privacy.defaults import (
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig, check_settings
+from hushgraph.runs.folder import name_data
 from hushgraph.sampling.trees import bound_tree_size
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
@@ -321,12 +321,6 @@ def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: fl
     return (
         plan.calibrated(epsilon=epsilon) if noise_multiplier is None else plan.with_steps_for(epsilon=epsilon)
     )
-
-
-def name_data(data: Any) -> str:
-    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
-    named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
 
 
 def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:
