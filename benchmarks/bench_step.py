@@ -22,17 +22,18 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from hushgraph.gradients import ghost
 from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import Trees, grow
+from hushgraph.training.trainer import ClippedSum, choose_tree_sums
 
 NODES, TRAINING, READS, FEATURES, CLASSES = 169_343, 90_941, 2_400_000, 128, 40
 _WARM_UP = 3
@@ -145,6 +146,21 @@ def vmap_step(
     return step
 
 
+def choose_sums(name: str, device: torch.device) -> ClippedSum:
+    """The clipped sums that training has on this device."""
+    w = WORKLOADS[name]
+    plan = PrivacyPlan(
+        num_train_nodes=TRAINING,
+        num_layers=w["layers"],
+        max_readers=w["max_readers"],
+        max_reads=w["max_reads"],
+        batch_size=w["roots"],
+        steps=1,
+        noise_multiplier=1.0,
+    )
+    return choose_tree_sums(plan, NODES, device)
+
+
 def prepared_ahead(make: Callable[[], TreeBatch]) -> Callable[[], TreeBatch]:
     """As the training loop does on a GPU: the next batch is made while the last one is used."""
     worker = ThreadPoolExecutor(1)
@@ -183,8 +199,10 @@ def main() -> None:
         def floor(model=model, batch=batch) -> None:
             plain.gradient_sum(model, batch())
 
-        def private(model=model, batch=batch, clipping=clipping) -> None:
-            ghost.clipped_sum(model, batch(), clipping)
+        clipped_sum = choose_sums(name, device)
+
+        def private(model=model, batch=batch, clipping=clipping, clipped_sum=clipped_sum) -> None:
+            clipped_sum(model, batch(), clipping)
 
         steps: dict[str, Callable[[], None]] = {"floor": floor, "private": private}
         if args.only:

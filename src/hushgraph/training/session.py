@@ -41,6 +41,7 @@ from hushgraph.training.trainer import (
     Trainer,
     choose_percentile_clipping,
     choose_row_sums,
+    choose_tree_sums,
     takes_rows,
 )
 from hushgraph.training.tree_batches import TreeBatches
@@ -193,6 +194,7 @@ class Session:
             sums["clipped_sum"] = sums["unclipped_sum"] = choose_row_sums(self.device)
         else:
             batches = TreeBatches(**common, resample_every=config.resample_every)
+            sums["clipped_sum"] = choose_tree_sums(plan, self.graph.num_nodes, self.device)
         return Trainer(
             plan=plan,
             config=config,
