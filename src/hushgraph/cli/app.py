@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,7 +19,7 @@ from hushgraph.cli import audit, budget, check, compare, datasets, plan, predict
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
-from hushgraph.training.interruption import treat_sigterm_as_interrupt
+from hushgraph.training.progress import handle_as_ctrl_c
 
 app = typer.Typer(
     name="hushgraph",
@@ -133,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
-        with treat_sigterm_as_interrupt():
+        with _treat_sigterm_as_interrupt():
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
     except BrokenPipeError:
         # The reader of our output has left; Python would complain again when it flushes at exit.
@@ -153,3 +156,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer turns Ctrl-C into an exit code of its own.
         return fail("interrupted", code, as_json=call.as_json)
     return code if isinstance(code, int) else 0
+
+
+@contextlib.contextmanager
+def _treat_sigterm_as_interrupt() -> Iterator[None]:
+    """Within this context SIGTERM, which machines are stopped with, ends a command as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handle_as_ctrl_c)
+    try:
+        yield
+    finally:
+        # Keep a handler that someone else installed meanwhile, as a failing process of a group does.
+        if signal.getsignal(signal.SIGTERM) is handle_as_ctrl_c:
+            signal.signal(signal.SIGTERM, before)

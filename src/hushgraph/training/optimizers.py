@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import Optimizer
+
+if TYPE_CHECKING:
+    from hushgraph.training.prepare import OptimizerFactory
+
+
+def build_optimizer(
+    parameters: Iterator[nn.Parameter], config: TrainingConfig, own: OptimizerFactory | None
+) -> Optimizer:
+    """The optimiser of a run: built in, or what the caller's function makes."""
+    if (own is not None) != (config.optimizer == "own"):
+        raise InputError(
+            f"optimizer={config.optimizer!r}: expected adam or sgd, or for a run with an optimiser of your "
+            "own the function that makes it"
+        )
+    if own is not None:
+        return own(parameters)
+    if config.optimizer == "sgd":
+        return SGD(parameters, lr=config.learning_rate, momentum=config.momentum)
+    return Adam(parameters, lr=config.learning_rate, betas=(config.momentum, 0.999))
 
 
 class _Optimizer:
