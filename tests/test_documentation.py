@@ -90,9 +90,10 @@ def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(defaults, "_HIDDEN", 8)
     monkeypatch.setattr(defaults, "LARGEST_BATCH", 500)
     for audit in (attack, billboard):
-        monkeypatch.setattr(audit, "_MOST", 100)
-        monkeypatch.setattr(audit, "_GUESSES", 40)
+        for name in ("_FEWEST", "_MOST", "_GUESSES"):
+            monkeypatch.setattr(audit, name, 20)
     monkeypatch.setattr(billboard, "_LARGE_TRIALS", 100)
+    monkeypatch.setitem(billboard.audit_billboard.__kwdefaults__, "fresh_runs", 20)
     monkeypatch.chdir(tmp_path)
 
 
