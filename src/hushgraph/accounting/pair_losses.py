@@ -1,4 +1,4 @@
-"""Privacy losses of the dominating pair: one event on a grid, and many of them composed by `dp_accounting`.
+"""Privacy losses of the dominating pair: one event on a grid, and many of them composed.
 
 With n changed trees, rate q and noise s (everything in units of the clipping norm)
 
@@ -17,15 +17,16 @@ differences of divergences because all their terms are positive: rounding adds u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
-from scipy import special, stats
+from scipy import special
 
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
+from hushgraph.accounting.loss_grids import GridLosses
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -48,7 +49,7 @@ _BLOCK = 1 << 17
 
 def compose_losses(
     counts: Mapping[Event, int], *, steps: int, precision: float
-) -> privacy_loss_distribution.PrivacyLossDistribution:
+) -> tuple[GridLosses, GridLosses]:
     """Compose the losses of all events on one grid, pessimistically and each direction by itself.
 
     Args:
@@ -65,13 +66,16 @@ def compose_losses(
     )
     widest = max(loss.width for both in losses.values() for loss in both)
     interval = max(finest / (_INTERVALS_PER_SPREAD * precision), widest / (_MOST_POINTS * precision))
-    composed = None
-    for event, count in counts.items():
-        repeated = discretise(losses[event], interval).self_compose(count, tail_mass_truncation=_LEFT_OUT)
-        composed = (
-            repeated if composed is None else composed.compose(repeated, tail_mass_truncation=_LEFT_OUT)
-        )
-    return composed
+    emptied, filled = (
+        _compose_direction([(losses[event][side], count) for event, count in counts.items()], interval)
+        for side in (0, 1)
+    )
+    return emptied, filled
+
+
+def _compose_direction(counts: list[tuple[PairLoss, int]], interval: float) -> GridLosses:
+    repeated = (discretise(loss, interval).repeat(count, left_out=_LEFT_OUT) for loss, count in counts)
+    return reduce(lambda one, other: one.join(other, left_out=_LEFT_OUT), repeated)
 
 
 def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
@@ -96,15 +100,6 @@ def estimate_spread(loss: PairLoss) -> float:
     return math.sqrt(float(masses @ np.square(losses - mean) / masses.sum()))
 
 
-def discretise(
-    losses: tuple[PairLoss, PairLoss], interval: float
-) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """Round the losses of both directions to multiples of `interval`, pessimistically."""
-    return privacy_loss_distribution.PrivacyLossDistribution(
-        *(_round_losses(loss, interval) for loss in losses)
-    )
-
-
 def _cut_line(loss: PairLoss) -> FloatArray:
     """Points, ascending, that cut the line into narrow cells."""
     width = loss.lowest_loss_x - loss.highest_loss_x
@@ -113,7 +108,8 @@ def _cut_line(loss: PairLoss) -> FloatArray:
     return np.linspace(loss.highest_loss_x, loss.lowest_loss_x, min(cells, 1 << 16) + 1)
 
 
-def _round_losses(loss: PairLoss, interval: float) -> pld_pmf.DensePLDPmf:
+def discretise(loss: PairLoss, interval: float) -> GridLosses:
+    """Round the losses of one direction to multiples of `interval`, pessimistically."""
     coarse = _cut_line(loss)
     at_coarse = np.minimum.accumulate(loss.losses(coarse))
     targets = np.arange(at_coarse[-1], at_coarse[0], interval * _CELL_INTERVALS)
@@ -136,13 +132,7 @@ def _round_losses(loss: PairLoss, interval: float) -> pld_pmf.DensePLDPmf:
     probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
     probs[0] += math.exp(float(loss.upper_log_sf(points[-1:])[0]))
-    return pld_pmf.DensePLDPmf(
-        discretization=interval,
-        lower_loss=low,
-        probs=probs,
-        infinity_mass=min(1.0 - 1e-16, loss.tail),
-        pessimistic_estimate=True,
-    )
+    return GridLosses(interval=interval, lowest=low, probs=probs, infinite=min(1.0 - 1e-16, loss.tail))
 
 
 def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
@@ -155,11 +145,11 @@ def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
     return np.where(np.isneginf(high), -np.inf, out)
 
 
-class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]
+class PairLoss:
     """Privacy loss of a mixture of shifts to the left against a mixture of shifts to the right.
 
     The upper distribution is sum_i Bin(upper_trees, rate)(i) N(-i, sigma^2), the lower one
-    sum_j Bin(lower_trees, rate)(j) N(+j, sigma^2), so that the loss decreases in x, as dp_accounting expects.
+    sum_j Bin(lower_trees, rate)(j) N(+j, sigma^2), so that the loss decreases in x.
     Trees (n, n-1) give (P*, Q*), and (n-1, n) give (Q*, P*).
 
     Args:
@@ -174,7 +164,6 @@ class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc
     def __init__(
         self, *, upper_trees: int, lower_trees: int, rate: float, sigma: float, tail: float = 1e-30
     ) -> None:
-        super().__init__(is_discrete=False)
         self.sigma = sigma
         self.tail = tail
         self.upper = BinomialMixture.of(upper_trees, rate, sigma, 0.5 * tail)
@@ -191,24 +180,8 @@ class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc
     @property
     def width(self) -> float:
         """Difference between the largest and the smallest loss."""
-        return self.privacy_loss(self.highest_loss_x) - self.privacy_loss(self.lowest_loss_x)
-
-    def privacy_loss(self, x: float) -> float:
-        return float(self.losses([x])[0])
-
-    def inverse_losses(self, values: npt.ArrayLike) -> FloatArray:
-        """Return for every loss the x that has it, by bisection to the last bit; an end if none has."""
-        targets = np.asarray(values, dtype=np.float64)
-        left = np.full(targets.shape, self.highest_loss_x)
-        right = np.full(targets.shape, self.lowest_loss_x)
-        for _ in range(64):
-            middle = 0.5 * (left + right)
-            high = self.losses(middle) >= targets
-            left, right = np.where(high, middle, left), np.where(high, right, middle)
-        return left
-
-    def inverse_privacy_loss(self, privacy_loss: float) -> float:
-        return float(self.inverse_losses([privacy_loss])[0])
+        highest, lowest = self.losses([self.highest_loss_x, self.lowest_loss_x])
+        return float(highest - lowest)
 
     def upper_log_cdf(self, x: FloatArray) -> FloatArray:
         """Logarithm of the upper distribution's probability of at most `x`."""
@@ -225,43 +198,6 @@ class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc
     def lower_log_sf(self, x: FloatArray) -> FloatArray:
         """Logarithm of the lower distribution's probability of more than `x`."""
         return self.lower.log_sf(x)
-
-    def mu_upper_cdf(self, x: float | Sequence[float]) -> FloatArray:
-        points = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        return np.minimum(1.0, np.exp(self.upper.log_sf(-points)) + self.upper.dropped)
-
-    def mu_lower_log_cdf(self, x: float | Sequence[float]) -> FloatArray:
-        return self.lower_log_cdf(np.atleast_1d(np.asarray(x, dtype=np.float64)))
-
-    def get_delta_for_epsilon(self, epsilon: float | Sequence[float]) -> float | FloatArray:
-        """Return the hockey-stick divergence of one step, exact up to rounding.
-
-        Any threshold x gives a lower bound with an error of second order in x, so bisection to the last bit
-        loses nothing measurable.
-        """
-        epsilons = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-        thresholds = self.inverse_losses(epsilons)
-        log_upper = self.upper.log_sf(-thresholds)
-        log_lower = np.minimum(self.lower.log_cdf(thresholds) + epsilons, log_upper)
-        deltas = -np.expm1(log_lower - log_upper) * np.exp(log_upper) + self.upper.dropped
-        deltas = np.clip(deltas, 0.0, 1.0)
-        return float(deltas[0]) if np.ndim(epsilon) == 0 else deltas
-
-    def privacy_loss_tail(self) -> privacy_loss_mechanism.TailPrivacyLossDistribution:
-        return privacy_loss_mechanism.TailPrivacyLossDistribution(
-            lower_x_truncation=self.highest_loss_x,
-            upper_x_truncation=self.lowest_loss_x,
-            tail_probability_mass_function={
-                math.inf: self.tail,
-                self.privacy_loss(self.lowest_loss_x): self.tail,
-            },
-        )
-
-    def connect_dots_bounds(self) -> privacy_loss_mechanism.ConnectDotsBounds:
-        return privacy_loss_mechanism.ConnectDotsBounds(
-            epsilon_upper=self.privacy_loss(self.highest_loss_x),
-            epsilon_lower=self.privacy_loss(self.lowest_loss_x),
-        )
 
 
 @dataclass(frozen=True)
@@ -340,6 +276,13 @@ def _binomial_range(trees: int, rate: float, tail: float) -> tuple[int, int]:
 
 
 def _log_binomial(counts: FloatArray, trees: int, rate: float) -> FloatArray:
+    try:
+        # What scipy.stats.binom.pmf calls; that package takes a third of a second to import.
+        from scipy.special._ufuncs import _binom_pmf as binomial
+    except ImportError:
+        from scipy import stats
+
+        binomial = stats.binom.pmf
     with np.errstate(divide="ignore"):
-        out: FloatArray = np.log(stats.binom.pmf(counts, trees, rate))
+        out: FloatArray = np.log(binomial(counts, trees, rate))
     return out
