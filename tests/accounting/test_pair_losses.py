@@ -111,10 +111,10 @@ def test_losses_decrease_and_distributions_are_the_mixtures(upper: int, lower: i
     x = np.linspace(loss.highest_loss_x, loss.lowest_loss_x, 101)
     assert (np.diff(loss.losses(x)) < 0).all()
     by_hand = sum(stats.binom.pmf(i, upper, 0.2) * stats.norm.cdf(x, -i, 3.0) for i in range(upper + 1))
-    assert np.exp(loss.upper_log_cdf(x)) == pytest.approx(by_hand, rel=1e-9)
+    assert np.exp(loss.upper.log_sf(-x)) == pytest.approx(by_hand, rel=1e-9)
     by_hand = sum(stats.binom.pmf(j, lower, 0.2) * stats.norm.cdf(x, j, 3.0) for j in range(lower + 1))
-    assert np.exp(loss.lower_log_cdf(x)) == pytest.approx(by_hand, rel=1e-9)
-    assert np.exp(loss.upper_log_cdf(x[:1])) <= loss.tail
+    assert np.exp(loss.lower.log_cdf(x)) == pytest.approx(by_hand, rel=1e-9)
+    assert np.exp(loss.upper.log_sf(-x[:1])) <= loss.tail
 
 
 @pytest.mark.parametrize(("trees", "rate", "sigma", "steps"), [(3, 0.05, 4.0, 100), (8, 0.3, 30.0, 20)])

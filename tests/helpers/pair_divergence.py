@@ -34,8 +34,8 @@ def divergence(loss: PairLoss, epsilon: npt.ArrayLike) -> FloatArray:
     """
     epsilons = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
     thresholds = inverse_losses(loss, epsilons)
-    log_upper = loss.upper_log_cdf(thresholds)
-    log_lower = np.minimum(loss.lower_log_cdf(thresholds) + epsilons, log_upper)
+    log_upper = loss.upper.log_sf(-thresholds)
+    log_lower = np.minimum(loss.lower.log_cdf(thresholds) + epsilons, log_upper)
     deltas = -np.expm1(log_lower - log_upper) * np.exp(log_upper) + loss.upper.dropped
     return np.clip(deltas, 0.0, 1.0)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast
 
 from scipy import special
@@ -40,6 +41,12 @@ def price(charges: Iterable[tuple[Event, int]], *, delta: float, accountant: str
         delta: between 0 and 1.
         accountant: "pair" or "paper".
     """
+    return _price(tuple(charges), delta, accountant)
+
+
+# The search for noise ends with a price that whoever reads the plan asks for again.
+@lru_cache(maxsize=1024)
+def _price(charges: tuple[tuple[Event, int], ...], delta: float, accountant: str) -> float:
     total = make_accountant(cast(AccountantName, accountant))
     for event, count in charges:
         total.compose(event, count)

@@ -15,9 +15,12 @@ import numpy.typing as npt
 from scipy import fft
 
 FloatArray = npt.NDArray[np.float64]
+ComplexArray = npt.NDArray[np.complex128]
 
 # Orders of the Chernoff bound, as multiples of 1 / (number of grid points); larger ones overflow.
 _ORDERS = 20
+# Far below the rounding of a transform whose largest value is 1.
+_SWALLOWED = 1e-35
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +54,7 @@ class GridLosses:
         low, high = _bound_sum(self.probs, count, left_out)
         length = fft.next_fast_len(max(high - low + 1, len(self.probs)))
         # The transform of real numbers is symmetric, so half of the powers are enough.
-        half = fft.rfft(self.probs, length) ** count
+        half = _raise(fft.rfft(self.probs, length), count)
         spectrum = np.concatenate([half, np.conj(half[1 : (length + 1) // 2][::-1])])
         probs = np.roll(np.real(fft.ifft(spectrum)), -low)[: high - low + 1]
         return GridLosses(
@@ -79,6 +82,14 @@ class GridLosses:
             probs=kept,
             infinite=infinite + float(probs[end:].sum()),
         )
+
+
+def _raise(values: ComplexArray, count: int) -> ComplexArray:
+    """Powers of values of at most 1; those that rounding swallows are 0, which are nearly all."""
+    powers = np.zeros_like(values)
+    large = np.abs(values) > _SWALLOWED ** (1 / count)
+    powers[large] = values[large] ** count
+    return powers
 
 
 def _bound_sum(probs: FloatArray, count: int, left_out: float) -> tuple[int, int]:

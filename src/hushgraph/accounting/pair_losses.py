@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,9 @@ _LEFT_OUT = 1e-15
 # Cells are at most this wide, in standard deviations of the noise and in grid intervals.
 _CELL_SIGMAS = 1 / 32
 _CELL_INTERVALS = 0.5
+_MOST_CELLS = 1 << 16
+# Both tails of a distribution are computed within this many standard deviations of its mean.
+_MIDDLE = 1.5
 # Part of every cell that is moved to its upper end in any case; covers the rounding of the quotient.
 _ROUNDING = 1e-7
 # More components than this are grouped, each group moved to its largest shift.
@@ -93,30 +96,22 @@ def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
 
 def estimate_spread(loss: PairLoss) -> float:
     """Estimate the standard deviation of a privacy loss."""
-    points = _cut_line(loss)
-    masses = np.exp(_log_masses(loss.upper_log_cdf(points), loss.upper_log_sf(points)))
-    losses = loss.losses(0.5 * (points[1:] + points[:-1]))
+    coarse = loss.coarse
+    masses = np.exp(_log_masses(coarse.upper_log_cdf, coarse.upper_log_sf))
+    losses = loss.losses(0.5 * (coarse.points[1:] + coarse.points[:-1]))
     mean = float(masses @ losses / masses.sum())
     return math.sqrt(float(masses @ np.square(losses - mean) / masses.sum()))
 
 
-def _cut_line(loss: PairLoss) -> FloatArray:
-    """Points, ascending, that cut the line into narrow cells."""
-    width = loss.lowest_loss_x - loss.highest_loss_x
-    cells = math.ceil(width / (loss.sigma * _CELL_SIGMAS))
-    # Components far apart leave gaps without probability, where wider cells are enough.
-    return np.linspace(loss.highest_loss_x, loss.lowest_loss_x, min(cells, 1 << 16) + 1)
-
-
 def discretise(loss: PairLoss, interval: float) -> GridLosses:
     """Round the losses of one direction to multiples of `interval`, pessimistically."""
-    coarse = _cut_line(loss)
-    at_coarse = np.minimum.accumulate(loss.losses(coarse))
+    coarse = loss.coarse
+    at_coarse = np.minimum.accumulate(coarse.losses)
     targets = np.arange(at_coarse[-1], at_coarse[0], interval * _CELL_INTERVALS)
-    points = np.union1d(coarse, np.interp(targets, at_coarse[::-1], coarse[::-1]))
-    at = np.minimum.accumulate(loss.losses(points))
-    log_upper = _log_masses(loss.upper_log_cdf(points), loss.upper_log_sf(points))
-    log_lower = _log_masses(loss.lower_log_cdf(points), loss.lower_log_sf(points))
+    fine = coarse.merge(loss.evaluate(np.interp(targets, at_coarse[::-1], coarse.points[::-1])))
+    at = np.minimum.accumulate(fine.losses)
+    log_upper = _log_masses(fine.upper_log_cdf, fine.upper_log_sf)
+    log_lower = _log_masses(fine.lower_log_cdf, fine.lower_log_sf)
     top, bottom = np.ceil(at[:-1] / interval).astype(np.int64), np.floor(at[1:] / interval).astype(np.int64)
     # Of probability p under the upper and q under the lower distribution, x goes to the top and p - x to the
     # bottom: x e^-top + (p - x) e^-bottom = q.
@@ -131,7 +126,7 @@ def discretise(loss: PairLoss, interval: float) -> GridLosses:
     probs = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
     probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
-    probs[0] += math.exp(float(loss.upper_log_sf(points[-1:])[0]))
+    probs[0] += math.exp(float(fine.upper_log_sf[-1]))
     return GridLosses(interval=interval, lowest=low, probs=probs, infinite=min(1.0 - 1e-16, loss.tail))
 
 
@@ -183,21 +178,51 @@ class PairLoss:
         highest, lowest = self.losses([self.highest_loss_x, self.lowest_loss_x])
         return float(highest - lowest)
 
-    def upper_log_cdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the upper distribution's probability of at most `x`."""
-        return self.upper.log_sf(-x)
+    @cached_property
+    def coarse(self) -> Cut:
+        """The line cut into cells that are narrow beside the noise."""
+        cells = math.ceil((self.lowest_loss_x - self.highest_loss_x) / (self.sigma * _CELL_SIGMAS))
+        # Components far apart leave gaps without probability, where wider cells are enough.
+        cells = min(cells, _MOST_CELLS)
+        return self.evaluate(np.linspace(self.highest_loss_x, self.lowest_loss_x, cells + 1))
 
-    def upper_log_sf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the upper distribution's probability of more than `x`."""
-        return self.upper.log_cdf(-x)
+    def evaluate(self, points: FloatArray) -> Cut:
+        """Evaluate both distributions at points."""
+        # Mirrored: at most x on this line is at least -x of the mixture.
+        upper_log_sf, upper_log_cdf = self.upper.log_tails(-points)
+        return Cut(
+            np.stack(
+                [points, self.losses(points), upper_log_cdf, upper_log_sf, *self.lower.log_tails(points)]
+            )
+        )
 
-    def lower_log_cdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the lower distribution's probability of at most `x`."""
-        return self.lower.log_cdf(x)
 
-    def lower_log_sf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the lower distribution's probability of more than `x`."""
-        return self.lower.log_sf(x)
+class Cut:
+    """Points, ascending, that cut the line into cells, and what both distributions are there.
+
+    Logarithms of the probability of at most a point (cdf) and of more (sf); of the two, one far above a half
+    is given as 0.
+
+    Args:
+        rows: points, losses, cdf and sf of the upper distribution, cdf and sf of the lower one.
+    """
+
+    def __init__(self, rows: FloatArray) -> None:
+        self._rows = rows
+        (
+            self.points,
+            self.losses,
+            self.upper_log_cdf,
+            self.upper_log_sf,
+            self.lower_log_cdf,
+            self.lower_log_sf,
+        ) = rows
+
+    def merge(self, other: Cut) -> Cut:
+        """Cut at the points of both."""
+        rows = np.concatenate([self._rows, other._rows], axis=1)
+        _, places = np.unique(rows[0], return_index=True)
+        return Cut(rows[:, places])
 
 
 @dataclass(frozen=True)
@@ -245,6 +270,18 @@ class BinomialMixture:
         """Logarithm of the probability of more than `x`."""
         return self._log_sum(x, lambda z: special.log_ndtr(-z))
 
+    def log_tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return `log_cdf` and `log_sf`; where one is far above a half, 0 instead, since nobody reads it."""
+        weights = np.exp(self.log_weights)
+        mean = float(weights @ self.shifts)
+        spread = math.sqrt(self.sigma**2 + float(weights @ np.square(self.shifts - mean)))
+        # Cantelli: beyond these bounds there is less than a third of the probability.
+        at_most, at_least = x < mean + _MIDDLE * spread, x > mean - _MIDDLE * spread
+        log_cdf, log_sf = np.zeros_like(x), np.zeros_like(x)
+        log_cdf[at_most] = self.log_cdf(x[at_most])
+        log_sf[at_least] = self.log_sf(x[at_least])
+        return log_cdf, log_sf
+
     def ranges(self, tail: float) -> tuple[FloatArray, FloatArray]:
         """Return an interval for every component; their union misses a probability of at most `tail`."""
         share = np.log(tail / (2 * self.shifts.size)) - self.log_weights
@@ -258,8 +295,9 @@ class BinomialMixture:
         out = np.empty_like(x)
         size = max(1, _BLOCK // self.shifts.size)
         for begin in range(0, x.size, size):
-            part = x[begin : begin + size]
-            terms = log_kernel((part - self.shifts[:, None]) / self.sigma)
+            scaled = x[begin : begin + size] - self.shifts[:, None]
+            scaled /= self.sigma
+            terms = log_kernel(scaled)
             terms += self.log_weights[:, None]
             top = terms.max(axis=0)
             terms -= top
