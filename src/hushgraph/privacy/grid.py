@@ -82,6 +82,8 @@ class PlanGrid:
             ("epsilon", (max(values["epsilon"]),)),
             ("max_reads", ((D or 0) // 2,)),
             ("batch_size", (m // 4,)),
+            ("max_readers", (2 * K,)),
+            ("steps", (4 * T,)),
         ]
         while True:
             grid = cls(plan=plan, target=target, **{name: tuple(sorted(v)) for name, v in values.items()})
