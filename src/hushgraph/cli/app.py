@@ -8,27 +8,35 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from hushgraph.cli import audit, budget, check, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
 from hushgraph.training.progress import handle_as_ctrl_c
 
-app = typer.Typer(
-    name="hushgraph",
-    help="Graph neural networks with node-level differential privacy.",
-    epilog="Start with: hushgraph demo. Every command has a --help of its own, with examples.",
-    context_settings={"help_option_names": ["--help", "-h"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+# Commands in the order of the help: the module of each, and the name of its examples there.
+_COMMANDS = {
+    "check": ("check", "EXAMPLES"),
+    "plan": ("plan", "EXAMPLES"),
+    "train": ("train", "EXAMPLES"),
+    "budget": ("budget", "EXAMPLES"),
+    "predict": ("predict", "EXAMPLES"),
+    "compare": ("compare", "EXAMPLES"),
+    "report": ("report", "EXAMPLES"),
+    "audit": ("audit", "EXAMPLES"),
+    "demo": ("compare", "DEMO_EXAMPLES"),
+    "datasets": ("datasets", "EXAMPLES"),
+    "reproduce": ("reproduce", "EXAMPLES"),
+}
+# `plan --config` accepts a file for `train`, so it needs the flags of both.
+_TOGETHER = {"plan": ("plan", "train")}
 
 
 @dataclass
@@ -96,7 +104,6 @@ def _fold(names: str, width: int) -> str:
     return f"{names[:end]}\n{' ' * 10}{names[end:]}"
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
@@ -110,17 +117,31 @@ def root(
         typer.echo(context.get_help())
 
 
-app.command(cls=SectionedCommand, epilog=check.EXAMPLES)(check.check)
-app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
-app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
-app.command(cls=SectionedCommand, epilog=budget.EXAMPLES)(budget.budget)
-app.command(cls=SectionedCommand, epilog=predict.EXAMPLES)(predict.predict)
-app.command(cls=SectionedCommand, epilog=compare.EXAMPLES)(compare.compare)
-app.command(cls=SectionedCommand, epilog=report.EXAMPLES)(report.report)
-app.command(cls=SectionedCommand, epilog=audit.EXAMPLES)(audit.audit)
-app.command(cls=SectionedCommand, epilog=compare.DEMO_EXAMPLES)(compare.demo)
-app.command(cls=SectionedCommand, epilog=datasets.EXAMPLES)(datasets.datasets)
-app.command(cls=SectionedCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+def build_app(names: Iterable[str] = tuple(_COMMANDS)) -> typer.Typer:
+    """Build the command line with these commands; only their modules are imported."""
+    app = typer.Typer(
+        name="hushgraph",
+        help="Graph neural networks with node-level differential privacy.",
+        epilog="Start with: hushgraph demo. Every command has a --help of its own, with examples.",
+        context_settings={"help_option_names": ["--help", "-h"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(root)
+    for name in names:
+        place, examples = _COMMANDS[name]
+        module = import_module(f"hushgraph.cli.{place}")
+        app.command(cls=SectionedCommand, epilog=getattr(module, examples))(getattr(module, name))
+    return app
+
+
+def _choose_commands(words: Sequence[str]) -> Sequence[str]:
+    """The commands that a call needs: the one that it names, or all where it names none that exists."""
+    if list(words) == ["--version"]:
+        return ()
+    if not words or words[0] not in _COMMANDS:
+        return tuple(_COMMANDS)
+    return _TOGETHER.get(words[0], words[:1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     call = _Call(as_json="--json" in words)
     try:
         with _treat_sigterm_as_interrupt():
+            app = build_app(_choose_commands(words))
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
     except BrokenPipeError:
         # The reader of our output has left; Python would complain again when it flushes at exit.

@@ -115,8 +115,12 @@ class Adam(_Optimizer):
         averages that began at zero.
         """
         kept["step"] += 1
+        return self.correct_rate(kept["step"].item())
+
+    def correct_rate(self, step: float) -> tuple[float, float]:
+        """What `count_step` returns for a parameter that takes this step."""
         [group] = self.param_groups
-        (beta1, beta2), step = group["betas"], kept["step"].item()
+        beta1, beta2 = group["betas"]
         return group["lr"] / (1 - beta1**step), math.sqrt(1 - beta2**step)
 
     def average_gradient(self, kept: dict[str, Any], gradient: Tensor, correction: float | Tensor) -> Tensor:

@@ -119,6 +119,10 @@ class Trainer:
         for group in self.state.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.set_clipping(self.clipping)
+        parameters, optimizer = dict(self.state.model.named_parameters()), self.state.optimizer
+        if isinstance(optimizer, Adam) and all(parameter.is_cuda for parameter in parameters.values()):
+            average = self.state.average
+            self._recorded_update = RecordedUpdate(parameters, average, optimizer, self.plan.batch_size)
 
     def set_clipping(self, clipping: Clipping) -> None:
         """Clip this way from now on; the noise follows the clipping."""
@@ -218,14 +222,10 @@ class Trainer:
                 group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
         # A short memory at first, so that the average forgets where it began.
         decay = min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
-        parameters = dict(state.model.named_parameters())
-        if isinstance(state.optimizer, Adam) and next(iter(sums.values())).is_cuda:
-            if self._recorded_update is None:
-                self._recorded_update = RecordedUpdate(
-                    parameters, state.average, state.optimizer, self.plan.batch_size
-                )
+        if self._recorded_update is not None:
             self._recorded_update.apply(sums, decay)
             return
+        parameters = dict(state.model.named_parameters())
         means = torch._foreach_div([sums[name] for name in parameters], float(self.plan.batch_size))
         for parameter, mean in zip(parameters.values(), means, strict=True):
             parameter.grad = mean.to(parameter.dtype)
