@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
-from hushgraph.gradients.chain import Chain, find_chain
-from hushgraph.gradients.rows import RowPass
+from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.inference.stored import stored_scores

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hushgraph._text import rounded_up
 
 if TYPE_CHECKING:
-    from hushgraph.training.session import Observer
+    from hushgraph.training.trainer import Observer
 
 # Between two drawings of the bar, in seconds.
 _PAUSE = 0.1

@@ -28,7 +28,8 @@ from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
 from hushgraph.training.progress import Interruption, choose_bar, watch_steps
 from hushgraph.training.run import Run
-from hushgraph.training.session import Observer, OnStart, Session
+from hushgraph.training.session import OnStart, Session
+from hushgraph.training.trainer import Observer
 
 __all__ = ["Run", "resume", "train"]
 
