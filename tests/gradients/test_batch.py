@@ -37,7 +37,7 @@ def test_distinct_nodes_are_taken_once(x: Any) -> None:
     # Root 0: (0: 0 1 2) (1: 1 2) (2: 2); root 1: (1: 1 2) (2: 2); root 2: (2: 2).
     nodes = [0, 1, 2, 1, 2, 2, 1, 2, 2, 2]
     assert batch.is_shared
-    assert batch.x.tolist() == DENSE[:3].tolist()
+    assert batch.dense_x.tolist() == DENSE[:3].tolist()
     assert batch.blocks[-1].index.tolist() == nodes
     assert batch.blocks[0].index is None
     assert [pointers.tolist() for pointers in batch.pointers] == [[0, 1, 2, 3], [0, 3, 5, 6], [0, 6, 9, 10]]

@@ -52,7 +52,7 @@ class StoredGraph(Graph):
         object.__setattr__(self, "_rows", MappedRows(self.x))
 
     def edge_chunks(
-        self, chunk_edges: int = 1 << 22, *, shard: int = 0, shards: int = 1
+        self, chunk_edges: int = 1 << 20, *, shard: int = 0, shards: int = 1
     ) -> Iterator[tuple[Array, Array]]:
         """Like `Graph.edge_chunks`; at most two chunks of the file are mapped at a time."""
         for chunk in super().edge_chunks(chunk_edges, shard=shard, shards=shards):
