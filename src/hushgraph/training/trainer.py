@@ -33,7 +33,7 @@ from hushgraph.runs.folder import Optimizer, Progress, RunFolder
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
-from hushgraph.training.optimizers import Adam
+from hushgraph.training.optimizers import Adam, move_weights
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.tree_batches import TreeBatches
 from hushgraph.training.update import RecordedUpdate
@@ -188,15 +188,30 @@ class Trainer:
 
     def take_step(self, batch: Iterable[Any]) -> None:
         """Clipped sum over all processes, noise and update by the leader, its weights for everyone."""
+        state, decay = self.state, self._schedule()
         sums = self._sum_gradients(batch)
         if self.group.size > 1:
             sums = self.group.add_up(sums)
         if self.noise is not None:
             if self.plan.is_private:
                 sums = self.noise.add_noise(sums, self.sigmas)
-            self._update(sums)
+            if self._recorded_update is not None:
+                self._recorded_update.apply(sums, decay)
+            else:
+                move_weights(
+                    state.model, state.average, state.optimizer, sums, self.plan.batch_size, decay=decay
+                )
         if self.group.size > 1:
-            self.group.follow([p.detach() for p in self.state.model.parameters()])
+            self.group.follow([p.detach() for p in state.model.parameters()])
+
+    def _schedule(self) -> float:
+        """Set the learning rate of this step; return what the average of the weights keeps of itself."""
+        state, config = self.state, self.config
+        if config.schedule == "cosine":
+            for group in state.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
+        # A short memory at first, so that the average forgets where it began.
+        return min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
 
     def _sum_gradients(self, batch: Iterable[Any]) -> dict[str, Tensor]:
         model = self.state.model
@@ -213,25 +228,6 @@ class Trainer:
         return sums or {
             name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()
         }
-
-    def _update(self, sums: dict[str, Tensor]) -> None:
-        """Divide by the expected batch size, step the optimiser, move the average of the weights."""
-        state, config = self.state, self.config
-        if config.schedule == "cosine":
-            for group in state.optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
-        # A short memory at first, so that the average forgets where it began.
-        decay = min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
-        if self._recorded_update is not None:
-            self._recorded_update.apply(sums, decay)
-            return
-        parameters = dict(state.model.named_parameters())
-        means = torch._foreach_div([sums[name] for name in parameters], float(self.plan.batch_size))
-        for parameter, mean in zip(parameters.values(), means, strict=True):
-            parameter.grad = mean.to(parameter.dtype)
-        state.optimizer.step()
-        weights = {name: parameter.detach() for name, parameter in state.model.named_parameters()}
-        torch._foreach_lerp_([state.average[name] for name in weights], list(weights.values()), 1 - decay)
 
 
 @dataclass(eq=False)
