@@ -22,7 +22,6 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from hushgraph.gradients import ghost
 from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
@@ -145,6 +144,25 @@ def vmap_step(
     return step
 
 
+def choose_sums(name: str, device: torch.device) -> Callable[..., dict[str, torch.Tensor]]:
+    """The clipped sums that training has on this device."""
+    # Other benchmarks read this file with versions that do not have it.
+    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.training.trainer import choose_tree_sums
+
+    w = WORKLOADS[name]
+    plan = PrivacyPlan(
+        num_train_nodes=TRAINING,
+        num_layers=w["layers"],
+        max_readers=w["max_readers"],
+        max_reads=w["max_reads"],
+        batch_size=w["roots"],
+        steps=1,
+        noise_multiplier=1.0,
+    )
+    return choose_tree_sums(plan, NODES, device)
+
+
 def prepared_ahead(make: Callable[[], TreeBatch]) -> Callable[[], TreeBatch]:
     """As the training loop does on a GPU: the next batch is made while the last one is used."""
     worker = ThreadPoolExecutor(1)
@@ -183,8 +201,10 @@ def main() -> None:
         def floor(model=model, batch=batch) -> None:
             plain.gradient_sum(model, batch())
 
-        def private(model=model, batch=batch, clipping=clipping) -> None:
-            ghost.clipped_sum(model, batch(), clipping)
+        clipped_sum = choose_sums(name, device)
+
+        def private(model=model, batch=batch, clipping=clipping, clipped_sum=clipped_sum) -> None:
+            clipped_sum(model, batch(), clipping)
 
         steps: dict[str, Callable[[], None]] = {"floor": floor, "private": private}
         if args.only:

@@ -71,9 +71,9 @@ def start(path: Path, graph: Any, *, often: bool) -> int:
             write(*given, **named)
             say(b"step")
 
-        def weights(self: Any, *given: Any) -> None:
+        def weights(self: Any, *given: Any) -> dict[str, Any]:
             say(b"ending")
-            save(self, *given)
+            return save(self, *given)
 
         loop.Trainer.take_step, runs.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
         if often:

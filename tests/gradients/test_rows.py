@@ -15,6 +15,7 @@ from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, SparseRows
+from hushgraph.gradients.rows_torch import DrawnRows, RecordedRowSums
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.gnn import GNN, ReadingMLP
@@ -188,16 +189,61 @@ def test_torch_threads_are_left_as_they_were() -> None:
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("kind", ["normalised", "flat", "groups"])
-@pytest.mark.parametrize("model_kind", ["reading", "reading-relu", "deep"])
-def test_the_operations_of_a_gpu_give_the_same_sums(model_kind: str, kind: str) -> None:
-    from hushgraph.gradients.rows_torch import RecordedRowSums
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_GPU)]
+# So often that a GPU has replayed its recording.
+CALLS = 5
 
-    model, clipping = random_model(model_kind), Clipping(kind=kind, clip=0.7)  # type: ignore[arg-type]
+
+def check_sums(sums: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    # Also in this order: a seed gives every parameter the same noise on all devices.
+    assert list(sums) == list(expected)
+    for name, value in sums.items():
+        # Rounding is that of the largest numbers, which are larger where nothing is clipped.
+        largest = max(10.0, float(expected[name].abs().max()))
+        torch.testing.assert_close(value.cpu(), expected[name], rtol=2e-6, atol=4e-7 * largest)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["normalised", "flat", "groups", None])
+@pytest.mark.parametrize("model_kind", ["reading", "reading-relu", "deep"])
+def test_the_operations_of_a_gpu_give_the_same_sums(model_kind: str, kind: str | None, device: str) -> None:
+    clipping = Clipping(kind=kind, clip=0.7) if kind else None  # type: ignore[arg-type]
+    model, on_device = random_model(model_kind), random_model(model_kind).to(device)
     mixed, dense, _ = random_rows(700)
     mixed.features.values[3] = np.float32(1e25)
     for rows in (mixed, dense):
-        expected = RowSums()(model, rows, clipping)
-        device_sums = RecordedRowSums(torch.device("cpu"))
-        for name, value in device_sums(model, rows, clipping).items():
-            torch.testing.assert_close(value, expected[name], rtol=2e-6, atol=4e-6)
+        device_sums = RecordedRowSums(torch.device(device))
+        for call in range(CALLS):
+            # Weights that change between calls are read anew.
+            for parameter in (*model.parameters(), *on_device.parameters()):
+                parameter.data *= 0.9
+            sums = device_sums(on_device, rows, clipping)
+            if call in (0, CALLS - 1):
+                check_sums(sums, RowSums()(model, rows, clipping))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_that_are_drawn_give_the_sum_of_those_rows(device: str) -> None:
+    model, clipping = random_model("reading"), Clipping(clip=0.7)
+    on_device = random_model("reading").to(device)
+    table, _, _ = random_rows(700)
+    device_sums = RecordedRowSums(torch.device(device))
+    # None, fewer and more rows than there is room for at once.
+    for count in (0, 1, 200, 300, 690):
+        places = np.sort(np.random.default_rng(count).permutation(700)[:count])
+        drawn = DrawnRows(table=table, places=places, room=256)
+        check_sums(device_sums(on_device, drawn, clipping), RowSums()(model, table.take(places), clipping))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_outputs_that_are_not_finite_spoil_nothing(device: str) -> None:
+    model, clipping = random_model("reading-relu").to(device), Clipping(clip=0.7)
+    _, rows, _ = random_rows(300)
+    without = replace(rows, labels=rows.labels.copy(), dense=rows.dense.copy())
+    rows.dense[[1, 17]] = np.float32(3e38)
+    without.dense[[1, 17]], without.labels[[1, 17]] = 0, -1
+    device_sums = RecordedRowSums(torch.device(device))
+    expected = {name: value.clone() for name, value in device_sums(model, without, clipping).items()}
+    for name, value in device_sums(model, rows, clipping).items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0)

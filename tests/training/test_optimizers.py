@@ -7,9 +7,11 @@ import sys
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 
 from hushgraph.training.optimizers import SGD, Adam
+from hushgraph.training.update import RecordedUpdate
 
 CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     (Adam, torch.optim.Adam, {"lr": 0.05, "betas": (0.7, 0.999)}),
@@ -71,3 +73,30 @@ def test_nothing_imports_the_compiler_of_torch() -> None:
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_recorded_update_is_that_of_the_trainer_and_keeps_the_state() -> None:
+    mine, others = new_parameters(), new_parameters()
+    averages = [[p.detach().clone() for p in parameters] for parameters in (mine, others)]
+    one, other = (Adam(parameters, lr=0.05, betas=(0.7, 0.999)) for parameters in (mine, others))
+    names = ["a", "b"]
+    average = dict(zip(names, averages[0], strict=True))
+    recorded = RecordedUpdate(dict(zip(names, mine, strict=True)), average, one, 7)
+    for number in range(12):
+        generator = torch.Generator().manual_seed(number)
+        sums = [torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in mine]
+        one.param_groups[0]["lr"] = other.param_groups[0]["lr"] = 0.05 / (1 + number)
+        recorded.apply(dict(zip(names, sums, strict=True)), decay=0.9)
+        for parameter, total in zip(others, sums, strict=True):
+            parameter.grad = (total / 7).float()
+        other.step()
+        torch._foreach_lerp_(averages[1], [p.detach() for p in others], 0.1)
+    for left, right in ((mine, others), (average.values(), averages[1])):
+        for a, b in zip(left, right, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    states = one.state_dict()["state"]
+    torch.testing.assert_close(states, other.state_dict()["state"], rtol=1e-5, atol=1e-7)
+    # A checkpoint refuses tensors that share numbers.
+    safetensors.torch.save(
+        {f"{place}.{name}": v for place, kept in states.items() for name, v in kept.items()}
+    )

@@ -258,6 +258,23 @@ def test_a_seed_makes_runs_equal_and_not_private(graph: Graph, private: bool) ->
     assert ("not private" in one.result.get("why_none", "")) == private
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"batch_size": 60}, {"max_readers": 2, "max_reads": 4}, {"max_readers": 2, "batch_size": 60}],
+    ids=str,
+)
+def test_a_gpu_takes_the_steps_of_a_cpu(graph: Graph, settings: dict[str, int]) -> None:
+    # Noise and batches of a seed are the same; so many steps that those of the GPU are replayed.
+    runs = [
+        hg.train(graph, noise_multiplier=2.0, steps=9, hidden=8, seed=1, device=device, **settings)  # type: ignore[arg-type]
+        for device in ("cpu", "cuda")
+    ]
+    on_cpu, on_gpu = (run.model.state_dict() for run in runs)
+    for name, weight in on_cpu.items():
+        torch.testing.assert_close(on_gpu[name].cpu(), weight, rtol=1e-3, atol=1e-4)
+
+
 def test_runs_without_a_seed_differ(graph: Graph) -> None:
     torch.manual_seed(0)
     one = hg.train(graph, noise_multiplier=1.0, **QUICK)

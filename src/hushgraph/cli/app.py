@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Annotated, Any
@@ -17,7 +20,7 @@ from typer.core import TyperCommand
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
-from hushgraph.training.interruption import treat_sigterm_as_interrupt
+from hushgraph.training.progress import handle_as_ctrl_c
 
 # Commands in the order of the help: the module of each, and the name of its examples there.
 _COMMANDS = {
@@ -169,7 +172,7 @@ def _run(words: list[str]) -> int:
     """Run the command line and turn what goes wrong into an exit code."""
     call = _Call(as_json="--json" in words)
     try:
-        with treat_sigterm_as_interrupt():
+        with _treat_sigterm_as_interrupt():
             app = build_app(_choose_commands(words))
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
     except BrokenPipeError:
@@ -190,3 +193,18 @@ def _run(words: list[str]) -> int:
         # typer turns Ctrl-C into an exit code of its own.
         return fail("interrupted", code, as_json=call.as_json)
     return code if isinstance(code, int) else 0
+
+
+@contextlib.contextmanager
+def _treat_sigterm_as_interrupt() -> Iterator[None]:
+    """Within this context SIGTERM, which machines are stopped with, ends a command as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handle_as_ctrl_c)
+    try:
+        yield
+    finally:
+        # Keep a handler that someone else installed meanwhile, as a failing process of a group does.
+        if signal.getsignal(signal.SIGTERM) is handle_as_ctrl_c:
+            signal.signal(signal.SIGTERM, before)

@@ -70,10 +70,17 @@ class Clipping:
         """Group clipping whose C follows from its thresholds."""
         return cls(kind="groups", clip=math.hypot(*thresholds), thresholds=thresholds)
 
-    def factors(self, squared_norms: Tensor, sizes: Tensor) -> Tensor:
-        """float64 factors [groups, roots] from squared norms [groups, roots] and sizes of what cancelled."""
-        squared_norms, sizes = squared_norms.double(), sizes.double()
-        safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * sizes + SMALLEST_SQUARE
+    def factors(self, squared_norms: Tensor, sizes: Tensor | None = None) -> Tensor:
+        """float64 factors [groups, roots] from squared norms [groups, roots] and sizes of what cancelled.
+
+        Without `sizes` nothing has cancelled. Where groups share a factor, their sum may be given as one.
+        """
+        squared_norms = squared_norms.double()
+        safe = squared_norms.clamp(min=0) + SMALLEST_SQUARE
+        finite = torch.isfinite(squared_norms).all(0)
+        if sizes is not None:
+            safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * sizes.double() + SMALLEST_SQUARE
+            finite = finite & torch.isfinite(sizes).all(0)
         if self.thresholds is None:
             norms = safe.sum(0, keepdim=True).sqrt()
             if self.kind == "normalised":
@@ -83,10 +90,9 @@ class Clipping:
             factors = factors.expand_as(safe)
         else:
             norms = safe.sqrt()
-            limits = torch.tensor(self.thresholds, device=norms.device, dtype=norms.dtype)[:, None]
-            factors = (limits / norms).clamp(max=1)
-        finite = torch.isfinite(squared_norms).all(0) & torch.isfinite(sizes).all(0)
-        return torch.where(finite, factors, torch.zeros_like(factors))
+            limited = [limit / group for limit, group in zip(self.thresholds, norms, strict=True)]
+            factors = torch.stack(limited).clamp(max=1)
+        return torch.where(finite, factors, 0.0)
 
 
 def group_of(parameter_name: str) -> int:

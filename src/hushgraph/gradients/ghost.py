@@ -24,13 +24,17 @@ from hushgraph.models.blocks import Frontier, RowGradient
 from hushgraph.models.gnn import GNN
 
 
-def clipped_sum(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[str, Tensor]:
+def clipped_sum(
+    model: nn.Module, batch: TreeBatch, clipping: Clipping, *, waits: bool = True
+) -> dict[str, Tensor]:
     """Per parameter, the float64 sum over the roots of `batch` of their clipped gradients.
 
     Args:
         model: called as model(x, blocks); all its parameters in supported layers (`models.check`).
         batch: the trees.
         clipping: how norms become factors.
+        waits: look whether the sum is finite, which waits for a GPU. Without it, the sum is computed so that
+            roots that are not finite spoil nothing, always.
 
     Guarantees:
         Every root's contribution has norm at most `clipping.clip` and depends on its own tree and label
@@ -40,10 +44,10 @@ def clipped_sum(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[
         return {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
     passed = _Pass.of(model, batch)
     factors = clipping.factors(*passed.squared_norms())
-    sums = passed.weighted_sums(factors)
+    sums = passed.weighted_sums(factors, clean=not waits)
     # Zero times infinity is not zero: roots that are not finite have factor 0, and spoil sums all the same.
     # Leaving them out changes no other number, only how long it takes.
-    return sums if _all_finite(sums) else passed.weighted_sums(factors, clean=True)
+    return sums if not waits or _all_finite(sums) else passed.weighted_sums(factors, clean=True)
 
 
 def group_norms(model: nn.Module, batch: TreeBatch) -> Tensor:

@@ -165,11 +165,6 @@ class RowPass:
         self._work = np.zeros((self._threads, layout.num_work), np.float32)
         self._totals = np.zeros((_PARTS, layout.num_sums))
 
-    @property
-    def feature_norm(self) -> float:
-        """The norm that the model expects features to be scaled to; 0 leaves them unscaled."""
-        return self._chain.feature_norm
-
     def clipped_sum(self, rows: Rows, clipping: Clipping | None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over rows of their clipped gradients; unclipped without a rule."""
         self._layout.pack(self._weights)

@@ -1,175 +1,434 @@
-"""Clipped sums of rows with torch: for GPUs, where a step on the same rows is recorded once and replayed.
+"""Clipped sums of rows with torch: for GPUs, where a step is recorded once and replayed.
 
 What `RowPass` computes in the cache of a core is a sequence of operations on all rows here. A CUDA graph
-starts them all at once: on a GPU the time of a step is the time to start its operations.
+starts them all at once: on a GPU much of the time of a step is the time to start its operations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hushgraph.gradients import row_kernels_gpu as kernels
 from hushgraph.gradients.chain import Chain, find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import Rows
+from hushgraph.gradients.rows import Rows, SparseRows
+from hushgraph.gradients.sums import CHUNK
+from hushgraph.models.blocks import transpose
+from hushgraph.models.recording import Recording
+from hushgraph.models.row_sums_gpu import AVAILABLE
 
-# Steps before the recording, which let libraries choose their kernels and memory.
-_WARM_UP = 3
+# Numbers of chunks' sums that are held at once.
+_HELD = 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DrawnRows:
+    """Rows of a table that were drawn for a step.
+
+    Attributes:
+        table: all rows that may be drawn, the same object at every step.
+        places: int64 [rows], which of them were drawn.
+        room: how many rows are computed at once, by the plan.
+    """
+
+    table: Rows
+    places: npt.NDArray[np.int64]
+    room: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.places)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeviceColumns:
+    """The sparse columns of rows on a GPU, by row and by column.
+
+    Attributes:
+        num_columns: columns of the rows.
+        indptr, indices, values: by row, as those of a SciPy CSR matrix.
+        owners, column_values: row and value of every entry, by column.
+        segments, columns: as in `row_kernels_gpu.sum_columns`.
+    """
+
+    num_columns: int
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor
+    owners: Tensor
+    column_values: Tensor
+    segments: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, rows: SparseRows, num_rows: int, device: torch.device) -> DeviceColumns:
+        """Copy sparse rows to a device; rows behind them, up to `num_rows`, are empty."""
+        indptr = torch.full((num_rows + 1,), len(rows.values), device=device)
+        indptr[: len(rows.indptr)] = torch.from_numpy(rows.indptr).to(device)
+        indices = torch.from_numpy(rows.indices).to(device).long()
+        values = torch.from_numpy(rows.values).to(device)
+        owners = torch.repeat_interleave(torch.arange(num_rows, device=device), indptr.diff())
+        pointers, order = transpose(indices, rows.num_columns)
+        columns, segments = cls.cut_segments(pointers)
+        return cls(
+            num_columns=rows.num_columns,
+            indptr=indptr,
+            indices=indices,
+            values=values,
+            owners=owners[order],
+            column_values=values[order],
+            segments=segments,
+            columns=columns,
+        )
+
+    @staticmethod
+    def cut_segments(pointers: Tensor) -> tuple[Tensor, Tensor]:
+        """Cut the entries of every column into segments; return `columns` and `segments`."""
+        counts = pointers.diff()
+        parts = (counts + kernels.SEGMENT - 1) // kernels.SEGMENT
+        columns = torch.cat([parts.new_zeros(1), parts.cumsum(0)])
+        of_part = torch.repeat_interleave(torch.arange(len(parts), device=parts.device), parts)
+        numbers = torch.arange(len(of_part), device=parts.device) - columns[of_part]
+        return columns, torch.cat([pointers[of_part] + numbers * kernels.SEGMENT, pointers[-1:]])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceRows:
-    """Rows on a device.
+    """Rows on a device, and behind them rows of zeros without a label up to the end of a chunk.
 
     Attributes:
-        x: float32 [rows, columns], sparse columns written out.
-        exact: float64 [rows, columns + 1], the same with a column of ones.
-        targets: float32 [rows, classes], 1 at the label.
-        has_label: float32 [rows, 1].
+        sparse: the sparse columns, which come first; None where they are written out.
+        dense: float32 [rows, columns].
+        labels: int64 [rows], -1 where a row has none.
         input_squares: float64 [rows], of all columns.
         last_squares: float64 [rows], of the columns that the skip connection reads.
     """
 
-    x: Tensor
-    exact: Tensor
-    targets: Tensor
-    has_label: Tensor
+    sparse: DeviceColumns | None
+    dense: Tensor
+    labels: Tensor
     input_squares: Tensor
     last_squares: Tensor
 
     @classmethod
-    def of(cls, rows: Rows, chain: Chain, device: torch.device) -> DeviceRows:
-        """Copy rows to a device."""
-        count = rows.num_rows
-        features, num_dense = rows.features, rows.dense.shape[1]
-        width, num_classes = chain.layers[0][1].in_features, chain.layers[-1][1].out_features
-        x = torch.zeros(count, width, device=device)
-        if features.num_columns:
-            indptr, columns = (torch.from_numpy(a).to(device) for a in (features.indptr, features.indices))
-            owners = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=device), indptr.diff())
-            values = torch.from_numpy(features.values).to(device)
+    def of(cls, rows: Rows, chain: Chain, device: torch.device, *, written_out: bool) -> DeviceRows:
+        """Copy rows to a device; with `written_out`, zeros of sparse columns are written out."""
+        count, num_sparse = rows.num_rows, rows.features.num_columns
+        # A row at least is nobody's.
+        size = _fill_chunk(count + 1)
+        sparse: DeviceColumns | None = None
+        if num_sparse and not written_out and device.type == "cuda" and AVAILABLE:
+            sparse = DeviceColumns.of(rows.features, size, device)
+        num_written = 0 if sparse is not None else num_sparse
+        dense = torch.zeros(size, num_written + rows.dense.shape[1], device=device)
+        if num_written:
+            indptr, columns, values = (
+                torch.from_numpy(a).to(device)
+                for a in (rows.features.indptr, rows.features.indices, rows.features.values)
+            )
+            owners = torch.repeat_interleave(torch.arange(count, device=device), indptr.diff())
             # Entries that are given twice are added up, as everywhere.
-            x.index_put_((owners, columns.long()), values, accumulate=True)
-        x[:, width - num_dense :] = torch.from_numpy(rows.dense).to(device)
-        labels = torch.from_numpy(rows.labels).to(device)
-        has_label = (labels >= 0).float()[:, None]
-        targets = torch.zeros(count, num_classes, device=device)
-        targets.scatter_(1, labels.clamp(min=0)[:, None], has_label)
-        skipped = x[:, width - (0 if chain.skip is None else chain.skip[1].in_features) :]
+            dense.index_put_((owners, columns.long()), values, accumulate=True)
+        dense[:count, num_written:] = torch.from_numpy(rows.dense).to(device)
+        labels = torch.full((size,), -1, device=device)
+        labels[:count] = torch.from_numpy(rows.labels).to(device)
+        squares = torch.zeros(2, size, dtype=torch.float64, device=device)
+        num_last = 0 if chain.skip is None else chain.skip[1].in_features
+        for row, given in zip(squares, rows.input_squares(num_last), strict=True):
+            row[:count] = _limit(torch.from_numpy(given).to(device))
         return cls(
-            x=x,
-            exact=_with_ones(x),
-            targets=targets,
-            has_label=has_label,
-            input_squares=_squares(x),
-            last_squares=_squares(skipped),
+            sparse=sparse,
+            dense=dense,
+            labels=labels,
+            input_squares=squares[0],
+            last_squares=squares[1],
+        )
+
+    def take(self, places: Tensor) -> DeviceRows:
+        """Some of the rows, whose sparse columns are written out."""
+        return DeviceRows(
+            sparse=None,
+            dense=self.dense.index_select(0, places),
+            labels=self.labels.index_select(0, places),
+            input_squares=self.input_squares.index_select(0, places),
+            last_squares=self.last_squares.index_select(0, places),
         )
 
 
 class RecordedRowSums:
     """Clipped sums of rows on a device, for `Trainer`.
 
+    Rows are copied to the device once. Of rows that are drawn, only their places are sent at every step.
+
     Guarantees:
-        Gives the clipped sum that `RowSums` gives, up to rounding. Norms and sums are float64.
+        Gives the clipped sum that `RowSums` gives, up to rounding. Norms are float64 sums of squares.
+        Products are added up in float32 over chunks of `CHUNK` rows, and in float64 between chunks: what
+        `sum_error` assumes. A row has no effect on how others are computed.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._source: Rows | None = None
-        self._rows: DeviceRows | None = None
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._calls = 0
-        self._sums: dict[str, Tensor] = {}
+        self._key: tuple[object, ...] = ()
+        self._table: DeviceRows | None = None
+        self._table_source: Rows | None = None
+        self._places = torch.zeros(0, dtype=torch.int64, device=device)
+        self._sums: Recording[dict[str, Tensor]] | None = None
 
     @torch.no_grad()
-    def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
-        """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
+    def __call__(
+        self, model: nn.Module, rows: Rows | DrawnRows, clipping: Clipping | None = None
+    ) -> dict[str, Tensor]:
+        """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule.
+
+        On a GPU the next call writes to the same tensors.
+        """
+        if isinstance(rows, Rows):
+            return self._recording(model, rows, 0, clipping)()
+        recording = self._recording(model, rows.table, rows.room, clipping)
+        sums: dict[str, Tensor] = {}
+        # Once for an empty batch too: a sum of nothing. More than once hardly ever.
+        for begin in range(0, max(1, rows.num_rows), rows.room):
+            self._send_places(rows.places[begin : begin + rows.room], nobody=rows.table.num_rows)
+            part = recording()
+            sums = {name: value + sums[name] if sums else value.clone() for name, value in part.items()}
+        return sums
+
+    def _recording(
+        self, model: nn.Module, table: Rows, room: int, clipping: Clipping | None
+    ) -> Recording[dict[str, Tensor]]:
+        """The work of a step on this table; prepared anew where something else is given than last time."""
+        key = (id(model), id(table), room, clipping)
+        if self._sums is not None and key == self._key:
+            return self._sums
         chain = find_chain(model)
         if chain is None:
             raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")
-        if self._source is not rows or self._rows is None:
-            self._source, self._rows = rows, DeviceRows.of(rows, chain, self._device)
-            self._calls, self._graph = 0, None
-        self._calls += 1
-        if self._graph is not None:
-            self._graph.replay()
-            return self._sums
-        # Thresholds of groups may be changed between steps, which a recording would not notice.
-        is_fixed = clipping is not None and clipping.thresholds is None
-        if self._device.type == "cuda" and self._calls > _WARM_UP and is_fixed:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self._sums = clipped_row_sums(chain, self._rows, clipping)
-            self._graph.replay()
-            return self._sums
-        return clipped_row_sums(chain, self._rows, clipping)
+        if self._table is None or self._table_source is not table:
+            self._table, self._table_source = (
+                DeviceRows.of(table, chain, self._device, written_out=room > 0),
+                table,
+            )
+        all_rows = self._table
+        # A place at least is nobody's, so that a part that is not full has a chunk to end with.
+        self._places = torch.zeros(_fill_chunk(room), dtype=torch.int64, device=self._device)
+        places = self._places
+
+        def compute() -> dict[str, Tensor]:
+            return clipped_row_sums(chain, all_rows.take(places) if room else all_rows, clipping)
+
+        self._key, self._sums = key, Recording(compute, self._device)
+        return self._sums
+
+    def _send_places(self, places: npt.NDArray[np.int64], nobody: int) -> None:
+        sent = np.full(len(self._places), nobody)
+        sent[: len(places)] = places
+        self._places.copy_(torch.from_numpy(sent))
 
 
 def clipped_row_sums(chain: Chain, rows: DeviceRows, clipping: Clipping | None) -> dict[str, Tensor]:
     """The clipped sum as a fixed sequence of operations: nothing depends on what the rows hold."""
-    outputs, gradients = _run_passes(chain, rows)
-    # float64 from here on: sums over all rows are then exact enough without chunks.
-    inputs = [rows.exact, *(_with_ones(output) for output in outputs)]
-    exact = [gradient.double() for gradient in gradients]
-    squares = torch.zeros(len(GROUPS), len(rows.x), dtype=torch.float64, device=rows.x.device)
-    for number, (name, _) in enumerate(chain.layers):
-        # The column of ones is that of the bias.
-        input_squares = rows.input_squares + 1 if number == 0 else inputs[number].square().sum(1)
-        squares[group_of(name)] += input_squares * exact[number].square().sum(1)
-    if chain.skip is not None:
-        squares[group_of(chain.skip[0])] += rows.last_squares * exact[-1].square().sum(1)
-    # As in the kernels of the CPU: squared norms beyond float32 count as not finite.
-    squares = torch.where(squares <= torch.finfo(torch.float32).max, squares, torch.inf)
-    if clipping is None:
-        factors = torch.where(squares.isfinite(), 1.0, 0.0)
-    else:
-        factors = clipping.factors(squares, torch.zeros_like(squares))
-    sums = {}
-    for number, (name, layer) in enumerate(chain.layers):
-        c = factors[group_of(name)][:, None]
-        # Zero times infinity is not zero. Features are finite.
-        finite = inputs[number] if number == 0 else torch.where(c == 0, 0.0, inputs[number])
-        total = torch.where(c == 0, 0.0, exact[number] * c).T @ finite
-        sums[f"{name}.weight"], sums[f"{name}.bias"] = total[:, : layer.in_features], total[:, -1]
-    if chain.skip is not None:
-        name, layer = chain.skip
-        c = factors[group_of(name)][:, None]
-        last = rows.exact[:, -1 - layer.in_features : -1]
-        sums[f"{name}.weight"] = torch.where(c == 0, 0.0, exact[-1] * c).T @ last
-    return sums
+    step = _RowStep(chain, rows)
+    factors = step.choose_factors(clipping)
+    return step.sum_gradients(factors)
 
 
-def _with_ones(rows: Tensor) -> Tensor:
-    """float64 [rows, columns + 1]: with a column of ones."""
-    wide = torch.ones(len(rows), rows.shape[1] + 1, dtype=torch.float64, device=rows.device)
-    wide[:, :-1] = rows
-    return wide
+class _RowStep:
+    """Forward and backward pass over rows.
+
+    Attributes:
+        outputs: of all layers but the last, after the activation.
+        gradients: by the outputs of all layers, before their activations.
+        output_squares, gradient_squares: squared norms of both, float64 [rows] each.
+    """
+
+    def __init__(self, chain: Chain, rows: DeviceRows) -> None:
+        self._chain, self._rows = chain, rows
+        self._has_kernels = rows.dense.is_cuda and AVAILABLE
+        self.outputs = self._run_forward()
+        scores = self._score(self.outputs[-1] if self.outputs else None)
+        if self._has_kernels:
+            squares = kernels.score_gradients(scores, rows.labels)
+            self.gradients, self.gradient_squares = [scores], [squares]
+        else:
+            self.gradients = [_score_gradients(scores, rows.labels)]
+            self.gradient_squares = [_squares(self.gradients[0])]
+        self.output_squares: list[Tensor] = []
+        for (_, layer), output in zip(reversed(chain.layers[1:]), reversed(self.outputs), strict=True):
+            gradient = self.gradients[0] @ layer.weight
+            pass_activation = kernels.pass_activation if self._has_kernels else _pass_activation
+            of_gradients, of_outputs = pass_activation(gradient, output, relu=chain.relu)
+            self.gradients.insert(0, gradient)
+            self.gradient_squares.insert(0, of_gradients)
+            self.output_squares.insert(0, of_outputs)
+
+    def _run_forward(self) -> list[Tensor]:
+        outputs: list[Tensor] = []
+        for number, (_, layer) in enumerate(self._chain.layers[:-1]):
+            if number == 0:
+                outputs.append(self._run_first(layer, is_last=False))
+                continue
+            h = torch.addmm(layer.bias, outputs[-1], layer.weight.T)
+            outputs.append(h.relu_() if self._chain.relu else h.tanh_())
+        return outputs
+
+    def _run_first(self, layer: nn.Linear, *, is_last: bool) -> Tensor:
+        """The outputs of the first layer."""
+        sparse, dense = self._rows.sparse, self._rows.dense
+        if sparse is None:
+            h = torch.addmm(layer.bias, dense, layer.weight.T)
+            return h if is_last else h.relu_() if self._chain.relu else h.tanh_()
+        h = torch.addmm(layer.bias, dense, layer.weight[:, sparse.num_columns :].T)
+        weights = layer.weight[:, : sparse.num_columns].T.contiguous()
+        activation = kernels.RELU if self._chain.relu else kernels.TANH
+        kernels.add_sparse_products(
+            h,
+            weights,
+            sparse.indices,
+            sparse.values,
+            sparse.indptr,
+            kernels.LINEAR if is_last else activation,
+        )
+        return h
+
+    def _score(self, h: Tensor | None) -> Tensor:
+        last = self._chain.layers[-1][1]
+        scores = (
+            self._run_first(last, is_last=True) if h is None else torch.addmm(last.bias, h, last.weight.T)
+        )
+        if self._chain.skip is not None:
+            layer = self._chain.skip[1]
+            scores.addmm_(self._last_columns(layer), layer.weight.T)
+        return scores
+
+    def _last_columns(self, skip: nn.Linear) -> Tensor:
+        dense = self._rows.dense
+        return dense[:, dense.shape[1] - skip.in_features :]
+
+    def choose_factors(self, clipping: Clipping | None) -> dict[str, Tensor]:
+        """float32 [rows] per layer: what the gradient of every row is multiplied with."""
+        chain, rows = self._chain, self._rows
+        squares: dict[str, Tensor] = {}
+        of_inputs = [rows.input_squares, *self.output_squares]
+        for (name, _), inputs, gradients in zip(chain.layers, of_inputs, self.gradient_squares, strict=True):
+            # The bias has an input of 1.
+            squares[name] = torch.addcmul(gradients, inputs, gradients)
+        if chain.skip is not None:
+            squares[chain.skip[0]] = rows.last_squares * self.gradient_squares[-1]
+        if clipping is not None and clipping.thresholds is not None:
+            groups = [
+                _limit(_add_group(squares, group, like=rows.input_squares)) for group in range(len(GROUPS))
+            ]
+            factors = clipping.factors(torch.stack(groups)).float()
+            return {name: factors[group_of(name)] for name in squares}
+        total = _limit(sum(squares.values(), torch.zeros_like(rows.input_squares)))
+        if clipping is None:
+            common = torch.where(total.isfinite(), 1.0, 0.0).float()
+        else:
+            common = clipping.factors(total[None]).float()[0]
+        return dict.fromkeys(squares, common)
+
+    def sum_gradients(self, factors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Per parameter, the float64 sum over rows of factor times gradient; gradients are overwritten."""
+        chain = self._chain
+        sums: dict[str, Tensor] = {}
+        skip_weighted: Tensor | None = None
+        last = chain.layers[-1][0]
+        if chain.skip is not None and factors[chain.skip[0]] is not factors[last]:
+            skip_weighted, _ = self._weigh(self.gradients[-1].clone(), factors[chain.skip[0]])
+        for number, (name, _) in enumerate(chain.layers):
+            c = factors[name]
+            weighted, bias = self._weigh(self.gradients[number], c)
+            if number == 0:
+                # Features are finite.
+                sums[f"{name}.weight"] = self._sum_first(weighted)
+            elif self._has_kernels:
+                # They leave no output that is not finite.
+                sums[f"{name}.weight"] = _sum_products(weighted, self.outputs[number - 1])
+            else:
+                finite = torch.where(c[:, None] == 0, 0.0, self.outputs[number - 1])
+                sums[f"{name}.weight"] = _sum_products(weighted, finite)
+            sums[f"{name}.bias"] = bias
+        if chain.skip is not None:
+            name, layer = chain.skip
+            inputs = self._last_columns(layer)
+            sums[f"{name}.weight"] = _sum_products(
+                weighted if skip_weighted is None else skip_weighted, inputs
+            )
+        return sums
+
+    def _weigh(self, gradients: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients times factors, and their float64 sum."""
+        if self._has_kernels:
+            total = kernels.weigh_rows(gradients, factors.contiguous(), CHUNK)
+            return gradients, total
+        # Zero times infinity is not zero.
+        c = factors[:, None]
+        weighted = torch.where(c == 0, 0.0, gradients * c)
+        return weighted, weighted.sum(0, dtype=torch.float64)
+
+    def _sum_first(self, weighted: Tensor) -> Tensor:
+        """float64 [out, in] of the first layer."""
+        sparse, dense = self._rows.sparse, self._rows.dense
+        products = _sum_products(weighted, dense)
+        if sparse is None:
+            return products
+        columns = kernels.sum_columns(
+            weighted, sparse.owners, sparse.column_values, sparse.segments, sparse.columns
+        )
+        return torch.cat([columns.T, products], dim=1)
 
 
-def _run_passes(chain: Chain, rows: DeviceRows) -> tuple[list[Tensor], list[Tensor]]:
-    """Outputs of all layers but the last, and gradients by the outputs of all, before their activations."""
-    outputs: list[Tensor] = []
-    h = rows.x
-    for _, layer in chain.layers[:-1]:
-        h = torch.addmm(layer.bias, h, layer.weight.T)
-        h = h.relu_() if chain.relu else h.tanh_()
-        outputs.append(h)
-    last = chain.layers[-1][1]
-    scores = torch.addmm(last.bias, h, last.weight.T)
-    if chain.skip is not None:
-        layer = chain.skip[1]
-        scores.addmm_(rows.x[:, rows.x.shape[1] - layer.in_features :], layer.weight.T)
-    gradients = [(scores.softmax(1) - rows.targets).mul_(rows.has_label)]
-    for (_, layer), output in zip(reversed(chain.layers[1:]), reversed(outputs), strict=True):
-        slopes = (output > 0).float() if chain.relu else (1 - output) * (1 + output)
-        gradients.insert(0, (gradients[0] @ layer.weight).mul_(slopes))
-    return outputs, gradients
+def _score_gradients(scores: Tensor, labels: Tensor) -> Tensor:
+    """The gradient of the loss by the scores; zero where a row has no label."""
+    has_label = (labels >= 0).float()[:, None]
+    gradients = scores.softmax(1)
+    gradients.scatter_add_(1, labels.clamp(min=0)[:, None], -has_label)
+    return gradients.mul_(has_label)
+
+
+def _pass_activation(gradients: Tensor, outputs: Tensor, *, relu: bool) -> tuple[Tensor, Tensor]:
+    """Multiply gradients with the slope of the activation; return squared norms of both."""
+    gradients *= (outputs > 0).float() if relu else (1 - outputs) * (1 + outputs)
+    return _squares(gradients), _squares(outputs)
+
+
+def _sum_products(weighted: Tensor, inputs: Tensor) -> Tensor:
+    """float64 [out, in]: the sum over rows of the products of their numbers."""
+    out, width = weighted.shape[1], inputs.shape[1]
+    if not width:
+        return torch.zeros(out, 0, dtype=torch.float64, device=inputs.device)
+    left, right = weighted.view(-1, CHUNK, out).mT, inputs.reshape(-1, CHUNK, width)
+    held = max(1, _HELD // (out * width))
+    totals = []
+    for begin in range(0, len(left), held):
+        products = torch.bmm(left[begin : begin + held], right[begin : begin + held])
+        if products.is_cuda and AVAILABLE:
+            totals.append(kernels.sum_parts(products.view(len(products), -1)).view(out, width))
+        else:
+            totals.append(products.sum(0, dtype=torch.float64))
+    return sum(totals[1:], totals[0])
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """float64 [rows]: squared norms; infinite beyond float32, as in `row_kernels`."""
+    """float64 [rows]: squared norms."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    squares = norms.square()
-    return torch.where(squares <= torch.finfo(torch.float32).max, squares, torch.inf)
+    return _limit(norms.square())
+
+
+def _add_group(squares: dict[str, Tensor], group: int, like: Tensor) -> Tensor:
+    """The squares of the layers of a group."""
+    return sum((value for name, value in squares.items() if group_of(name) == group), torch.zeros_like(like))
+
+
+def _limit(squares: Tensor) -> Tensor:
+    """Squared norms, infinite beyond float32: such a row counts as not finite, as on the CPU."""
+    return torch.where(squares <= kernels.LARGEST_SQUARE, squares, torch.inf)
+
+
+def _fill_chunk(count: int) -> int:
+    return -(-count // CHUNK) * CHUNK

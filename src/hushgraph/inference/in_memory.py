@@ -84,8 +84,8 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     if isinstance(graph, Graph):
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
-    if (rows_alone := _find_row_pass(model, features)) is not None:
-        norm = rows_alone.feature_norm
+    if (chain := _find_row_chain(model, features)) is not None:
+        rows_alone, norm = RowPass(chain), chain.feature_norm
         return torch.cat([rows_alone.scores(features.take(n, norm=norm)) for n in graph.node_ranges()])
     was_training = model.training
     model.eval()
@@ -119,10 +119,10 @@ def best_classes(
     Of a stored graph only `nodes`, and the nodes their scores depend on, are read.
     """
     graph = view.graph
-    if (rows_alone := _find_row_pass(model, view.features)) is not None:
+    if (chain := _find_row_chain(model, view.features)) is not None:
         best = np.full(graph.num_nodes, -1, dtype=np.int64)
-        taken = view.features.take(nodes, norm=rows_alone.feature_norm)
-        best[nodes] = rows_alone.scores(taken).argmax(1).numpy()
+        taken = view.features.take(nodes, norm=chain.feature_norm)
+        best[nodes] = RowPass(chain).scores(taken).argmax(1).numpy()
         return best
     if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
         predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
@@ -150,8 +150,8 @@ def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Ten
     return last
 
 
-def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
-    """What computes scores of single rows, for a model that reads no edges on the CPU; None for others."""
+def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
+    """The layers that score single rows, for a model that reads no edges on the CPU; None for others."""
     chain = find_chain(model)
     reads = isinstance(model, GNN) and model.depth > 0
     if chain is None or features.device.type != "cpu" or reads or not chain.is_float32:
@@ -159,7 +159,7 @@ def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
     if features.is_stored and isinstance(model, GNN):
         return None
     check_features(features.width, chain.layers[0][1].in_features)
-    return RowPass(chain)
+    return chain
 
 
 def _cut_reads(graph: Graph, width: int, block_floats: int, device: torch.device) -> Iterator[Reads]:

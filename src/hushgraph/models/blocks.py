@@ -190,10 +190,9 @@ class _Expand(torch.autograd.Function):
 def transpose(index: Tensor, num_lower: int) -> tuple[Tensor, Tensor]:
     """Sort entries by lower row: (pointers int64 [num_lower + 1], entries int64 [len(index)])."""
     if index.is_cuda:
-        entries = torch.argsort(index, stable=True)
-        pointers = torch.zeros(num_lower + 1, dtype=torch.int64, device=index.device)
-        pointers[1:] = torch.bincount(index, minlength=num_lower).cumsum(0)
-        return pointers, entries
+        # Nothing here waits for the GPU, as counting would.
+        ordered, entries = torch.sort(index, stable=True)
+        return torch.searchsorted(ordered, torch.arange(num_lower + 1, device=index.device)), entries
     pointers = torch.zeros(num_lower + 1, dtype=torch.int64)
     entries = torch.empty(index.numel(), dtype=torch.int64)
     _transpose(index.numpy(), pointers.numpy(), entries.numpy())

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import PlanError
+from hushgraph.models.recording import Recording
 from hushgraph.noise import normal
 from hushgraph.noise.normal import fresh_keys, seeded_keys
 
@@ -72,7 +73,7 @@ class ExactNoise:
         self._keys = fresh_keys() if seed is None else seeded_keys(seed)
         self._draw_ahead = draw_ahead
         self._drawer: _Drawer | None = None
-        self._steps: tuple[tuple[tuple[float, ...], tuple[int, ...]], Tensor] | None = None
+        self._adder: _Adder | None = None
 
     @property
     def guarantee(self) -> Literal["holds", "none"]:
@@ -95,39 +96,57 @@ class ExactNoise:
 
     def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
         """Every sum, rounded to its grid, plus noise; on its device and in its precision."""
-        sizes = [value.numel() for value in sums.values()]
-        size = sum(sizes)
+        size = sum(value.numel() for value in sums.values())
         device = next(iter(sums.values())).device
-        drawn = torch.split(self._draw(size, device), sizes)
         wider = self.widening(size)
+        steps = {name: sigmas[name] * wider * 2.0**-normal.GRID_BITS for name in sums}
+        if self._drawer is None or self._drawer.size != size:
+            self._drawer = _Drawer(size, self._keys, device, ahead=self._draw_ahead)
         if device.type == "cuda":
-            return self._add_at_once(sums, sigmas, torch.cat(drawn), wider)
-        noisy = {}
-        for (name, value), noise in zip(sums.items(), drawn, strict=True):
-            step = sigmas[name] * wider * 2.0**-normal.GRID_BITS
-            noisy[name] = add_on_grid(value.detach(), noise.view(value.shape), step).to(value.dtype)
+            return self._add_at_once(sums, steps, self._drawer)
+        noisy, parts = {}, torch.split(self._drawer.take(), [value.numel() for value in sums.values()])
+        for (name, value), part in zip(sums.items(), parts, strict=True):
+            noisy[name] = add_on_grid(value.detach(), part.view(value.shape), steps[name]).to(value.dtype)
         return noisy
 
     def _add_at_once(
-        self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float], noise: Tensor, wider: float
+        self, sums: Mapping[str, Tensor], steps: Mapping[str, float], drawer: _Drawer
     ) -> dict[str, Tensor]:
         """All sums as one: on a GPU the time goes into starting operations."""
-        steps = tuple(sigmas[name] * wider * 2.0**-normal.GRID_BITS for name in sums)
-        sizes = [value.numel() for value in sums.values()]
-        if self._steps is None or self._steps[0] != (steps, tuple(sizes)):
-            each = torch.repeat_interleave(torch.tensor(steps, dtype=torch.float64), torch.tensor(sizes))
-            self._steps = ((steps, tuple(sizes)), each.to(noise.device))
-        flat = torch.cat([value.detach().reshape(-1).double() for value in sums.values()])
-        noisy = torch.split(add_on_grid(flat, noise, self._steps[1]), sizes)
+        sizes = tuple(value.numel() for value in sums.values())
+        key = (tuple(steps.values()), sizes)
+        if self._adder is None or self._adder.key != key:
+            self._adder = _Adder(key, next(iter(sums.values())).device)
+        noisy = torch.split(self._adder.add(list(sums.values()), drawer), list(sizes))
         return {
             name: part.view(value.shape).to(value.dtype)
             for (name, value), part in zip(sums.items(), noisy, strict=True)
         }
 
-    def _draw(self, size: int, device: torch.device) -> Tensor:
-        if self._drawer is None or self._drawer.size != size:
-            self._drawer = _Drawer(size, self._keys, device, ahead=self._draw_ahead)
-        return self._drawer.take().to(device, non_blocking=True)
+
+class _Adder:
+    """Adds noise on a GPU: sums, noise and steps of the grid in flat tensors, the addition recorded.
+
+    Args:
+        key: the step of every sum's grid, and how many numbers each has.
+        device: the GPU.
+    """
+
+    def __init__(self, key: tuple[tuple[float, ...], tuple[int, ...]], device: torch.device) -> None:
+        self.key = key
+        steps, sizes = torch.tensor(key[0], dtype=torch.float64), torch.tensor(key[1])
+        step = torch.repeat_interleave(steps, sizes).to(device)
+        sums = self._sums = torch.zeros_like(step)
+        noise = self._noise = torch.zeros_like(step, dtype=torch.int64)
+        self._add = Recording(lambda: add_on_grid(sums, noise, step), device)
+
+    @torch.no_grad()
+    def add(self, values: list[Tensor], drawer: _Drawer) -> Tensor:
+        """float64: all values, one behind the other, with the noise that `drawer` gives."""
+        torch.cat([value.reshape(-1) for value in values], out=self._sums)
+        drawer.copy_to(self._noise)
+        # The next call writes to the same tensor.
+        return self._add().clone()
 
 
 class _Drawer:
@@ -141,6 +160,8 @@ class _Drawer:
         # A GPU takes steps faster than some draws are ready: several are under way.
         self._upcoming: deque[tuple[Tensor, list[Future[None]]]] = deque()
         self._most_upcoming = _MOST_UPCOMING if self._is_pinned else 1
+        # Page-locked memory takes long to get. What a GPU may still be reading is not written to.
+        self._in_use: deque[tuple[Tensor, torch.cuda.Event]] = deque()
 
     def take(self) -> Tensor:
         """int64 [size], each given out once."""
@@ -151,9 +172,16 @@ class _Drawer:
             piece.result()
         return buffer
 
+    def copy_to(self, target: Tensor) -> None:
+        """Copy what `take` gives to a tensor on the GPU."""
+        buffer = self.take()
+        target.copy_(buffer, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._in_use.append((buffer, event))
+
     def _begin(self) -> tuple[Tensor, list[Future[None]]]:
-        # A new buffer each time: an asynchronous copy may still read the last one.
-        buffer = torch.empty(self.size, dtype=torch.int64, pin_memory=self._is_pinned)
+        buffer = self._new_buffer()
         pieces = []
         for part in torch.split(buffer, normal.PIECE):
             # Keys are handed out here, in order, whichever thread comes first.
@@ -163,6 +191,11 @@ class _Drawer:
             else:
                 pieces.append(self._workers.submit(normal.fill_piece, out, key))
         return buffer, pieces
+
+    def _new_buffer(self) -> Tensor:
+        if self._in_use and self._in_use[0][1].query():  # type: ignore[no-untyped-call]
+            return self._in_use.popleft()[0]
+        return torch.empty(self.size, dtype=torch.int64, pin_memory=self._is_pinned)
 
 
 class FloatNoise:

@@ -504,6 +504,11 @@ class BillboardPlan(PrivacyPlan):
         return wrong
 
     @property
+    def changed_trees(self) -> int:
+        """n: given the boards, a training example is a function of one row, and no other one differs."""
+        return bounds.rows_emptied(1).examples
+
+    @property
     def segment_ends(self) -> tuple[int, ...]:
         """The steps at which a board is made anew, and the last step: a segment follows every board."""
         return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)

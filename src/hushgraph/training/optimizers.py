@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import Optimizer
+
+if TYPE_CHECKING:
+    from hushgraph.training.prepare import OptimizerFactory
+
+
+def build_optimizer(
+    parameters: Iterator[nn.Parameter], config: TrainingConfig, own: OptimizerFactory | None
+) -> Optimizer:
+    """The optimiser of a run: built in, or what the caller's function makes."""
+    if (own is not None) != (config.optimizer == "own"):
+        raise InputError(
+            f"optimizer={config.optimizer!r}: expected adam or sgd, or for a run with an optimiser of your "
+            "own the function that makes it"
+        )
+    if own is not None:
+        return own(parameters)
+    if config.optimizer == "sgd":
+        return SGD(parameters, lr=config.learning_rate, momentum=config.momentum)
+    return Adam(parameters, lr=config.learning_rate, betas=(config.momentum, 0.999))
 
 
 class _Optimizer:
@@ -73,7 +96,8 @@ class Adam(_Optimizer):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps)
 
-    def _move(self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+    def prepare(self, parameters: list[Tensor]) -> list[dict[str, Any]]:
+        """What is kept for each parameter; zero at first."""
         for parameter in parameters:
             if parameter not in self.state:
                 zeros = torch.zeros_like(parameter), torch.zeros_like(parameter)
@@ -82,20 +106,37 @@ class Adam(_Optimizer):
                     "exp_avg": zeros[0],
                     "exp_avg_sq": zeros[1],
                 }
-        kept = [self.state[parameter] for parameter in parameters]
-        for one in kept:
-            one["step"] += 1
-        (beta1, beta2), lr = group["betas"], group["lr"]
-        averages, squares = [one["exp_avg"] for one in kept], [one["exp_avg_sq"] for one in kept]
-        steps = [one["step"].item() for one in kept]
-        # All parameters at once: on a GPU the time goes into starting operations.
-        torch._foreach_lerp_(averages, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        roots = torch._foreach_sqrt(squares)
-        torch._foreach_div_(roots, [math.sqrt(1 - beta2**step) for step in steps])
-        torch._foreach_add_(roots, group["eps"])
-        torch._foreach_addcdiv_(parameters, averages, roots, [-lr / (1 - beta1**step) for step in steps])
+        return [self.state[parameter] for parameter in parameters]
+
+    def count_step(self, kept: dict[str, Any]) -> tuple[float, float]:
+        """Count a step of one parameter.
+
+        Return its learning rate, and what the root of the averaged squares is divided by: both correct for
+        averages that began at zero.
+        """
+        kept["step"] += 1
+        return self.correct_rate(kept["step"].item())
+
+    def correct_rate(self, step: float) -> tuple[float, float]:
+        """What `count_step` returns for a parameter that takes this step."""
+        [group] = self.param_groups
+        beta1, beta2 = group["betas"]
+        return group["lr"] / (1 - beta1**step), math.sqrt(1 - beta2**step)
+
+    def average_gradient(self, kept: dict[str, Any], gradient: Tensor, correction: float | Tensor) -> Tensor:
+        """Move both averages; return the root of that of the squares."""
+        [group] = self.param_groups
+        beta1, beta2 = group["betas"]
+        kept["exp_avg"].lerp_(gradient, 1 - beta1)
+        squares = kept["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        root: Tensor = squares.sqrt().div_(correction).add_(group["eps"])
+        return root
+
+    def _move(self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
+        for parameter, kept, gradient in zip(parameters, self.prepare(parameters), gradients, strict=True):
+            rate, correction = self.count_step(kept)
+            root = self.average_gradient(kept, gradient, correction)
+            parameter.addcdiv_(kept["exp_avg"], root, value=-rate)
 
 
 class SGD(_Optimizer):

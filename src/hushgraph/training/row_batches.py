@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
+import torch
+
 from hushgraph.accounting.events import Draw
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows import Rows
+from hushgraph.gradients.rows_torch import DrawnRows
 from hushgraph.graph.chunks import Int64Array
 from hushgraph.graph.graph import Graph
+from hushgraph.models.recording import choose_room
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.random import RandomSource
 from hushgraph.training.distributed import Group
+
+# The part of a GPU's memory that the rows of all training nodes may take.
+_TABLE_SHARE = 0.25
 
 
 @dataclass(eq=False)
@@ -57,15 +64,31 @@ class RowBatches:
         """How the rows of one step are drawn, for the accountant."""
         return self._roots.draws
 
-    def iterate(self, first_step: int) -> Generator[list[Rows], None, None]:
-        """Yield batches without end; where every batch has all rows, the same one."""
+    def iterate(self, first_step: int) -> Generator[list[Rows | DrawnRows], None, None]:
+        """Yield batches without end; where every batch has all rows, the same one.
+
+        On a GPU, batches of fewer rows are places in a table that stays there.
+        """
         if self.plan.sampling_rate == 1:
             rows = self._take(self.graph.train_idx)
             while True:
                 yield [rows]
+        elif self._fits_device():
+            table = self.features.take(self.graph.train_idx, norm=self.feature_norm)
+            room = choose_room(self.plan.batch_size / self.group.size, self.plan.num_train_nodes)
+            while True:
+                # One draw over all rows, the same in every process; only then is it shared out.
+                yield [DrawnRows(table=table, places=self.group.share(self._roots.draw()), room=room)]
         while True:
-            # One draw over all rows, the same in every process; only then is it shared out.
             yield [self._take(self.graph.train_idx[self._roots.draw()])]
+
+    def _fits_device(self) -> bool:
+        """Whether the rows of all training nodes can be kept on a GPU; by public sizes."""
+        device = self.features.device
+        if device.type != "cuda":
+            return False
+        memory = torch.cuda.get_device_properties(device).total_memory
+        return 4 * self.plan.num_train_nodes * self.features.width <= _TABLE_SHARE * memory
 
     def _take(self, nodes: Int64Array) -> Rows:
         return self.features.take(self.group.share(nodes), norm=self.feature_norm)

@@ -18,16 +18,21 @@ from hushgraph.accounting.events import Draw, StepEvent
 from hushgraph.gradients import ghost
 from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.recorded import RecordedTreeSums
 from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.device import use_one_pool
+from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Optimizer
+from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.optimizers import Adam
 from hushgraph.training.tree_batches import TreeBatches
+from hushgraph.training.update import RecordedUpdate
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
@@ -98,11 +103,16 @@ class Trainer:
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
+    _recorded_update: RecordedUpdate | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.set_clipping(self.clipping)
+        parameters, optimizer = dict(self.state.model.named_parameters()), self.state.optimizer
+        if isinstance(optimizer, Adam) and all(parameter.is_cuda for parameter in parameters.values()):
+            average = self.state.average
+            self._recorded_update = RecordedUpdate(parameters, average, optimizer, self.plan.batch_size)
 
     def set_clipping(self, clipping: Clipping) -> None:
         """Clip this way from now on; the noise follows the clipping."""
@@ -159,7 +169,8 @@ class Trainer:
             if self.plan.is_private:
                 sums = self.noise.add_noise(sums, self.sigmas)
             self._update(sums)
-        self.group.follow([p.detach() for p in self.state.model.parameters()])
+        if self.group.size > 1:
+            self.group.follow([p.detach() for p in self.state.model.parameters()])
 
     def _sum_gradients(self, batch: Iterable[Any]) -> dict[str, Tensor]:
         model = self.state.model
@@ -180,16 +191,19 @@ class Trainer:
     def _update(self, sums: dict[str, Tensor]) -> None:
         """Divide by the expected batch size, step the optimiser, move the average of the weights."""
         state, config = self.state, self.config
+        if config.schedule == "cosine":
+            for group in state.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
+        # A short memory at first, so that the average forgets where it began.
+        decay = min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
+        if self._recorded_update is not None:
+            self._recorded_update.apply(sums, decay)
+            return
         parameters = dict(state.model.named_parameters())
         means = torch._foreach_div([sums[name] for name in parameters], float(self.plan.batch_size))
         for parameter, mean in zip(parameters.values(), means, strict=True):
             parameter.grad = mean.to(parameter.dtype)
-        if config.schedule == "cosine":
-            for group in state.optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
         state.optimizer.step()
-        # A short memory at first, so that the average forgets where it began.
-        decay = min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
         weights = {name: parameter.detach() for name, parameter in state.model.named_parameters()}
         torch._foreach_lerp_([state.average[name] for name in weights], list(weights.values()), 1 - decay)
 
@@ -203,6 +217,15 @@ def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
 def choose_row_sums(device: torch.device) -> RowSums | RecordedRowSums:
     """The clipped sums of rows that suit the device."""
     return RowSums() if device.type == "cpu" else RecordedRowSums(device)
+
+
+def choose_tree_sums(plan: PrivacyPlan, num_nodes: int, device: torch.device) -> ClippedSum:
+    """The clipped sums of trees that suit the device."""
+    if device.type != "cuda":
+        return ghost.clipped_sum
+    largest = bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, num_nodes)
+    room = None if plan.sampling_rate == 1 else 1 + choose_room(plan.batch_size, plan.num_train_nodes)
+    return RecordedTreeSums(largest_tree=largest, room=room)
 
 
 def choose_percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:
