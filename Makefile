@@ -4,11 +4,11 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench gpu-test docs wheel clean
+.PHONY: help setup demo test lint bench kernel-test gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install hushgraph and its tools into .venv, with pinned versions.
 
@@ -35,6 +35,12 @@ bench: setup ## Run the CPU benchmarks.
 
 # With Triton and without a GPU, TRITON_INTERPRET=1 runs the kernels in Triton's interpreter.
 GPU_DATA ?= $(wildcard ../shared/data/facebook_32_schools.npz ../shared/data/ogbn_arxiv_hints.npz)
+# Triton is for GPUs, so torch for CPUs does not bring it; beside .venv, nothing else sees it.
+kernel-test: setup ## Run the tests of the GPU kernels in Triton's interpreter, without a GPU.
+	$(BIN)/pip install --quiet --no-deps --upgrade --target .triton -c constraints.txt triton
+	TRITON_INTERPRET=1 PYTHONPATH=.triton $(BIN)/pytest tests/gradients/test_row_kernels_gpu.py \
+	  tests/gradients/test_norms.py tests/gradients/test_sums.py tests/models/test_row_sums.py
+
 gpu-test: setup ## Run the tests and benchmarks of the GPU.
 	$(BIN)/pytest -rs tests/gradients tests/models tests/noise
 	$(BIN)/python benchmarks/bench_gpu_rows.py $(GPU_DATA)

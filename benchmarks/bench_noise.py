@@ -221,8 +221,9 @@ def other_version(
 def report(workload: str, takers: Mapping[str, Callable[[], float]], repeats: int, seconds: float) -> None:
     """Medians, taking turns so that a busy machine slows all of them; ratios are within a turn."""
     times: dict[str, list[float]] = {name: [] for name in takers}
-    begin = time.monotonic()
     for turn in range(repeats + 1):
+        if turn == 1:
+            begin = time.monotonic()
         for name, take in takers.items():
             taken = take()
             # The first turn builds what is kept.

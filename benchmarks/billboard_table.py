@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from hushgraph.privacy.defaults import choose_billboard, default_delta
+from hushgraph.privacy.defaults import choose_billboard
+from hushgraph.privacy.fields import default_delta
 
 RECORDS = Path(__file__).parent / "records" / "billboard_trials.jsonl"
 # Training nodes and classes: public figures, which the rule for defaults looks at.

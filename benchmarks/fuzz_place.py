@@ -50,7 +50,7 @@ class Place:
     @classmethod
     def make(cls, root: Path) -> Place:
         import hushgraph as hg
-        from hushgraph.cli.app import app
+        from hushgraph.cli.app import build_app
 
         root.mkdir(parents=True, exist_ok=True)
         arrays = good_arrays()
@@ -74,7 +74,7 @@ class Place:
         _nearly_end(root / "begun")
         import typer
 
-        commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+        commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
         flags = {
             name: [
                 (each.opts[0], not getattr(each, "is_flag", False))

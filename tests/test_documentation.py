@@ -1,8 +1,8 @@
 """Every command and every Python example in README.md, docs/ and the public docstrings runs as it is written.
 
 Blocks of one page run in order, in one namespace and one empty folder. Where an example leaves the number of
-steps to the defaults, the defaults are made small: what is shown is that examples work, not how well. Output
-that a page shows after commands, in a block called `text`, is compared with what they print.
+steps or trials to the defaults, the defaults are made small: what is shown is that examples work, not how
+well. Output that a page shows after commands, in a block called `text`, is compared with what they print.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import hushgraph
+from hushgraph.audit import attack, billboard
 from hushgraph.cli.app import main
 from hushgraph.privacy import defaults
 
@@ -85,8 +86,14 @@ def run_command(words: list[str], page: Path) -> None:
 @pytest.fixture
 def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(defaults, "STEPS", 3)
+    monkeypatch.setattr(defaults, "BILLBOARD_STEPS", 3)
     monkeypatch.setattr(defaults, "_HIDDEN", 8)
     monkeypatch.setattr(defaults, "LARGEST_BATCH", 500)
+    for audit in (attack, billboard):
+        for name in ("_FEWEST", "_MOST", "_GUESSES"):
+            monkeypatch.setattr(audit, name, 20)
+    monkeypatch.setattr(billboard, "_LARGE_TRIALS", 100)
+    monkeypatch.setitem(billboard.audit_billboard.__kwdefaults__, "fresh_runs", 20)
     monkeypatch.chdir(tmp_path)
 
 

@@ -80,3 +80,22 @@ def test_importing_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     )
     assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+PLANNED = """
+import sys
+from hushgraph.cli.app import main
+main({words!r})
+print(sorted(name for name in {unused!r} if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("batch", ["500", "1000"])
+def test_a_plan_loads_only_what_it_needs(batch: str) -> None:
+    words = f"plan --train-nodes 1000 --max-readers 2 --steps 10 --epsilon 4 --batch-size {batch} --json"
+    unused = ("torch", "numba", "dp_accounting", "scipy.stats", "scipy.signal", "hushgraph.cli.reproduce")
+    code = PLANNED.format(words=words.split(), unused=unused)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -66,7 +66,7 @@ def source_files() -> tuple[Path, ...]:
 
 
 def module_of(path: Path) -> str:
-    """The dotted name of a file, such as hushgraph.graph.checks."""
+    """The dotted name of a file, such as hushgraph.graph.columns."""
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -183,20 +183,20 @@ def test_rooms_have_no_cycle() -> None:
 
 
 def test_the_checks_of_imports_can_fail() -> None:
-    upward = Import("graph/checks.py", 1, "hushgraph.training.train")
+    upward = Import("graph/columns.py", 1, "hushgraph.training.train")
     sideways = Import("accounting/events.py", 1, "hushgraph.graph.graph")
-    surface = Import("graph/checks.py", 1, "hushgraph")
+    surface = Import("graph/columns.py", 1, "hushgraph")
     assert len(against_the_flow([upward, sideways, surface])) == 3
-    assert against_the_flow([Import("training/train.py", 1, "hushgraph.graph.checks")]) == []
+    assert against_the_flow([Import("training/train.py", 1, "hushgraph.graph.columns")]) == []
     assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
     assert find_cycle({"a": {"b", "c"}, "b": {"c"}}) == []
-    nested = "def f():\n    from hushgraph.graph import checks\n"
+    nested = "def f():\n    from hushgraph.graph import columns\n"
     guarded = "if TYPE_CHECKING:\n    import hushgraph.noise.gaussian\n"
     code = nested + guarded
     modules = [each for node in ast.walk(ast.parse(code)) for each in imported_modules(node, "hushgraph.cli")]
-    assert sorted(modules) == ["hushgraph.graph.checks", "hushgraph.noise.gaussian"]
-    (relative,) = imported_modules(ast.parse("from .graph import checks").body[0], "hushgraph")
-    assert relative == "hushgraph.graph.checks"
+    assert sorted(modules) == ["hushgraph.graph.columns", "hushgraph.noise.gaussian"]
+    (relative,) = imported_modules(ast.parse("from .graph import columns").body[0], "hushgraph")
+    assert relative == "hushgraph.graph.columns"
 
 
 def test_every_room_says_what_it_is() -> None:
@@ -295,14 +295,14 @@ def test_no_module_assigns_to_another() -> None:
 @pytest.mark.parametrize(
     ("code", "count"),
     [
-        ("from hushgraph.graph import checks\nchecks.id_type = None", 1),
-        ("from hushgraph.graph import checks as other\nother.id_type, x = None, 1", 1),
-        ("import hushgraph.graph.checks\nhushgraph.graph.checks.id_type = None", 1),
-        ("from hushgraph.graph import checks\nsetattr(checks, 'id_type', None)", 1),
-        ("from hushgraph.graph import checks\nmonkeypatch.setattr(checks, 'id_type', None)", 1),
-        ("from hushgraph.graph import checks\nfor checks.id_type in ():\n    pass", 1),
-        ("from hushgraph.graph.checks import id_type\nid_type.x = 1\nx = checks = 3", 0),
-        ("from hushgraph.graph import checks\nx = checks.id_type", 0),
+        ("from hushgraph.graph import columns\ncolumns.Columns = None", 1),
+        ("from hushgraph.graph import columns as other\nother.Columns, x = None, 1", 1),
+        ("import hushgraph.graph.columns\nhushgraph.graph.columns.Columns = None", 1),
+        ("from hushgraph.graph import columns\nsetattr(columns, 'Columns', None)", 1),
+        ("from hushgraph.graph import columns\nmonkeypatch.setattr(columns, 'Columns', None)", 1),
+        ("from hushgraph.graph import columns\nfor columns.Columns in ():\n    pass", 1),
+        ("from hushgraph.graph.columns import Columns\nColumns.x = 1\nx = columns = 3", 0),
+        ("from hushgraph.graph import columns\nx = columns.Columns", 0),
     ],
 )
 def test_the_check_of_assignments_can_fail(code: str, count: int) -> None:

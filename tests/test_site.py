@@ -116,10 +116,10 @@ def test_every_public_name_is_described(pages: dict[Path, Page]) -> None:
 
 
 def test_the_help_is_that_of_the_commands(site: Path) -> None:
-    from hushgraph.cli.app import app
+    from hushgraph.cli.app import build_app
 
     text = (site / "command-line.html").read_text(encoding="utf-8")
-    commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
+    commands = [c.name or getattr(c.callback, "__name__", "") for c in build_app().registered_commands]
     assert len(commands) > 3
     for name in commands:
         assert f"Usage: hushgraph {name}" in text

@@ -17,9 +17,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _sections() -> str:
-    from hushgraph.cli.app import app
+    from hushgraph.cli.app import build_app
 
-    names = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    commands = build_app().registered_commands
+    names = [command.name or getattr(command.callback, "__name__", "") for command in commands]
     return "\n\n".join(f"## hushgraph {name}\n\n```text\n{_help(name)}\n```" for name in names)
 
 

@@ -1,4 +1,4 @@
-"""One step of the pair: its components, its exact divergence, its place in dp_accounting's machinery."""
+"""One step of the pair: its components, its exact divergence, and dp_accounting's way with it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from scipy import stats
 
 from hushgraph.accounting import PoissonDraw, StepEvent
 from hushgraph.accounting.accountants import PairAccountant
 from hushgraph.accounting.pair_losses import BinomialMixture, PairLoss
+from pair_divergence import divergence, inverse_losses
 
 
 def exact_delta(loss: PairLoss, upper: int, lower: int, rate: float, sigma: float, epsilon: float) -> float:
@@ -29,7 +30,7 @@ def exact_delta(loss: PairLoss, upper: int, lower: int, rate: float, sigma: floa
         def positive_part(x: mpmath.mpf) -> mpmath.mpf:
             return max(mpmath.mpf(0), density(x, upper, -1) - mpmath.exp(epsilon) * density(x, lower, 1))
 
-        start = loss.inverse_privacy_loss(epsilon)
+        start = float(inverse_losses(loss, [epsilon])[0])
         ends = [start - sigma * k for k in (30, 8, 3, 1, 0)]
         return float(mpmath.quad(positive_part, ends))
 
@@ -45,7 +46,7 @@ def test_single_step_agrees_with_integration(
     upper, lower = trees - direction, trees - 1 + direction
     loss = PairLoss(upper_trees=upper, lower_trees=lower, rate=rate, sigma=sigma)
     reference = exact_delta(loss, upper, lower, rate, sigma, epsilon)
-    assert loss.get_delta_for_epsilon(epsilon) == pytest.approx(reference, rel=1e-9, abs=1e-25)
+    assert divergence(loss, epsilon)[0] == pytest.approx(reference, rel=1e-9, abs=1e-25)
 
 
 def test_the_accountant_prices_one_step_at_its_exact_divergence() -> None:
@@ -55,7 +56,7 @@ def test_the_accountant_prices_one_step_at_its_exact_divergence() -> None:
     for delta in (1e-3, 1e-6, 1e-10):
         epsilon = accountant.epsilon(delta)
         exact = max(
-            float(loss.get_delta_for_epsilon(epsilon))
+            float(divergence(loss, epsilon)[0])
             for loss in (
                 PairLoss(upper_trees=3, lower_trees=2, rate=0.1, sigma=2.0),
                 PairLoss(upper_trees=2, lower_trees=3, rate=0.1, sigma=2.0),
@@ -85,7 +86,7 @@ def test_dropped_components_are_accounted_for() -> None:
         PairLoss(upper_trees=40, lower_trees=39, rate=0.01, sigma=2.0, tail=tail) for tail in (1e-4, 1e-30)
     )
     epsilons = np.array([0.0, 0.5, 1.0, 3.0])
-    assert (loose.get_delta_for_epsilon(epsilons) >= tight.get_delta_for_epsilon(epsilons)).all()
+    assert (divergence(loose, epsilons) >= divergence(tight, epsilons)).all()
 
 
 def test_many_components_are_grouped_outwards() -> None:
@@ -105,21 +106,15 @@ def test_range_left_out_is_within_the_tail() -> None:
 
 
 @pytest.mark.parametrize(("upper", "lower"), [(3, 2), (2, 3)])
-def test_is_a_monotone_privacy_loss(upper: int, lower: int) -> None:
+def test_losses_decrease_and_distributions_are_the_mixtures(upper: int, lower: int) -> None:
     loss = PairLoss(upper_trees=upper, lower_trees=lower, rate=0.2, sigma=3.0, tail=1e-12)
-    assert isinstance(loss, privacy_loss_mechanism.MonotonePrivacyLoss)
     x = np.linspace(loss.highest_loss_x, loss.lowest_loss_x, 101)
     assert (np.diff(loss.losses(x)) < 0).all()
-    assert loss.inverse_losses(loss.losses(x[1:-1])) == pytest.approx(x[1:-1], abs=1e-9)
-    assert loss.inverse_privacy_loss(loss.privacy_loss(0.7)) == pytest.approx(0.7, abs=1e-9)
     by_hand = sum(stats.binom.pmf(i, upper, 0.2) * stats.norm.cdf(x, -i, 3.0) for i in range(upper + 1))
-    assert loss.mu_upper_cdf(x) == pytest.approx(by_hand, rel=1e-9)
+    assert np.exp(loss.upper.log_sf(-x)) == pytest.approx(by_hand, rel=1e-9)
     by_hand = sum(stats.binom.pmf(j, lower, 0.2) * stats.norm.cdf(x, j, 3.0) for j in range(lower + 1))
-    assert np.exp(loss.mu_lower_log_cdf(x)) == pytest.approx(by_hand, rel=1e-9)
-    tail = loss.privacy_loss_tail()
-    assert (
-        tail.tail_probability_mass_function[math.inf] >= loss.mu_upper_cdf(tail.lower_x_truncation)[0] - 1e-18
-    )
+    assert np.exp(loss.lower.log_cdf(x)) == pytest.approx(by_hand, rel=1e-9)
+    assert np.exp(loss.upper.log_sf(-x[:1])) <= loss.tail
 
 
 @pytest.mark.parametrize(("trees", "rate", "sigma", "steps"), [(3, 0.05, 4.0, 100), (8, 0.3, 30.0, 20)])
@@ -130,9 +125,9 @@ def test_dp_accounting_composes_it_to_the_same_epsilon(
     interval, pmfs = 5e-4, []
     for upper, lower in ((trees, trees - 1), (trees - 1, trees)):
         loss = PairLoss(upper_trees=upper, lower_trees=lower, rate=rate, sigma=sigma, tail=1e-13)
-        bounds = loss.connect_dots_bounds()
-        first, last = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
-        deltas = loss.get_delta_for_epsilon(np.arange(first, last + 1) * interval)
+        highest, lowest = loss.losses([loss.highest_loss_x, loss.lowest_loss_x])
+        first, last = math.floor(lowest / interval), math.ceil(highest / interval)
+        deltas = divergence(loss, np.arange(first, last + 1) * interval)
         pmfs.append(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas))
     theirs = privacy_loss_distribution.PrivacyLossDistribution(*pmfs).self_compose(steps)
     ours = PairAccountant()

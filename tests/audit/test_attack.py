@@ -135,7 +135,8 @@ def test_reused_noise_repeats_within_a_trial_only() -> None:
     seen = world.released([line.direction], trials=50, seed=None)
     np.testing.assert_allclose(seen[:, 0], seen[:, 1], atol=1e-4)
     assert np.abs(seen[:, 2] - seen[:, 0]).min() > 1e-6
-    assert len(np.unique(seen[:, 0].round(6))) == 50
+    # Equal to six digits by chance: a pair once in 3,000 tests, three once in 10^10.
+    assert len(np.unique(seen[:, 0].round(6))) >= 48
 
 
 def test_one_run_with_many_canaries() -> None:

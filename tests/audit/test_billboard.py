@@ -22,8 +22,8 @@ from hushgraph.audit.trials import make_clipping
 from hushgraph.audit.weights import use
 from hushgraph.billboard.ballots import cast, label_ballots
 from hushgraph.errors import InputError, PlanError
+from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.rows import RowSums
-from hushgraph.inference.covered import RowTable
 from hushgraph.privacy.plan import BillboardPlan
 
 

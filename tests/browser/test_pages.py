@@ -107,24 +107,30 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def show(browser: Any, folder: Path) -> Iterator[Any]:
-    """Open one of the pages, in a context of its own."""
-    contexts = []
+    """Open one of the pages anew, in a tab of that width and those options."""
+    tabs: dict[str, Any] = {}
+
+    def open_tab(width: int, options: dict[str, Any]) -> Any:
+        tab = browser.new_context(viewport={"width": width, "height": 844}, **options).new_page()
+        tab.on("console", lambda message: tab.heard.append(message.text))
+        tab.on("pageerror", lambda error: tab.heard.append(str(error)))
+        tab.on("request", lambda request: tab.heard.append(request.url))
+        return tab
 
     def call(name: str, *, width: int = 1100, **options: Any) -> Any:
-        contexts.append(browser.new_context(viewport={"width": width, "height": 844}, **options))
-        page = contexts[-1].new_page()
-        page.heard = []
-        page.on("console", lambda message: page.heard.append(message.text))
-        page.on("pageerror", lambda error: page.heard.append(str(error)))
-        page.on("request", lambda request: page.heard.append(request.url))
-        page.goto((folder / f"{name}.html").as_uri())
-        return page
+        key = f"{width} {options}"
+        if key not in tabs:
+            tabs[key] = open_tab(width, options)
+        tabs[key].emulate_media(media="null")
+        tabs[key].heard = []
+        tabs[key].goto((folder / f"{name}.html").as_uri())
+        return tabs[key]
 
     yield call
-    for context in contexts:
-        context.close()
+    for tab in tabs.values():
+        tab.context.close()
 
 
 def twin_of(folder: Path, name: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, cast, label_ballots, with_probabilities
-from hushgraph.billboard.board import read, release
+from hushgraph.billboard.board import release
+from hushgraph.billboard.reading import read
 from hushgraph.graph.graph import EdgeOwner, Graph
 
 GRAPHS = 2000

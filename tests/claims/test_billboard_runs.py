@@ -166,7 +166,8 @@ def test_a_training_label_is_cast_and_taken_off_its_own_reading(trained: Trained
 def test_no_label_helps_to_predict_itself() -> None:
     """Boards without noise, own ballots on them: the reading of a row is the same whatever its own label."""
     from hushgraph.billboard.ballots import label_ballots
-    from hushgraph.billboard.board import read, release
+    from hushgraph.billboard.board import release
+    from hushgraph.billboard.reading import read
 
     graph = make_graph(directed=False)
     node = busy_node(graph, graph.train_idx, "sender")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hushgraph.audit import billboard
 from hushgraph.audit.billboard import attack_board, audit_billboard
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
@@ -26,6 +27,12 @@ def get_attack(audit: Audit, name: str) -> Attack:
     return next(attack for attack in audit.attacks if name in attack.name)
 
 
+@pytest.fixture
+def few_large_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack on one board with 1,000 places is most of an audit, and sees neither of these faults."""
+    monkeypatch.setattr(billboard, "_LARGE_TRIALS", 100)
+
+
 def test_every_fault_of_boards_is_tried_here() -> None:
     of_boards = {name for name, fault in FAULTS.items() if fault.method == "billboard"}
     assert of_boards == {*ON_A_BOARD, *IN_READINGS, "validation-labels", "shared-stream"}
@@ -40,6 +47,7 @@ def test_boards_with_too_much_in_them(fault: str | None, claim: float) -> None:
     assert attack.claimed < claim / 2
 
 
+@pytest.mark.usefixtures("few_large_boards")
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("fault", [None, "validation-labels"])
 def test_labels_of_the_validation_split(fault: str | None, claim: float) -> None:
@@ -72,6 +80,7 @@ def test_whole_runs(fault: str | None, claim: float, runs: int) -> None:
     assert audit.bound_exceeds == (fault is not None)
 
 
+@pytest.mark.usefixtures("few_large_boards")
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("fault", ["half-noise", "reused-noise", "float-noise"])
 def test_faults_of_steps_are_found_in_a_billboard_run_too(fault: str, claim: float) -> None:

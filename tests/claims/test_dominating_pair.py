@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from hushgraph.accounting.pair_losses import PairLoss
+from pair_divergence import divergence
 
 FloatArray = npt.NDArray[np.float64]
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.7, 2.0])
@@ -77,7 +78,7 @@ def divergences(
 def of_pair(trees: int, rate: float, sigma: float) -> tuple[FloatArray, FloatArray]:
     forth = PairLoss(upper_trees=trees, lower_trees=trees - 1, rate=rate, sigma=sigma)
     back = PairLoss(upper_trees=trees - 1, lower_trees=trees, rate=rate, sigma=sigma)
-    return np.asarray(forth.get_delta_for_epsilon(EPSILONS)), np.asarray(back.get_delta_for_epsilon(EPSILONS))
+    return divergence(forth, EPSILONS), divergence(back, EPSILONS)
 
 
 def largest_excess(rng: np.random.Generator, *, shift: float = 1.0) -> float:
@@ -123,4 +124,4 @@ def test_a_pair_that_forgets_the_own_root_is_found_out() -> None:
     other = np.column_stack([-subsets[:, 1:].sum(axis=1), np.zeros(len(subsets))])
     wrong = PairLoss(upper_trees=trees - 1, lower_trees=trees - 1, rate=rate, sigma=sigma)
     found, _ = divergences(own, other, trees, rate, sigma)
-    assert (found - wrong.get_delta_for_epsilon(EPSILONS)).max() > 0.01
+    assert (found - divergence(wrong, EPSILONS)).max() > 0.01

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import typer
 
-from hushgraph.cli.app import app, main
+from hushgraph.cli.app import build_app, main
 from hushgraph.cli.terminal import console
 
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
 SMALL = "plan --train-nodes 1000 --max-readers 3 --batch-size 100 --steps 5 --noise-multiplier 1"
 
 

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 import typer
 
-from hushgraph.cli.app import app, main
+from hushgraph.cli.app import build_app, main
 from hushgraph.cli.options import _CONVERSIONS, _SYNONYMS, nearest_flag, parse_choices, suggest_value
 from hushgraph.graph.columns import UnknownCategory, UnknownIds
 from hushgraph.privacy import choices
@@ -104,7 +104,7 @@ def test_only_lists_of_values_are_choices() -> None:
 
 
 def test_every_hint_is_a_flag() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
     flags = {name[2:] for command in commands.values() for each in command.params for name in each.opts}
     meant = {*_SYNONYMS.values(), *(flag for flag, _ in _CONVERSIONS.values())}
     assert meant - flags == set()
@@ -112,7 +112,7 @@ def test_every_hint_is_a_flag() -> None:
 
 
 def test_audit_offers_the_faults_and_canaries_that_there_are() -> None:
-    audit = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    audit = typer.main.get_command(build_app()).commands["audit"]  # type: ignore[attr-defined]
     offered = {parameter.name: parse_choices(parameter.metavar) for parameter in audit.params}
     about = next(parameter.help for parameter in audit.params if parameter.name == "fault")
     names = re.search(r": ([a-z, -]+)\.", about)
@@ -122,7 +122,7 @@ def test_audit_offers_the_faults_and_canaries_that_there_are() -> None:
 
 
 def test_the_command_line_offers_what_the_library_takes() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
     # A module or a function of the caller's is for Python alone.
     library = {**CHOICES, **{name: tuple(v for v in of if v != "own") for name, of in _CHOICES.items()}}
     library |= {"method": get_args(choices.Method), "device": get_args(choices.Device)}

@@ -14,7 +14,7 @@ import hushgraph as hg
 from hushgraph.cli import compare as comparing
 from hushgraph.graph.graph import Graph
 from hushgraph.training import trainer as loop
-from hushgraph.training.interruption import Interruption
+from hushgraph.training.progress import Interruption
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}

@@ -33,7 +33,7 @@ from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training import prepare
 from hushgraph.training import train as training
 from hushgraph.training import trainer as loop
-from hushgraph.training.interruption import Interruption
+from hushgraph.training.progress import Interruption
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".split()  # noqa: SIM905

@@ -65,7 +65,7 @@ def test_train_on_tables_then_report_and_predict(run: Run, tables: Path) -> None
     assert len(scores[scores.files[0]]) == 300
     again = run("train", tables, "--engine", "duckdb", "--resume", "a-run")
     assert again[0] == 0
-    assert trained.folder.board_path(0).exists()
+    assert (trained.folder.path / "board-1.safetensors").exists()
 
 
 def test_a_pair_of_files_and_resume_after_a_kill(run: Run, tables: Path) -> None:

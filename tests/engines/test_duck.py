@@ -13,13 +13,13 @@ import pytest
 import hushgraph as hg
 from hushgraph.billboard.ballots import cast, label_ballots
 from hushgraph.billboard.board import release
+from hushgraph.billboard.reading import read_boards
 from hushgraph.engines import duck, plan
 from hushgraph.engines import records as records_module
 from hushgraph.engines.duck import make_rows, parse_memory, rows_folder
 from hushgraph.engines.records import Records
 from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.inference.covered import read_boards
 from hushgraph.noise import normal
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan

@@ -17,9 +17,9 @@ import pytest
 
 from hushgraph.billboard.ballots import cast, label_ballots
 from hushgraph.billboard.board import Draws, release
+from hushgraph.billboard.reading import read_boards
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.inference.covered import read_boards
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
 

@@ -15,6 +15,10 @@ from hushgraph.errors import PlanError
 from hushgraph.noise import normal, source
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource, add_on_grid
 
+# Some hundred thousand draws on a grid of 2^-40 standard deviations: two are equal once in 40 tests or more
+# seldom, more than this once in 10^20. Noise that is used again is thousands of equal numbers.
+FEW_EQUAL = 8
+
 
 def exact(**changed: Any) -> ExactNoise:
     return ExactNoise(**{"sigma_over_clip": 10.0, "sum_error": 1e-4, **changed})
@@ -66,7 +70,7 @@ def test_tensors_and_steps_get_noise_of_their_own(ahead: bool) -> None:
     drawn = [noise.add_noise(sums, {"a": 1.0, "b": 1.0}) for _ in range(3)]
     rows = np.stack([one[name].flatten().numpy() for one in drawn for name in sums])
     assert np.abs(np.corrcoef(rows) - np.eye(6)).max() < 6 / 200
-    assert len(np.unique(rows)) == rows.size
+    assert rows.size - len(np.unique(rows)) <= FEW_EQUAL
 
 
 def test_noise_that_was_drawn_ahead_serves_one_size() -> None:
@@ -105,8 +109,8 @@ def test_a_seed_repeats_a_run_and_guarantees_nothing() -> None:
 
     one = three_steps(exact(seed=1))
     np.testing.assert_array_equal(one, three_steps(exact(seed=1, draw_ahead=False)))
-    assert not np.isin(one, three_steps(exact(seed=2))).any()
-    assert not np.isin(one, three_steps(exact())).any()
+    assert np.isin(one, three_steps(exact(seed=2))).sum() <= FEW_EQUAL
+    assert np.isin(one, three_steps(exact())).sum() <= FEW_EQUAL
     assert (exact(seed=1).guarantee, exact().guarantee) == ("none", "holds")
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from hushgraph.models.gnn import GATLayer
 from hushgraph.reproduction import spec
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.training import session
+from hushgraph.training.optimizers import build_optimizer
 from hushgraph.training.trainer import choose_percentile_clipping
 
 HAND: Any = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("published_by_hand.py"))))
@@ -173,5 +173,5 @@ def test_what_the_paper_says_once_is_what_the_code_does() -> None:
     percentile = inspect.signature(choose_percentile_clipping).parameters["percentile"]
     assert percentile.default == common.clip_percentile
     config = TrainingConfig(optimizer="adam", learning_rate=0.1, momentum=common.beta1)
-    optimizer = session._build_optimizer(nn.Linear(1, 1), config, None)
+    optimizer = build_optimizer(nn.Linear(1, 1).parameters(), config, None)
     assert optimizer.param_groups[0]["betas"] == (common.beta1, common.beta2)

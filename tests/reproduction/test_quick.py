@@ -133,7 +133,7 @@ import hushgraph as hg
 from hushgraph.cli.app import main
 torch.set_num_threads(1)
 graph = hg.datasets.synthetic(num_nodes=60, num_classes=3)
-hg.train(graph, epsilon=4.0, steps=1, max_readers=1, device="cpu")
+hg.train(graph, epsilon=4.0, steps=1, max_readers=1, batch_size=10, device="cpu")
 children = []
 for name in ("one", "two"):
     child = os.fork()

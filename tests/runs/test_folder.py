@@ -491,9 +491,10 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
     )
     folder.create().close()
     assert folder.metrics() == []
-    folder.append_metrics({"step": 1})
+    line = {"epsilon": 1.0, "val_accuracy": None, "seconds": 0.5}
+    folder.append_metrics(step=1, **line)
     with (folder.path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 2, "val')
-    folder.append_metrics({"step": 3})
-    assert folder.metrics() == [{"step": 1}, {"step": 3}]
+    folder.append_metrics(step=3, **line)
+    assert folder.metrics() == [{"step": 1, **line}, {"step": 3, **line}]
     assert RunFolder.open(folder.path) == folder

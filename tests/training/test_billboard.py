@@ -138,13 +138,13 @@ def test_a_board_that_is_not_the_runs_own_is_refused(
         board.write_bytes(bytes(content))
     else:
         other = hg.train(data, epsilon=3.0, out=tmp_path / "other", **SHORT)
-        shutil.copy(other.folder.board_path(0), board)
+        shutil.copy(other.folder.path / "board-1.safetensors", board)
     with pytest.raises(RunError, match=r"board-1\.safetensors"):
         hg.Run.load(folder, device="cpu").predict(data)
 
 
 def test_the_board_is_named_after_the_nodes(run: hg.Run) -> None:
-    board = load_board(run.folder.board_path(0), plan=run.plan.fingerprint())
+    board = load_board(run.folder.path / "board-1.safetensors", plan=run.plan.fingerprint())
     assert board.num_classes == 3
     assert board.places_of([0, 199, 200]).tolist() == [0, 199, -1]
 

@@ -48,7 +48,8 @@ from hushgraph.noise import source
 from hushgraph.cli.app import main
 
 graph = hg.datasets.synthetic(num_nodes=60, num_classes=3)
-hg.train(graph, epsilon=4.0, steps=1, max_readers=1, device="cpu")
+for method in ({"max_readers": 2, "batch_size": 10}, {"model": "mlp", "batch_size": 10}):
+    hg.train(graph, epsilon=4.0, steps=2, hidden=8, device="cpu", **method)
 # What the command imports and builds when it is called is inherited too.
 typer.main.get_command = functools.cache(typer.main.get_command)
 with contextlib.redirect_stderr(io.StringIO()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast
 
 from scipy import special
@@ -17,7 +18,7 @@ from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, Poi
 from hushgraph.errors import PlanError
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from hushgraph.accounting.loss_grids import GridLosses
 
 
 AccountantName = Literal["pair", "paper"]
@@ -40,6 +41,12 @@ def price(charges: Iterable[tuple[Event, int]], *, delta: float, accountant: str
         delta: between 0 and 1.
         accountant: "pair" or "paper".
     """
+    return _price(tuple(charges), delta, accountant)
+
+
+# The search for noise ends with a price that whoever reads the plan asks for again.
+@lru_cache(maxsize=1024)
+def _price(charges: tuple[tuple[Event, int], ...], delta: float, accountant: str) -> float:
     total = make_accountant(cast(AccountantName, accountant))
     for event, count in charges:
         total.compose(event, count)
@@ -141,8 +148,8 @@ class Accountant(ABC):
 class PairAccountant(Accountant):
     """Prices Poisson batches by the dominating pair of the privacy contract, and Gaussian releases.
 
-    The pair of every event becomes a pessimistic `dp_accounting` privacy loss distribution in both
-    directions, and each direction is composed by itself. Gaussian releases and steps that draw every root
+    The pair of every event becomes a pessimistic privacy loss distribution on a grid in both directions, and
+    each direction is composed by itself. Gaussian releases and steps that draw every root
     are together one Gaussian, which is priced exactly.
 
     Args:
@@ -157,7 +164,7 @@ class PairAccountant(Accountant):
     def __init__(self, *, precision: float = 1.0) -> None:
         super().__init__()
         self._precision = precision
-        self._composed: tuple[dict[Event, int], PrivacyLossDistribution] | None = None
+        self._composed: tuple[dict[Event, int], tuple[GridLosses, GridLosses]] | None = None
 
     def supports(self, event: Event) -> bool:
         return isinstance(event, GaussianEvent) or isinstance(event.draw, PoissonDraw)
@@ -206,13 +213,13 @@ class PairAccountant(Accountant):
         )
 
     def _delta_on_grid(self, epsilon: float) -> float:
-        delta = self.distribution().get_delta_for_epsilon(epsilon) + _ROUNDING_PER_STEP * self.steps
-        return min(max(float(delta), 0.0), 1.0)
+        delta = max(losses.delta(epsilon) for losses in self.losses()) + _ROUNDING_PER_STEP * self.steps
+        return min(max(delta, 0.0), 1.0)
 
-    def distribution(self) -> PrivacyLossDistribution:
-        """Return the pessimistic privacy loss distribution of everything composed."""
+    def losses(self) -> tuple[GridLosses, GridLosses]:
+        """Return the pessimistic privacy losses of everything composed: row emptied, row filled."""
         if self._composed is None or self._composed[0] != self._counts:
-            # Imported here: full batches are priced without dp_accounting, which takes a second to import.
+            # Imported here: full batches are priced without a grid.
             from hushgraph.accounting.pair_losses import compose_losses
 
             # An event that shifts nothing costs nothing, and has no loss to put on a grid.

@@ -1,4 +1,4 @@
-"""Privacy losses of the dominating pair: one event on a grid, and many of them composed by `dp_accounting`.
+"""Privacy losses of the dominating pair: one event on a grid, and many of them composed.
 
 With n changed trees, rate q and noise s (everything in units of the clipping norm)
 
@@ -17,15 +17,16 @@ differences of divergences because all their terms are positive: rounding adds u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
-from scipy import special, stats
+from scipy import special
 
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
+from hushgraph.accounting.loss_grids import GridLosses
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,6 +39,9 @@ _LEFT_OUT = 1e-15
 # Cells are at most this wide, in standard deviations of the noise and in grid intervals.
 _CELL_SIGMAS = 1 / 32
 _CELL_INTERVALS = 0.5
+_MOST_CELLS = 1 << 16
+# Both tails of a distribution are computed within this many standard deviations of its mean.
+_MIDDLE = 1.5
 # Part of every cell that is moved to its upper end in any case; covers the rounding of the quotient.
 _ROUNDING = 1e-7
 # More components than this are grouped, each group moved to its largest shift.
@@ -48,7 +52,7 @@ _BLOCK = 1 << 17
 
 def compose_losses(
     counts: Mapping[Event, int], *, steps: int, precision: float
-) -> privacy_loss_distribution.PrivacyLossDistribution:
+) -> tuple[GridLosses, GridLosses]:
     """Compose the losses of all events on one grid, pessimistically and each direction by itself.
 
     Args:
@@ -65,13 +69,16 @@ def compose_losses(
     )
     widest = max(loss.width for both in losses.values() for loss in both)
     interval = max(finest / (_INTERVALS_PER_SPREAD * precision), widest / (_MOST_POINTS * precision))
-    composed = None
-    for event, count in counts.items():
-        repeated = discretise(losses[event], interval).self_compose(count, tail_mass_truncation=_LEFT_OUT)
-        composed = (
-            repeated if composed is None else composed.compose(repeated, tail_mass_truncation=_LEFT_OUT)
-        )
-    return composed
+    emptied, filled = (
+        _compose_direction([(losses[event][side], count) for event, count in counts.items()], interval)
+        for side in (0, 1)
+    )
+    return emptied, filled
+
+
+def _compose_direction(counts: list[tuple[PairLoss, int]], interval: float) -> GridLosses:
+    repeated = (discretise(loss, interval).repeat(count, left_out=_LEFT_OUT) for loss, count in counts)
+    return reduce(lambda one, other: one.join(other, left_out=_LEFT_OUT), repeated)
 
 
 def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
@@ -89,38 +96,22 @@ def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
 
 def estimate_spread(loss: PairLoss) -> float:
     """Estimate the standard deviation of a privacy loss."""
-    points = _cut_line(loss)
-    masses = np.exp(_log_masses(loss.upper_log_cdf(points), loss.upper_log_sf(points)))
-    losses = loss.losses(0.5 * (points[1:] + points[:-1]))
+    coarse = loss.coarse
+    masses = np.exp(_log_masses(coarse.upper_log_cdf, coarse.upper_log_sf))
+    losses = loss.losses(0.5 * (coarse.points[1:] + coarse.points[:-1]))
     mean = float(masses @ losses / masses.sum())
     return math.sqrt(float(masses @ np.square(losses - mean) / masses.sum()))
 
 
-def discretise(
-    losses: tuple[PairLoss, PairLoss], interval: float
-) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """Round the losses of both directions to multiples of `interval`, pessimistically."""
-    return privacy_loss_distribution.PrivacyLossDistribution(
-        *(_round_losses(loss, interval) for loss in losses)
-    )
-
-
-def _cut_line(loss: PairLoss) -> FloatArray:
-    """Points, ascending, that cut the line into narrow cells."""
-    width = loss.lowest_loss_x - loss.highest_loss_x
-    cells = math.ceil(width / (loss.sigma * _CELL_SIGMAS))
-    # Components far apart leave gaps without probability, where wider cells are enough.
-    return np.linspace(loss.highest_loss_x, loss.lowest_loss_x, min(cells, 1 << 16) + 1)
-
-
-def _round_losses(loss: PairLoss, interval: float) -> pld_pmf.DensePLDPmf:
-    coarse = _cut_line(loss)
-    at_coarse = np.minimum.accumulate(loss.losses(coarse))
+def discretise(loss: PairLoss, interval: float) -> GridLosses:
+    """Round the losses of one direction to multiples of `interval`, pessimistically."""
+    coarse = loss.coarse
+    at_coarse = np.minimum.accumulate(coarse.losses)
     targets = np.arange(at_coarse[-1], at_coarse[0], interval * _CELL_INTERVALS)
-    points = np.union1d(coarse, np.interp(targets, at_coarse[::-1], coarse[::-1]))
-    at = np.minimum.accumulate(loss.losses(points))
-    log_upper = _log_masses(loss.upper_log_cdf(points), loss.upper_log_sf(points))
-    log_lower = _log_masses(loss.lower_log_cdf(points), loss.lower_log_sf(points))
+    fine = coarse.merge(loss.evaluate(np.interp(targets, at_coarse[::-1], coarse.points[::-1])))
+    at = np.minimum.accumulate(fine.losses)
+    log_upper = _log_masses(fine.upper_log_cdf, fine.upper_log_sf)
+    log_lower = _log_masses(fine.lower_log_cdf, fine.lower_log_sf)
     top, bottom = np.ceil(at[:-1] / interval).astype(np.int64), np.floor(at[1:] / interval).astype(np.int64)
     # Of probability p under the upper and q under the lower distribution, x goes to the top and p - x to the
     # bottom: x e^-top + (p - x) e^-bottom = q.
@@ -132,17 +123,13 @@ def _round_losses(loss: PairLoss, interval: float) -> pld_pmf.DensePLDPmf:
     share = np.clip(share + _ROUNDING, 0.0, 1.0)
     masses = np.exp(log_upper)
     low = int(bottom.min())
-    probs = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
-    probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
+    size = int(top.max()) - low + 1
+    probs = np.zeros(size)
+    probs += np.bincount(top - low, weights=masses * share, minlength=size)
+    probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=size)
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
-    probs[0] += math.exp(float(loss.upper_log_sf(points[-1:])[0]))
-    return pld_pmf.DensePLDPmf(
-        discretization=interval,
-        lower_loss=low,
-        probs=probs,
-        infinity_mass=min(1.0 - 1e-16, loss.tail),
-        pessimistic_estimate=True,
-    )
+    probs[0] += math.exp(float(fine.upper_log_sf[-1]))
+    return GridLosses(interval=interval, lowest=low, probs=probs, infinite=min(1.0 - 1e-16, loss.tail))
 
 
 def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
@@ -155,11 +142,11 @@ def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
     return np.where(np.isneginf(high), -np.inf, out)
 
 
-class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]
+class PairLoss:
     """Privacy loss of a mixture of shifts to the left against a mixture of shifts to the right.
 
     The upper distribution is sum_i Bin(upper_trees, rate)(i) N(-i, sigma^2), the lower one
-    sum_j Bin(lower_trees, rate)(j) N(+j, sigma^2), so that the loss decreases in x, as dp_accounting expects.
+    sum_j Bin(lower_trees, rate)(j) N(+j, sigma^2), so that the loss decreases in x.
     Trees (n, n-1) give (P*, Q*), and (n-1, n) give (Q*, P*).
 
     Args:
@@ -174,7 +161,6 @@ class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc
     def __init__(
         self, *, upper_trees: int, lower_trees: int, rate: float, sigma: float, tail: float = 1e-30
     ) -> None:
-        super().__init__(is_discrete=False)
         self.sigma = sigma
         self.tail = tail
         self.upper = BinomialMixture.of(upper_trees, rate, sigma, 0.5 * tail)
@@ -191,77 +177,54 @@ class PairLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc
     @property
     def width(self) -> float:
         """Difference between the largest and the smallest loss."""
-        return self.privacy_loss(self.highest_loss_x) - self.privacy_loss(self.lowest_loss_x)
+        highest, lowest = self.losses([self.highest_loss_x, self.lowest_loss_x])
+        return float(highest - lowest)
 
-    def privacy_loss(self, x: float) -> float:
-        return float(self.losses([x])[0])
+    @cached_property
+    def coarse(self) -> Cut:
+        """The line cut into cells that are narrow beside the noise."""
+        cells = math.ceil((self.lowest_loss_x - self.highest_loss_x) / (self.sigma * _CELL_SIGMAS))
+        # Components far apart leave gaps without probability, where wider cells are enough.
+        cells = min(cells, _MOST_CELLS)
+        return self.evaluate(np.linspace(self.highest_loss_x, self.lowest_loss_x, cells + 1))
 
-    def inverse_losses(self, values: npt.ArrayLike) -> FloatArray:
-        """Return for every loss the x that has it, by bisection to the last bit; an end if none has."""
-        targets = np.asarray(values, dtype=np.float64)
-        left = np.full(targets.shape, self.highest_loss_x)
-        right = np.full(targets.shape, self.lowest_loss_x)
-        for _ in range(64):
-            middle = 0.5 * (left + right)
-            high = self.losses(middle) >= targets
-            left, right = np.where(high, middle, left), np.where(high, right, middle)
-        return left
-
-    def inverse_privacy_loss(self, privacy_loss: float) -> float:
-        return float(self.inverse_losses([privacy_loss])[0])
-
-    def upper_log_cdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the upper distribution's probability of at most `x`."""
-        return self.upper.log_sf(-x)
-
-    def upper_log_sf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the upper distribution's probability of more than `x`."""
-        return self.upper.log_cdf(-x)
-
-    def lower_log_cdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the lower distribution's probability of at most `x`."""
-        return self.lower.log_cdf(x)
-
-    def lower_log_sf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the lower distribution's probability of more than `x`."""
-        return self.lower.log_sf(x)
-
-    def mu_upper_cdf(self, x: float | Sequence[float]) -> FloatArray:
-        points = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        return np.minimum(1.0, np.exp(self.upper.log_sf(-points)) + self.upper.dropped)
-
-    def mu_lower_log_cdf(self, x: float | Sequence[float]) -> FloatArray:
-        return self.lower_log_cdf(np.atleast_1d(np.asarray(x, dtype=np.float64)))
-
-    def get_delta_for_epsilon(self, epsilon: float | Sequence[float]) -> float | FloatArray:
-        """Return the hockey-stick divergence of one step, exact up to rounding.
-
-        Any threshold x gives a lower bound with an error of second order in x, so bisection to the last bit
-        loses nothing measurable.
-        """
-        epsilons = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
-        thresholds = self.inverse_losses(epsilons)
-        log_upper = self.upper.log_sf(-thresholds)
-        log_lower = np.minimum(self.lower.log_cdf(thresholds) + epsilons, log_upper)
-        deltas = -np.expm1(log_lower - log_upper) * np.exp(log_upper) + self.upper.dropped
-        deltas = np.clip(deltas, 0.0, 1.0)
-        return float(deltas[0]) if np.ndim(epsilon) == 0 else deltas
-
-    def privacy_loss_tail(self) -> privacy_loss_mechanism.TailPrivacyLossDistribution:
-        return privacy_loss_mechanism.TailPrivacyLossDistribution(
-            lower_x_truncation=self.highest_loss_x,
-            upper_x_truncation=self.lowest_loss_x,
-            tail_probability_mass_function={
-                math.inf: self.tail,
-                self.privacy_loss(self.lowest_loss_x): self.tail,
-            },
+    def evaluate(self, points: FloatArray) -> Cut:
+        """Evaluate both distributions at points."""
+        # Mirrored: at most x on this line is at least -x of the mixture.
+        upper_log_sf, upper_log_cdf = self.upper.log_tails(-points)
+        return Cut(
+            np.stack(
+                [points, self.losses(points), upper_log_cdf, upper_log_sf, *self.lower.log_tails(points)]
+            )
         )
 
-    def connect_dots_bounds(self) -> privacy_loss_mechanism.ConnectDotsBounds:
-        return privacy_loss_mechanism.ConnectDotsBounds(
-            epsilon_upper=self.privacy_loss(self.highest_loss_x),
-            epsilon_lower=self.privacy_loss(self.lowest_loss_x),
-        )
+
+class Cut:
+    """Points, ascending, that cut the line into cells, and what both distributions are there.
+
+    Logarithms of the probability of at most a point (cdf) and of more (sf); of the two, one far above a half
+    is given as 0.
+
+    Args:
+        rows: points, losses, cdf and sf of the upper distribution, cdf and sf of the lower one.
+    """
+
+    def __init__(self, rows: FloatArray) -> None:
+        self._rows = rows
+        (
+            self.points,
+            self.losses,
+            self.upper_log_cdf,
+            self.upper_log_sf,
+            self.lower_log_cdf,
+            self.lower_log_sf,
+        ) = rows
+
+    def merge(self, other: Cut) -> Cut:
+        """Cut at the points of both."""
+        rows = np.concatenate([self._rows, other._rows], axis=1)
+        _, places = np.unique(rows[0], return_index=True)
+        return Cut(rows[:, places])
 
 
 @dataclass(frozen=True)
@@ -309,6 +272,18 @@ class BinomialMixture:
         """Logarithm of the probability of more than `x`."""
         return self._log_sum(x, lambda z: special.log_ndtr(-z))
 
+    def log_tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return `log_cdf` and `log_sf`; where one is far above a half, 0 instead, since nobody reads it."""
+        weights = np.exp(self.log_weights)
+        mean = float(weights @ self.shifts)
+        spread = math.sqrt(self.sigma**2 + float(weights @ np.square(self.shifts - mean)))
+        # Cantelli: beyond these bounds there is less than a third of the probability.
+        at_most, at_least = x < mean + _MIDDLE * spread, x > mean - _MIDDLE * spread
+        log_cdf, log_sf = np.zeros_like(x), np.zeros_like(x)
+        log_cdf[at_most] = self.log_cdf(x[at_most])
+        log_sf[at_least] = self.log_sf(x[at_least])
+        return log_cdf, log_sf
+
     def ranges(self, tail: float) -> tuple[FloatArray, FloatArray]:
         """Return an interval for every component; their union misses a probability of at most `tail`."""
         share = np.log(tail / (2 * self.shifts.size)) - self.log_weights
@@ -322,8 +297,9 @@ class BinomialMixture:
         out = np.empty_like(x)
         size = max(1, _BLOCK // self.shifts.size)
         for begin in range(0, x.size, size):
-            part = x[begin : begin + size]
-            terms = log_kernel((part - self.shifts[:, None]) / self.sigma)
+            scaled = x[begin : begin + size] - self.shifts[:, None]
+            scaled /= self.sigma
+            terms = log_kernel(scaled)
             terms += self.log_weights[:, None]
             top = terms.max(axis=0)
             terms -= top
@@ -340,6 +316,13 @@ def _binomial_range(trees: int, rate: float, tail: float) -> tuple[int, int]:
 
 
 def _log_binomial(counts: FloatArray, trees: int, rate: float) -> FloatArray:
+    try:
+        # What scipy.stats.binom.pmf calls; that package takes a third of a second to import.
+        from scipy.special._ufuncs import _binom_pmf as binomial
+    except ImportError:
+        from scipy import stats
+
+        binomial = stats.binom.pmf
     with np.errstate(divide="ignore"):
-        out: FloatArray = np.log(stats.binom.pmf(counts, trees, rate))
+        out: FloatArray = np.log(binomial(counts, trees, rate))
     return out

@@ -33,7 +33,8 @@ from hushgraph.audit.trials import (
 )
 from hushgraph.audit.weights import Weights, use
 from hushgraph.billboard.ballots import GRID, Ballots, cast
-from hushgraph.inference.covered import Float32Array, RowTable
+from hushgraph.billboard.reading import Float32Array
+from hushgraph.gradients.batch import RowTable
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.sampling.random import RandomSource

@@ -26,8 +26,10 @@ from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import use
 from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, cast, with_probabilities
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.reading import Float32Array
+from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.covered import Float32Array, RowTable, score_table
+from hushgraph.inference.covered import score_table
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from hushgraph.billboard import ballots, board
 from hushgraph.billboard.ballots import Ballots, Int64Array
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.reading import Float32Array, read_boards
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.inference.covered import Float32Array, read_boards
 from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan

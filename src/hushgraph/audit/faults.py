@@ -20,9 +20,9 @@ from torch import Tensor
 from hushgraph.audit.collaborators import Collaborators, FloatNoise, Plant, plant_nothing
 from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, ballot_entries, cast
 from hushgraph.billboard.board import Board, release
+from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.inference.covered import Float32Array
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import NoiseSource

@@ -13,10 +13,9 @@ import numpy as np
 from hushgraph.audit.board_scene import NUM_CLASSES
 from hushgraph.audit.row_weights import new_row_model
 from hushgraph.audit.trials import World
-from hushgraph.gradients.batch import Features
+from hushgraph.gradients.batch import Features, RowTable
 from hushgraph.gradients.rows import RowSums
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.covered import RowTable
 from hushgraph.models.gnn import ReadingMLP
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.sampling.random import RandomSource

@@ -1,32 +1,18 @@
-"""The board: tallies of ballots with noise, released once, the file that keeps it, and what rows read off it.
-
-A reading is what a row sees of the board at the places it lists, less what the row cast there itself:
-
-    S_v = (sum over u in L_v of w_u B_u - sum over u in L_v that v cast onto of w_u b_v) / sqrt(sum of w_u^2)
-
-and 0 for an empty list. Plain reading has w_u = 1. Damped reading has w_u = 1 / sqrt(1 + max(0, |B_u|^2 / s^2
-- c) / c), which turns down places that are louder than noise alone.
-
-Given the board, S_v is a function of the row of v alone. Sums are formed in float64 in ascending order of
-places, one row at a time, so that a reading depends neither on threads nor on other rows.
-"""
+"""The board: tallies of ballots with noise, released once, and the file that keeps it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.ballots import GRID, GRID_BITS, Ballots, Int64Array, check_classes, owned_records
-from hushgraph.errors import GraphError, PlanError, RunError
-from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.billboard.ballots import GRID, GRID_BITS, Int64Array, check_classes
+from hushgraph.errors import PlanError, RunError
 from hushgraph.noise import normal
 from hushgraph.privacy.bounds import LEAST_BOARD_NOISE
 
@@ -75,10 +61,10 @@ class Board:
         check_classes(self.num_classes)
         if not 0.0 <= self.noise_std < math.inf:
             raise RunError(f"noise_std={self.noise_std}: expected a finite number, 0 or more")
-        if self.names is not None and np.shape(self.names) != (self.num_places,):
+        places = self.num_places
+        if self.names is not None and np.shape(self.names) != (places,):
             raise RunError(
-                f"names have shape {list(np.shape(self.names))}; expected one for each of {self.num_places} "
-                "places"
+                f"names have shape {list(np.shape(self.names))}; expected one for each of {places} places"
             )
 
     @property
@@ -90,11 +76,6 @@ class Board:
     def num_classes(self) -> int:
         """c, the number of classes."""
         return int(self.values.shape[1])
-
-    @property
-    def is_private(self) -> bool:
-        """Whether there is noise in it; without noise it serves as a ceiling for comparison only."""
-        return self.noise_std > 0.0
 
     def places_of(self, identifiers: npt.ArrayLike) -> Int64Array:
         """The place of every identifier, -1 where the board has none of that name.
@@ -258,328 +239,3 @@ def _unpacked_names(tensors: dict[str, Tensor]) -> npt.NDArray[Any] | None:
     text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
     parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
     return np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)
-
-
-FloatArray = npt.NDArray[np.float64]
-NOTHING = np.empty(0, np.int64)
-# Places whose loudness is computed at a time, and rows whose own ballots are taken off.
-_READ_BLOCK = 1 << 14
-# Sums of readings that are held at a time: 16 MiB.
-_HELD_SUMS = 1 << 21
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Readings:
-    """What rows see, and how much of what they list the board knows.
-
-    Attributes:
-        values: float32 [R, c].
-        known: int64 [R], how many different places of the row are on the board.
-        unknown: int64 [R], how many entries of its list are not; they are skipped.
-    """
-
-    values: npt.NDArray[np.float32]
-    known: Int64Array
-    unknown: Int64Array
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CastLists:
-    """What rows cast and where, for rows whose lists may have changed since.
-
-    Attributes:
-        ballots: int64 [R, c], what each row cast onto every place it listed, in units; see `Ballots.dense`.
-        indptr: int64 [R + 1]; row i cast onto `places[indptr[i]:indptr[i + 1]]`.
-        places: integers, ascending within a row.
-    """
-
-    ballots: Int64Array
-    indptr: npt.NDArray[Any]
-    places: npt.NDArray[Any]
-
-
-def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
-    """float64 [N]: the weight of every place; a function of the board alone.
-
-    Args:
-        board: what was released.
-        damped: turn down loud places; else every weight is 1.
-
-    A board without noise is damped as if its noise were as large as one ballot.
-    """
-    if not damped:
-        return np.ones(board.num_places)
-    std, c = board.noise_std or 1.0, board.num_classes
-    weights = np.empty(board.num_places)
-    for begin in range(0, board.num_places, _READ_BLOCK):
-        block = board.values[begin : begin + _READ_BLOCK].astype(np.float64) / std
-        loudness = np.maximum(np.square(block).sum(axis=1) - c, 0.0) / c
-        weights[begin : begin + _READ_BLOCK] = 1 / np.sqrt(1 + loudness)
-    return weights
-
-
-def combine_boards(boards: Sequence[Board]) -> tuple[Board, tuple[float, ...]]:
-    """The mean of several boards by precision, and the part of each in it; a function of the boards alone.
-
-    Ballots sum to 0 over classes, so the mean over classes at a place is noise and is taken off.
-
-    Args:
-        boards: of one graph, all with noise or all without.
-    """
-    precisions = np.array([1 / board.noise_std**2 if board.is_private else 1.0 for board in boards])
-    parts = tuple((precisions / precisions.sum()).tolist())
-    values = np.zeros_like(boards[0].values)
-    for begin in range(0, len(values), _READ_BLOCK):
-        block = values[begin : begin + _READ_BLOCK]
-        for part, board in zip(parts, boards, strict=True):
-            block += np.float32(part) * board.values[begin : begin + _READ_BLOCK]
-        block -= block.mean(axis=1, keepdims=True)
-    std = float(precisions.sum() ** -0.5) if boards[0].is_private else 0.0
-    return replace(boards[0], values=values, noise_std=std), parts
-
-
-def read(
-    board: Board,
-    graph: Graph,
-    edge_owner: EdgeOwner,
-    *,
-    own: Ballots | Sequence[tuple[float, Ballots]] | None,
-    cast_graph: Graph | None = None,
-    rows: npt.ArrayLike | None = None,
-    damped: bool = True,
-) -> npt.NDArray[np.float32]:
-    """The readings of nodes of the graph, from one pass over its edges.
-
-    Args:
-        board: what was released.
-        graph: whose lists are read; in memory or stored. Its nodes are the places of the board.
-        edge_owner: whose row holds an edge record.
-        own: what was cast onto this board, taken off its casters' own readings; with its part in the board
-            where several boards were combined. None if nobody's is to be taken off.
-        cast_graph: the graph that `own` was cast from, where lists have changed since; the same if left out.
-        rows: the nodes whose readings are wanted, without repeats; all of them if left out.
-        damped: turn down loud places.
-
-    Returns:
-        float32 [len(rows), c].
-
-    Guarantees:
-        Reads no row but the one the reading is for, and the board. What is taken off is what was cast: onto
-        places that are listed now and were listed then, the ballot of then.
-    """
-    _check_places(board, graph.num_nodes)
-    owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
-    for _, ballots in owns:
-        _check_own(ballots, board, cast_graph or graph)
-    picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
-    slots = _slots(picked, graph.num_nodes)
-    weights = place_weights(board, damped=damped)
-    own_weight = np.zeros(len(picked))
-    then = _records_of(cast_graph, edge_owner)
-    if owns:
-        # Per row, the sum of w over the places it cast onto.
-        for owners, places in owned_records(graph, edge_owner):
-            add_own(owners, places, slots, weights, own_weight, *then)
-    readings = np.empty((len(picked), board.num_classes), np.float32)
-    # Some classes at a time: the sums are twice as wide as the readings.
-    width = max(1, _HELD_SUMS // max(1, len(picked)))
-    for begin in range(0, board.num_classes, width):
-        classes = slice(begin, min(begin + width, board.num_classes))
-        sums, square = np.zeros((len(picked), classes.stop - begin)), np.zeros(len(picked))
-        values = np.ascontiguousarray(board.values[:, classes])
-        for owners, places in owned_records(graph, edge_owner):
-            add_records(owners, places, slots, weights, values, sums, square)
-        for part, ballots in owns:
-            take_off(sums, part * own_weight, ballots, picked, classes)
-        readings[:, classes] = normalise(sums, square)
-    return readings
-
-
-def read_rows(
-    board: Board,
-    indptr: npt.ArrayLike,
-    places: npt.ArrayLike,
-    *,
-    own_places: npt.ArrayLike | None = None,
-    cast: CastLists | None = None,
-    damped: bool = True,
-) -> Readings:
-    """The readings of rows given as lists of places, such as nodes that arrived after the board.
-
-    Args:
-        board: what was released.
-        indptr: integers [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
-        places: numbers of places, in any order; repeats count once. A number that is no place, such as -1
-            from `Board.places_of`, is counted and skipped.
-        own_places: integers [R], the place of each row itself, -1 for a new one; no row reads its own place.
-        cast: what these rows cast onto the board and where; new rows cast nothing.
-        damped: turn down loud places.
-
-    Guarantees:
-        Each reading is a function of the board and that row alone. A list read here and the same list read
-        from a graph give the same numbers.
-
-    Examples:
-        >>> import numpy as np
-        >>> board = Board(values=np.array([[1, -1], [0, 2]], np.float32), noise_std=1.0)
-        >>> seen = read_rows(board, [0, 2, 5], [0, 1, 1, 1, 7], damped=False)
-        >>> print(seen.values.round(3), seen.known, seen.unknown)
-        [[0.707 0.707]
-         [0.    2.   ]] [2 1] [0 1]
-    """
-    starts, listed = _checked_lists(indptr, places)
-    count = len(starts) - 1
-    own = np.full(count, -1, np.int64) if own_places is None else np.asarray(own_places, np.int64)
-    if own.shape != (count,) or (cast is not None and cast.ballots.shape != (count, board.num_classes)):
-        raise GraphError(f"own_places and cast describe other rows; expected {count} of them, one per list")
-    weights = place_weights(board, damped=damped)
-    sums = np.zeros((count, board.num_classes))
-    square, own_weight = np.zeros(count), np.zeros(count)
-    known, unknown = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    then = (NOTHING, NOTHING) if cast is None else (np.asarray(cast.indptr), np.asarray(cast.places))
-    _read_lists(starts, listed, own, weights, board.values, *then, sums, square, own_weight, known, unknown)
-    if cast is not None:
-        sums -= own_weight[:, None] * (cast.ballots / float(GRID))
-    return Readings(values=normalise(sums, square), known=known, unknown=unknown)
-
-
-def _check_places(board: Board, num_nodes: int) -> None:
-    if board.num_places != num_nodes:
-        raise GraphError(
-            f"num_nodes={num_nodes}: the board has {board.num_places} places; expected the graph it was made "
-            "on; read rows that are new by their lists"
-        )
-
-
-def _check_own(own: Ballots, board: Board, cast_graph: Graph) -> None:
-    expected = board.num_places, board.num_classes
-    if (own.num_nodes, own.num_classes) != expected or cast_graph.num_nodes != board.num_places:
-        raise GraphError(
-            f"own has {own.num_nodes} rows and {own.num_classes} classes, cast_graph {cast_graph.num_nodes} "
-            f"nodes; expected {expected[0]} and {expected[1]}, as the board has"
-        )
-
-
-def _slots(picked: Int64Array, num_nodes: int) -> Int64Array:
-    """int64 [N]: where the reading of every node goes; -1 for those that are not wanted."""
-    slots = np.full(num_nodes, -1, np.int64)
-    wrong = (picked < 0) | (picked >= num_nodes)
-    if not wrong.any():
-        slots[picked] = np.arange(len(picked))
-        wrong = slots[picked] != np.arange(len(picked))
-    if wrong.any():
-        raise GraphError(
-            f"rows hold {int(picked[wrong][0])}; expected different nodes from 0 to {num_nodes - 1}"
-        )
-    return slots
-
-
-def _checked_lists(indptr: npt.ArrayLike, places: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
-    starts, listed = np.asarray(indptr), np.asarray(places)
-    for name, array in (("indptr", starts), ("places", listed)):
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise GraphError(
-                f"{name} has dtype {array.dtype}, ndim={array.ndim}; expected a list of integers"
-            )
-    if not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or np.any(np.diff(starts) < 0):
-        raise GraphError(f"indptr does not rise from 0 to {len(listed)}; expected the ends of all lists")
-    return starts.astype(np.int64), listed.astype(np.int64)
-
-
-def _records_of(
-    graph: Graph | None, edge_owner: EdgeOwner
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], bool]:
-    """The reads of a graph for `add_own`; nothing where every record counts."""
-    if graph is None:
-        return NOTHING, np.empty(0, np.int32), False
-    return np.asarray(graph.indptr), np.asarray(graph.indices), edge_owner == "sender"
-
-
-def take_off(
-    sums: FloatArray,
-    own_weight: FloatArray,
-    own: Ballots,
-    picked: Int64Array,
-    classes: slice = slice(None),
-) -> None:
-    """Subtract the own part of every row that cast a ballot; `sums` are of these classes."""
-    casters = np.flatnonzero((own.labels[picked] >= 0) | (own.soft_rows[picked] >= 0))
-    for begin in range(0, len(casters), _READ_BLOCK):
-        block = casters[begin : begin + _READ_BLOCK]
-        sums[block] -= own_weight[block, None] * (own.dense(picked[block])[:, classes] / float(GRID))
-
-
-def normalise(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:
-    """The sums divided by the root of the summed squares of the weights; 0 for an empty list."""
-    sums /= np.sqrt(np.where(square > 0.0, square, 1.0))[:, None]
-    return sums.astype(np.float32)
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _add_place(values, weight, place, row):  # type: ignore[no-untyped-def]
-    for k in range(len(row)):
-        row[k] += weight * values[place, k]
-
-
-@numba.njit(cache=True, nogil=True)
-def add_records(owners, places, slots, weights, values, sums, square):  # type: ignore[no-untyped-def]
-    """Add what every record shows its owner, and the square of its weight, in the order of the records."""
-    for i in range(len(owners)):
-        slot = slots[owners[i]]
-        if slot >= 0:
-            weight = weights[places[i]]
-            _add_place(values, weight, places[i], sums[slot])
-            square[slot] += weight * weight
-
-
-@numba.njit(cache=True, nogil=True)
-def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
-    at = np.searchsorted(sorted_list, wanted)
-    return at < len(sorted_list) and sorted_list[at] == wanted
-
-
-@numba.njit(cache=True, nogil=True)
-def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_sender):  # type: ignore[no-untyped-def]
-    """Add up the weights of places that were listed at casting; all of them where `indptr` is empty."""
-    for i in range(len(owners)):
-        slot = slots[owners[i]]
-        if slot < 0:
-            continue
-        if len(indptr):
-            reader = places[i] if is_sender else owners[i]
-            sender = owners[i] if is_sender else places[i]
-            if not _contains(indices[indptr[reader] : indptr[reader + 1]], sender):
-                continue
-        own_weight[slot] += weights[places[i]]
-
-
-@numba.njit(cache=True, nogil=True)
-def _read_lists(  # type: ignore[no-untyped-def]
-    indptr,
-    places,
-    own_places,
-    weights,
-    values,
-    cast_indptr,
-    cast_places,
-    sums,
-    square,
-    own_weight,
-    known,
-    unknown,
-):
-    for i in range(len(indptr) - 1):
-        row = np.sort(places[indptr[i] : indptr[i + 1]])
-        for j in range(len(row)):
-            place = row[j]
-            if place < 0 or place >= len(weights):
-                unknown[i] += 1
-                continue
-            if place == own_places[i] or (j and row[j - 1] == place):
-                continue
-            weight = weights[place]
-            _add_place(values, weight, place, sums[i])
-            square[i] += weight * weight
-            known[i] += 1
-            if len(cast_indptr) and _contains(cast_places[cast_indptr[i] : cast_indptr[i + 1]], place):
-                own_weight[i] += weight

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from hushgraph.cli import audit, budget, check, compare, datasets, plan, predict, report, reproduce, train
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
-from hushgraph.training.interruption import treat_sigterm_as_interrupt
+from hushgraph.training.progress import handle_as_ctrl_c
 
-app = typer.Typer(
-    name="hushgraph",
-    help="Graph neural networks with node-level differential privacy.",
-    epilog="Start with: hushgraph demo. Every command has a --help of its own, with examples.",
-    context_settings={"help_option_names": ["--help", "-h"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+# Commands in the order of the help: the module of each, and the name of its examples there.
+_COMMANDS = {
+    "check": ("check", "EXAMPLES"),
+    "plan": ("plan", "EXAMPLES"),
+    "train": ("train", "EXAMPLES"),
+    "budget": ("budget", "EXAMPLES"),
+    "predict": ("predict", "EXAMPLES"),
+    "compare": ("compare", "EXAMPLES"),
+    "report": ("report", "EXAMPLES"),
+    "audit": ("audit", "EXAMPLES"),
+    "demo": ("compare", "DEMO_EXAMPLES"),
+    "datasets": ("datasets", "EXAMPLES"),
+    "reproduce": ("reproduce", "EXAMPLES"),
+}
+# Objects made between two searches for garbage, of each of Python's three generations.
+_COLLECTION = (200_000, 50, 50)
+# `plan --config` accepts a file for `train`, so it needs the flags of both.
+_TOGETHER = {"plan": ("plan", "train")}
 
 
 @dataclass
@@ -93,7 +107,6 @@ def _fold(names: str, width: int) -> str:
     return f"{names[:end]}\n{' ' * 10}{names[end:]}"
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
@@ -107,17 +120,31 @@ def root(
         typer.echo(context.get_help())
 
 
-app.command(cls=SectionedCommand, epilog=check.EXAMPLES)(check.check)
-app.command(cls=SectionedCommand, epilog=plan.EXAMPLES)(plan.plan)
-app.command(cls=SectionedCommand, epilog=train.EXAMPLES)(train.train)
-app.command(cls=SectionedCommand, epilog=budget.EXAMPLES)(budget.budget)
-app.command(cls=SectionedCommand, epilog=predict.EXAMPLES)(predict.predict)
-app.command(cls=SectionedCommand, epilog=compare.EXAMPLES)(compare.compare)
-app.command(cls=SectionedCommand, epilog=report.EXAMPLES)(report.report)
-app.command(cls=SectionedCommand, epilog=audit.EXAMPLES)(audit.audit)
-app.command(cls=SectionedCommand, epilog=compare.DEMO_EXAMPLES)(compare.demo)
-app.command(cls=SectionedCommand, epilog=datasets.EXAMPLES)(datasets.datasets)
-app.command(cls=SectionedCommand, epilog=reproduce.EXAMPLES)(reproduce.reproduce)
+def build_app(names: Iterable[str] = tuple(_COMMANDS)) -> typer.Typer:
+    """Build the command line with these commands; only their modules are imported."""
+    app = typer.Typer(
+        name="hushgraph",
+        help="Graph neural networks with node-level differential privacy.",
+        epilog="Start with: hushgraph demo. Every command has a --help of its own, with examples.",
+        context_settings={"help_option_names": ["--help", "-h"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(root)
+    for name in names:
+        place, examples = _COMMANDS[name]
+        module = import_module(f"hushgraph.cli.{place}")
+        app.command(cls=SectionedCommand, epilog=getattr(module, examples))(getattr(module, name))
+    return app
+
+
+def _choose_commands(words: Sequence[str]) -> Sequence[str]:
+    """The commands that a call needs: the one that it names, or all where it names none that exists."""
+    if list(words) == ["--version"]:
+        return ()
+    if not words or words[0] not in _COMMANDS:
+        return tuple(_COMMANDS)
+    return _TOGETHER.get(words[0], words[:1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,10 +157,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted. With `--json`, a command
         that fails prints an object with `error` and `exit_code` as the last line of standard output.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is not None:
+        return _run(list(arguments))
+    # Imports make a million objects that are no garbage. Looking for some among them takes half a second
+    # while they are made, and half a second at exit.
+    gc.set_threshold(*_COLLECTION)
+    try:
+        return _run(sys.argv[1:])
+    finally:
+        gc.freeze()
+
+
+def _run(words: list[str]) -> int:
+    """Run the command line and turn what goes wrong into an exit code."""
     call = _Call(as_json="--json" in words)
     try:
-        with treat_sigterm_as_interrupt():
+        with _treat_sigterm_as_interrupt():
+            app = build_app(_choose_commands(words))
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
     except BrokenPipeError:
         # The reader of our output has left; Python would complain again when it flushes at exit.
@@ -153,3 +193,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer turns Ctrl-C into an exit code of its own.
         return fail("interrupted", code, as_json=call.as_json)
     return code if isinstance(code, int) else 0
+
+
+@contextlib.contextmanager
+def _treat_sigterm_as_interrupt() -> Iterator[None]:
+    """Within this context SIGTERM, which machines are stopped with, ends a command as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handle_as_ctrl_c)
+    try:
+        yield
+    finally:
+        # Keep a handler that someone else installed meanwhile, as a failing process of a group does.
+        if signal.getsignal(signal.SIGTERM) is handle_as_ctrl_c:
+            signal.signal(signal.SIGTERM, before)

@@ -22,7 +22,7 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import sentence
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.training.interruption import Interruption
+from hushgraph.training.progress import Interruption
 
 if TYPE_CHECKING:
     from rich.console import Console

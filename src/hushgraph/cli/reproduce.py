@@ -14,7 +14,7 @@ import typer
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
 from hushgraph.errors import InputError
-from hushgraph.training.interruption import Interruption
+from hushgraph.training.progress import Interruption
 
 if TYPE_CHECKING:
     from hushgraph.privacy import choices

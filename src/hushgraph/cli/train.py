@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,11 +21,9 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.config import TrainingConfig, choose_method
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
@@ -49,14 +46,11 @@ _RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
 
 _budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
 _learning, _output = section("Training"), section("Run and output")
-Data = Annotated[
-    str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
-]
 
 
 def train(
     context: typer.Context,
-    data: Data,
+    data: options.Data,
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -163,29 +157,29 @@ def train(
         _show_dry_run(context)
         return
     with terminal.status("Loading PyTorch", quiet=as_json or quiet) as line:
+        # Imported here, since PyTorch takes seconds.
+        import hushgraph.training.train  # noqa: F401
+
+        terminal.show_loading(line, data)
         run = _train(context, line)
-    if run is None:
-        return
-    if as_json:
-        typer.echo(json.dumps(list_result(run), allow_nan=False))
-    elif not quiet:
-        show_result(run, terminal.console())
+        line.clear()
+        if run is not None and as_json:
+            typer.echo(json.dumps(list_result(run), allow_nan=False))
+        elif run is not None and not quiet:
+            show_result(run)
 
 
 def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     """Train or resume as the flags say; None in all processes of a group but the first."""
     from hushgraph.training import distributed
     from hushgraph.training import train as training
-    from hushgraph.training.interruption import Interruption
+    from hushgraph.training.progress import Interruption
 
     flags = context.params
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
     is_silent = flags["as_json"] or flags["quiet"]
     folders: list[RunFolder] = []
     notes: list[str] = []
-
-    def collect(lines: Sequence[str]) -> None:
-        notes.extend(lines)
 
     def announce(folder: RunFolder) -> None:
         folders.append(folder)
@@ -200,25 +194,24 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         group = context.with_resource(distributed.join_group())
         with group.share_errors():
             settings = _read_settings(context)
-        graph = options.join_edges(data, edges)
+        source = options.join_edges(data, edges)
         with Interruption() as interruption:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
                 line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
                 interruption.check()
 
-            terminal.show_loading(line, data)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if flags["engine"] is not None:
                 hooks = {"observer": observe, "on_start": announce, "on_phase": line.show}
                 out = resume or flags["out"] or choose_folder(data, settings)
                 run = _train_on_engine(context, out, settings, hooks)
             elif resume is None:
-                hooks["on_notes"] = collect
+                hooks["on_notes"] = notes.extend
                 out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
-                run = training.train(graph, out=out, **settings, **hooks)
+                run = training.train(source, out=out, **settings, **hooks)
             else:
-                run = training.resume(resume, graph, **hooks)
+                run = training.resume(resume, source, **hooks)
     except KeyboardInterrupt:
         more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
         message = describe_stop(folders[0], data) + more if folders else "interrupted"
@@ -333,8 +326,6 @@ def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> 
 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
     """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
-    from hushgraph.training.prepare import choose_method
-
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
     method = choose_method(settings["method"], settings)
     model = method if method == "billboard" else settings["model"] or TrainingConfig.model
@@ -402,7 +393,7 @@ def list_result(run: Run) -> dict[str, Any]:
     return {**run.result, "out": str(run.folder.path)}
 
 
-def show_result(run: Run, screen: Console) -> None:
+def show_result(run: Run) -> None:
     """Print the result as a table, and the guarantee in a sentence."""
     result, guarantee = run.result, run.folder.guarantee
     rows = [
@@ -418,6 +409,7 @@ def show_result(run: Run, screen: Console) -> None:
     if "train_accuracy" in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
         rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))
+    statement, screen = guarantee.statement, terminal.console()
     terminal.print_rows(screen, rows)
     if result.get("steps_lost"):
         screen.print(
@@ -425,9 +417,9 @@ def show_result(run: Run, screen: Console) -> None:
             "have learnt nothing from them.",
             highlight=False,
         )
-    screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
+    screen.print(f"\n{statement.sentence}", highlight=False)
     if run.plan.is_private:
-        covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""
+        covers = f"It covers {statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

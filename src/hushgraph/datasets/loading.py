@@ -20,9 +20,8 @@ from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_spl
 from hushgraph.datasets.stored_reader import is_stored, open_stored
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph.checks import Array, check_shape
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Graph
+from hushgraph.graph.graph import Array, Graph, check_shape
 
 # The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
 _EVERY_NODE = "1/0/0"

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph.checks import check_integers, check_range
+from hushgraph.graph.graph import check_integers, check_range
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"

@@ -12,9 +12,8 @@ from scipy import sparse
 
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.errors import GraphError, InputError
-from hushgraph.graph.checks import Array, check_range, id_type
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import SPLITS
+from hushgraph.graph.graph import SPLITS, Array, check_range, id_type
 from hushgraph.graph.mapped import INDICES, INDPTR, open_mapped, release
 from hushgraph.graph.stored import StoredGraph
 

@@ -27,16 +27,16 @@ from hushgraph.datasets.stored_reader import (
 )
 from hushgraph.datasets.tables.files import is_tables
 from hushgraph.errors import GraphError
-from hushgraph.graph.checks import (
+from hushgraph.graph.chunks import Edges
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import (
+    SPLITS,
     check_integers,
     check_number_of_classes,
     check_range,
     check_shape,
     check_splits,
 )
-from hushgraph.graph.chunks import Edges
-from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import SPLITS
 from hushgraph.graph.mapped import ArrayFile, release, write_array
 from hushgraph.graph.stored import StoredGraph
 

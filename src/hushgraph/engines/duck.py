@@ -20,17 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
-from hushgraph.billboard.board import (
+from hushgraph.billboard.board import Board, Draws, release, save_board
+from hushgraph.billboard.reading import (
     NOTHING,
-    Board,
-    Draws,
     add_own,
     add_records,
     combine_boards,
     normalise,
     place_weights,
-    release,
-    save_board,
+    scale_readings,
     take_off,
 )
 from hushgraph.datasets.tables.files import find_tables
@@ -49,11 +47,10 @@ from hushgraph.engines.records import Int32Array, Records
 from hushgraph.engines.tables import Tables, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
-from hushgraph.inference.covered import scale_readings
 from hushgraph.noise import normal
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.runs.folder import RunFolder, check_out
+from hushgraph.runs.folder import BOARD_FILES, RunFolder, check_out
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -325,7 +322,7 @@ class _Phases:
     def _save_for_predictions(self) -> None:
         """Write the released board as `hushgraph predict` reads it, where it fits memory."""
         cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
-        path = self.folder.board_path(0)
+        path = self.folder.path / BOARD_FILES[0]
         if path.exists() or _COPIES * cells > self.memory // 2:
             return
         about = read_about(self.folder)

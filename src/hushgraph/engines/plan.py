@@ -16,11 +16,12 @@ from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, default_delta
+from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
+from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import ENGINE_FILE, RunFolder
+from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
 
 # Above this, the choice of defaults no longer depends on epsilon.
 _LARGEST_EPSILON = 1e6
@@ -145,7 +146,7 @@ def _mark_engine(folder: RunFolder) -> None:
     mark = folder.path / ENGINE_FILE
     if mark.exists():
         return
-    if folder.board_path(0).exists():
+    if (folder.path / BOARD_FILES[0]).exists():
         raise RunError(f"out={folder.path}: its board was made without an engine; choose another folder")
     write_whole(mark, json.dumps({"board": "made by an engine, once"}).encode())
 

@@ -24,15 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgraph.billboard.ballots import Int64Array, ballot_entries, ballots_of_lists
-from hushgraph.billboard.board import (
-    Board,
-    Draws,
-    combine_boards,
-    normalise,
-    place_weights,
-    release,
-    take_off,
-)
+from hushgraph.billboard.board import Board, Draws, release
+from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
 from hushgraph.engines.plan import (
     board_noise,
     charge_board,
@@ -43,7 +36,6 @@ from hushgraph.engines.plan import (
 )
 from hushgraph.errors import GraphError, RunError
 from hushgraph.graph.columns import Columns
-from hushgraph.inference.covered import scale_readings
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
 from hushgraph.privacy import choices

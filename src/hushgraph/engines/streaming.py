@@ -25,12 +25,10 @@ from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
 from hushgraph.engines.tables import quote, quote_list, quote_name
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.batch import scale_rows
-from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, Rows, RowSums
+from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
 from hushgraph.gradients.sums import sum_error
 from hushgraph.noise.source import ExactNoise
-from hushgraph.privacy.guarantee import describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import Progress, RunFolder
 from hushgraph.sampling.batches import PoissonBatches
@@ -38,8 +36,8 @@ from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.distributed import Group, current_group, require_leader
 from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.run import Run
-from hushgraph.training.session import CHECKPOINT_SECONDS, Observer, OnStart
-from hushgraph.training.trainer import State, Trainer
+from hushgraph.training.session import OnStart
+from hushgraph.training.trainer import CHECKPOINT_SECONDS, Observer, State, Trainer
 
 # Rows of a file that are read at a time.
 BLOCK = 1 << 18
@@ -423,18 +421,12 @@ class _RowSession:
         state = self.state
         seconds = round(time.monotonic() - self.begin, 3)
         progress = Progress(state.step, self.progress.steps_lost, seconds)
-        self.folder.save_checkpoint(state.model, state.average, state.optimizer, progress)
+        self.folder.save_checkpoint(state.model, state.average, state.optimizer.state_dict(), progress)
         self.saved_at = time.monotonic()
 
     def _record(self, step: int, epsilon: float, accuracy: float | None) -> None:
-        self.folder.append_metrics(
-            {
-                "step": step,
-                "epsilon": "inf" if math.isinf(epsilon) else epsilon,
-                "val_accuracy": accuracy,
-                "seconds": round(time.monotonic() - self.begin, 3),
-            }
-        )
+        seconds = time.monotonic() - self.begin
+        self.folder.append_metrics(step=step, epsilon=epsilon, val_accuracy=accuracy, seconds=seconds)
 
     def _with_average(self, measure: Callable[[], float | None]) -> float | None:
         """Measure with the averaged weights in the model."""
@@ -476,10 +468,8 @@ class _RowSession:
         }
         if self.group.size > 1:
             result["processes"] = self.group.size
-        result |= describe_guarantee(folder.guarantee)
         self._record(plan.steps, plan.epsilon, result["val_accuracy"])
-        folder.finish(self.state.average, result)
-        return result
+        return folder.finish(self.state.average, result)
 
 
 def _do_nothing(done: int) -> None:

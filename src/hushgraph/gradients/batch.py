@@ -1,13 +1,14 @@
-"""The trees of a batch as tensors: features once per distinct node, reads as blocks, labels."""
+"""What roots see, as tensors: features, with readings or without, and the trees of a batch."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numba
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -101,6 +102,54 @@ class Features:
                 self._positions = np.full(self.num_nodes, -1, dtype=np.int32)
             count = _distinct(nodes, self._positions, distinct, index)
         return distinct[:count], index
+
+
+class RowTable(Features):
+    """Rows of (own features, own reading); all rows of features are scaled to one norm.
+
+    Args:
+        graph: the graph with the features: dense, sparse or stored.
+        readings: float32 [N, k].
+        device: the device to compute on.
+        feature_norm: the norm of every row of features; 0 leaves the features unscaled.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        readings: npt.NDArray[np.float32],
+        device: torch.device | str,
+        *,
+        feature_norm: float,
+    ) -> None:
+        super().__init__(graph, device)
+        self.readings = readings
+        self._readings = torch.from_numpy(readings).to(self.device)
+        self._feature_norm = feature_norm
+        self.width += readings.shape[1]
+        if self._dense is not None:
+            self._dense = self._join(self._dense, self._readings)
+
+    def rows(self, nodes: npt.NDArray[np.int64]) -> Tensor:
+        """float32 [len(nodes), d + k]."""
+        if self._dense is not None:
+            return super().rows(nodes)
+        index = torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
+        return self._join(super().rows(nodes), self._readings.index_select(0, index))
+
+    def inputs(self, nodes: np.ndarray | None = None) -> Tensor:
+        """Dense rows of these nodes, or of all: a reading is no feature."""
+        return self.all() if nodes is None else self.rows(nodes)
+
+    def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
+        """The rows of these nodes, with labels; sparse features stay sparse. They are scaled already."""
+        if not self.is_sparse:
+            return super().take(nodes)
+        rows = super().take(nodes, norm=self._feature_norm)
+        return replace(rows, dense=self._readings[torch.from_numpy(nodes).to(self.device)].cpu().numpy())
+
+    def _join(self, features: Tensor, readings: Tensor) -> Tensor:
+        return torch.cat([scale_rows(features, self._feature_norm), readings], dim=1)
 
 
 def scale_rows(features: Tensor, norm: float) -> Tensor:

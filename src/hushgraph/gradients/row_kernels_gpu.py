@@ -84,6 +84,8 @@ if AVAILABLE:
         places = rows[:, None] * width + columns[None, :]
         label = tl.load(labels + rows, mask=is_row, other=-1)
         values = tl.load(scores + places, mask=inside, other=float("-inf"))
+        # Behind the last row there is nothing to subtract from.
+        values = tl.where(is_row[:, None], values, 0.0)
         powers = tl.exp(values - tl.max(values, 1)[:, None])
         gradient = powers / tl.sum(powers, 1)[:, None]
         gradient -= tl.where(columns[None, :] == label[:, None], 1.0, 0.0)

@@ -13,8 +13,15 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
-from hushgraph.graph.checks import Array, check_number_of_classes, check_range, check_splits
-from hushgraph.graph.graph import SPLITS, EdgeOwner, Graph
+from hushgraph.graph.graph import (
+    SPLITS,
+    Array,
+    EdgeOwner,
+    Graph,
+    check_number_of_classes,
+    check_range,
+    check_splits,
+)
 from hushgraph.graph.mapped import INDICES, INDPTR, MappedRows, open_mapped, release
 
 

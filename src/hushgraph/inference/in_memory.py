@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
-from hushgraph.gradients.chain import find_chain
-from hushgraph.gradients.rows import RowPass
+from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.inference.stored import encode, stored_scores
@@ -86,8 +85,8 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     if isinstance(graph, Graph):
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
-    if (rows_alone := _find_row_pass(model, features)) is not None:
-        return _score_rows(rows_alone, features, np.arange(features.num_nodes))
+    if (chain := _find_row_chain(model, features)) is not None:
+        return _score_rows(RowPass(chain), chain.feature_norm, features, np.arange(features.num_nodes))
     was_training = model.training
     model.eval()
     try:
@@ -120,11 +119,12 @@ def best_classes(
     Of a stored graph only `nodes`, and the nodes their scores depend on, are read.
     """
     graph = view.graph
-    if (rows_alone := _find_row_pass(model, view.features)) is not None:
+    if (chain := _find_row_chain(model, view.features)) is not None:
         best = np.full(graph.num_nodes, -1, dtype=np.int64)
+        rows_alone = RowPass(chain)
         for begin in range(0, len(nodes), _SCORED_ROWS):
             part = nodes[begin : begin + _SCORED_ROWS]
-            best[part] = _score_rows(rows_alone, view.features, part).argmax(1).numpy()
+            best[part] = _score_rows(rows_alone, chain.feature_norm, view.features, part).argmax(1).numpy()
         return best
     if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
         predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
@@ -141,17 +141,17 @@ def best_classes(
     return best
 
 
-def _score_rows(rows_alone: RowPass, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
+def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
     """Scores of nodes by their own rows, of which few are gathered at a time."""
     parts = []
     for begin in range(0, max(1, len(nodes)), _SCORED_ROWS):
-        rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=rows_alone.feature_norm)
+        rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
         parts.append(rows_alone.scores(rows))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
-    """What computes scores of single rows, for a model that reads no edges on the CPU; None for others."""
+def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
+    """The layers that score single rows, for a model that reads no edges on the CPU; None for others."""
     chain = find_chain(model)
     reads = isinstance(model, GNN) and model.depth > 0
     if chain is None or features.device.type != "cpu" or reads or not chain.is_float32:
@@ -159,7 +159,7 @@ def _find_row_pass(model: nn.Module, features: Features) -> RowPass | None:
     if features.is_stored and isinstance(model, GNN):
         return None
     check_features(features.width, chain.layers[0][1].in_features)
-    return RowPass(chain)
+    return chain
 
 
 def _cut_reads(graph: Graph, width: int, block_floats: int, device: torch.device) -> Iterator[Reads]:

@@ -20,8 +20,8 @@ _DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
 _KEEP = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
 
 
-# What torch used before `use_one_pool`; None outside of it.
-_threads_outside: int | None = None
+# What `use_one_pool` leaves to others than torch; None outside of it.
+_own_threads: int | None = None
 
 
 def choose_device(name: str) -> torch.device:
@@ -39,8 +39,10 @@ def count_threads() -> int:
     torch follows OMP_NUM_THREADS and `torch.set_num_threads`. The system may allow fewer processors, or a
     share of their time (cgroups of containers).
     """
+    if _own_threads is not None:
+        return _own_threads
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_threads_outside or torch.get_num_threads(), allowed, _read_quota()))
+    return max(1, min(torch.get_num_threads(), allowed, _read_quota()))
 
 
 @contextmanager
@@ -48,19 +50,19 @@ def use_one_pool(has_own_threads: bool = True) -> Iterator[None]:
     """Let torch compute in the calling thread alone inside the context, where others share the work.
 
     Threads of torch wait for work by spinning: beside other threads they take the processors away from them.
-    `count_threads` still gives what torch used before, which it uses again afterwards.
+    `count_threads` still gives what it gave before, and torch has its threads back afterwards.
     """
-    global _threads_outside
-    if not has_own_threads or _threads_outside is not None:
+    global _own_threads
+    if not has_own_threads or _own_threads is not None:
         yield
         return
-    _threads_outside = torch.get_num_threads()
+    before, _own_threads = torch.get_num_threads(), count_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(_threads_outside)
-        _threads_outside = None
+        torch.set_num_threads(before)
+        _own_threads = None
 
 
 def _read_quota() -> int:

@@ -117,7 +117,7 @@ class ExactNoise:
         key = (tuple(steps.values()), sizes)
         if self._adder is None or self._adder.key != key:
             self._adder = _Adder(key, next(iter(sums.values())).device)
-        noisy = torch.split(self._adder.add([value.detach() for value in sums.values()], drawer), list(sizes))
+        noisy = torch.split(self._adder.add(list(sums.values()), drawer), list(sizes))
         return {
             name: part.view(value.shape).to(value.dtype)
             for (name, value), part in zip(sums.items(), noisy, strict=True)
@@ -140,9 +140,10 @@ class _Adder:
         noise = self._noise = torch.zeros_like(step, dtype=torch.int64)
         self._add = Recording(lambda: add_on_grid(sums, noise, step), device)
 
+    @torch.no_grad()
     def add(self, values: list[Tensor], drawer: _Drawer) -> Tensor:
         """float64: all values, one behind the other, with the noise that `drawer` gives."""
-        torch.cat([value.reshape(-1).double() for value in values], out=self._sums)
+        torch.cat([value.reshape(-1) for value in values], out=self._sums)
         drawer.copy_to(self._noise)
         # The next call writes to the same tensor.
         return self._add().clone()

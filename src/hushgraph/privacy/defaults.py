@@ -36,11 +36,6 @@ _PLENTY_PER_CLASS = 10_000
 _PLENTY_PER_CLASS_OF_MLP = 2_000
 
 
-def default_delta(num_train_nodes: int) -> float:
-    """1 / (10 N), the delta of a plan that names none."""
-    return 1.0 / (10.0 * num_train_nodes)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
     """Values for all settings of a run on trees."""

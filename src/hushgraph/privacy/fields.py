@@ -11,7 +11,6 @@ from typing import Any, get_args
 from hushgraph._validate import as_float, as_int, show_value
 from hushgraph.errors import PlanError
 from hushgraph.privacy import bounds, choices
-from hushgraph.privacy.defaults import default_delta
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "edge_owner": get_args(choices.EdgeOwner),
@@ -30,6 +29,42 @@ LARGEST = 2**63 - 1
 SMALLEST_CLIP, LARGEST_CLIP = 1e-15, 1e15
 # More rounds of messages are typing mistakes: the bounds alone would take minutes.
 MOST_LAYERS = 1_000
+
+
+def default_delta(num_train_nodes: int) -> float:
+    """1 / (10 N), the delta of a plan that names none."""
+    return 1.0 / (10.0 * num_train_nodes)
+
+
+def check_budget(
+    epsilon: float | None,
+    noise_multiplier: float | None,
+    private: bool,
+    delta: float | None,
+    steps: int | None,
+) -> None:
+    """Refuse a budget that contradicts itself, before data is read."""
+    if private and epsilon is None and noise_multiplier is None:
+        raise PlanError(
+            "no budget: give epsilon=E or noise_multiplier=L, or ask for training without privacy "
+            "(private=False)"
+        )
+    if not private and (epsilon is not None or noise_multiplier is not None):
+        name, value = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
+        raise PlanError(
+            f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+        )
+    if noise_multiplier is not None and not noise_multiplier > 0:
+        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
+        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
+    if delta is not None and not 0 < delta < 1:
+        raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
+    if epsilon is not None and noise_multiplier is not None and steps is not None:
+        raise PlanError(
+            f"epsilon={epsilon}, noise_multiplier={noise_multiplier} and steps={steps}: two of them give the "
+            "third; leave one out"
+        )
 
 
 def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +121,7 @@ def _find_conflicts(fields: Mapping[str, Any]) -> list[str]:
                 f"sampler='paper' with max_reads={fields['max_reads']}: the paper's sampler does not bound "
                 "reads; leave max_reads out or use sampler='stable'"
             )
-    else:
+    elif fields["num_layers"] and fields["max_readers"]:
         try:
             bounds.changed_trees(
                 fields["max_readers"],

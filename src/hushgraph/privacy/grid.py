@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,9 +22,11 @@ AXES = ("max_readers", "max_reads", "epsilon", "steps", "batch_size")
 # With more changed trees the noise dominates any gradient, and pricing takes seconds per point.
 _MOST_TREES = 1000
 # The most seconds that one processor may take for all points of a page, by a rough estimate.
-_SECONDS = 70
+_SECONDS = 10
 # With fewer points, starting other processes takes longer than pricing.
 _FEWEST_FOR_PROCESSES = 40
+# Read by numpy's libraries when they are loaded.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Values of epsilon differ by at least this factor.
 _EPSILON_FACTOR = 1.3
 
@@ -55,7 +58,7 @@ class PlanGrid:
 
     @classmethod
     def around(cls, plan: PrivacyPlan, *, target: float) -> PlanGrid:
-        """Choose values below and above those of a plan; two processors can price them in a minute."""
+        """Choose values below and above those of a plan; two processors can price them in ten seconds."""
         K, D, T, m = plan.max_readers, plan.max_reads, plan.steps, plan.batch_size
         bounds_reads = plan.edge_owner == "reader" and plan.sampler == "stable"
         values: dict[str, set[Any]] = {
@@ -79,6 +82,8 @@ class PlanGrid:
             ("epsilon", (max(values["epsilon"]),)),
             ("max_reads", ((D or 0) // 2,)),
             ("batch_size", (m // 4,)),
+            ("max_readers", (2 * K,)),
+            ("steps", (4 * T,)),
         ]
         while True:
             grid = cls(plan=plan, target=target, **{name: tuple(sorted(v)) for name, v in values.items()})
@@ -89,13 +94,19 @@ class PlanGrid:
 
     def _estimate_seconds(self) -> float:
         """Estimate the seconds that one processor needs for all points; full batches take no time."""
-        parts = [size for size in self.batch_size if size < self.plan.num_train_nodes]
+        from hushgraph.accounting.accountants import gaussian_shift
+
+        plan = self.plan
         trees = {
-            replace(self.plan, max_readers=k, max_reads=d).changed_trees
+            replace(plan, max_readers=k, max_reads=d).changed_trees
             for k, d in product(self.max_readers, self.max_reads)
         }
-        each = len(self.epsilon) * len(self.steps) * len(parts)
-        return each * sum(0.25 + 0.0014 * min(n, _MOST_TREES) for n in trees)
+        parts = [size for size in self.batch_size if size < plan.num_train_nodes]
+        shifts = [gaussian_shift(epsilon, plan.delta) for epsilon in self.epsilon]
+        return sum(
+            _estimate_point(min(n, _MOST_TREES), size / plan.num_train_nodes, steps, shift)
+            for n, size, steps, shift in product(trees, parts, self.steps, shifts)
+        )
 
     def values(self, name: str) -> tuple[Any, ...]:
         """Return the values of one of the AXES."""
@@ -214,25 +225,33 @@ def _start_workers(processes: int) -> Iterator[Executor | None]:
     if processes < 2:
         yield None
         return
-    import signal
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # Ctrl-C reaches all processes of a terminal; only this one handles it.
-    pool = ProcessPoolExecutor(
-        processes,
-        mp_context=get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    )
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare_worker)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
+def _prepare_worker() -> None:
+    # Ctrl-C reaches all processes of a terminal; only the first handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Threads of linear algebra wait by spinning, and every processor has a worker already.
+    os.environ |= dict.fromkeys(_THREADS, "1")
+
+
 def _count_trees(plan: PrivacyPlan, max_readers: int) -> int:
     return replace(plan, max_readers=max_readers).changed_trees
+
+
+def _estimate_point(changed_trees: int, rate: float, steps: int, shift: float) -> float:
+    """Estimate the seconds for one point, where all steps together may shift the sum by `shift` sigma."""
+    sigma = rate * (2 * changed_trees - 1) * math.sqrt(steps) / shift
+    # With little noise the losses of one step are spread wide, and need many grid points.
+    wide = 0.04 * min(changed_trees, 12) if sigma < 2 else 0.0
+    return 0.03 + 0.0004 * changed_trees + wide
 
 
 def _choose_epsilons(target: float) -> set[float]:

@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from hushgraph._validate import as_float, as_int, show_value
 from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw, StepEvent, Terms
@@ -16,25 +16,18 @@ from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.bounds import BoardCharge, Change, Charge, TrainingCharge
 from hushgraph.privacy.fields import check_fields, read_fields
 
-if TYPE_CHECKING:
-    from hushgraph.accounting.accountants import AccountantName
-
-
 ADJACENCY = "node-level, zero-out"
 # Trees of more rows contribute zero to a step: they would not fit memory.
 LARGEST_TREE = 1 << 24
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 
 
-@lru_cache(maxsize=1024)
 def _price(accountant: str, event: StepEvent, steps: int, delta: float) -> float:
     """Epsilon of `steps` equal events."""
     # Imported here: whoever only reads a plan should not wait for the accountants' libraries.
-    from hushgraph.accounting.accountants import make_accountant
+    from hushgraph.accounting.accountants import price
 
-    books = make_accountant(cast("AccountantName", accountant))
-    books.compose(event, count=steps)
-    return float(books.epsilon(delta))
+    return price([(event, steps)], delta=delta, accountant=accountant)
 
 
 # Runs that differ in their seed alone ask for the same noise, or the same steps.
@@ -509,6 +502,11 @@ class BillboardPlan(PrivacyPlan):
                 "has noise on every board and on steps; give epsilon, from which both follow"
             )
         return wrong
+
+    @property
+    def changed_trees(self) -> int:
+        """n: given the boards, a training example is a function of one row, and no other one differs."""
+        return bounds.rows_emptied(1).examples
 
     @property
     def segment_ends(self) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry
-from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -47,6 +47,8 @@ from hushgraph.runs.config import TrainingConfig
 FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
+# The file of every board, in order.
+BOARD_FILES = ("board-1.safetensors", "board-2.safetensors")
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -55,6 +57,7 @@ _FILES = (
     "halfway.safetensors",
     "weights.safetensors",
     "result.json",
+    *BOARD_FILES,
 )
 _VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
 
@@ -136,7 +139,7 @@ class RunFolder:
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
-            "config": json.loads(self.config.to_json()),
+            "config": asdict(self.config),
             "num_features": self.num_features,
             "num_classes": self.num_classes,
             "split_id": self.split_id,
@@ -241,8 +244,7 @@ class RunFolder:
             draft = place.with_name(f"{place.name}.draft")
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            boards = (self.board_path(number).name for number in range(self.num_boards))
-            for name in (*_FILES, ENGINE_FILE, *boards):
+            for name in (*_FILES, ENGINE_FILE):
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
             # The board of an engine; its rows are private and stay where they are.
@@ -309,17 +311,13 @@ class RunFolder:
         """Columns that the model takes: features and, with a board, a reading."""
         return self.num_features + (self.num_classes if self.num_boards else 0)
 
-    def board_path(self, place: int) -> Path:
-        """The file of a board; the first has place 0."""
-        return self.path / f"board-{place + 1}.safetensors"
-
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
         return [self.load_board(place) for place in range(self.num_boards if count is None else count)]
 
     def load_board(self, place: int) -> Board:
         """One board of this run; RunError where it is missing, damaged or foreign."""
-        return load_board(self.board_path(place), plan=self.plan.fingerprint())
+        return load_board(self.path / BOARD_FILES[place], plan=self.plan.fingerprint())
 
     @property
     def has_halfway_weights(self) -> bool:
@@ -330,16 +328,24 @@ class RunFolder:
         """Keep the weights that the ballots of a second board come from."""
         write_tensors(self._halfway, weights, {})
 
-    def load_halfway(self, model: nn.Module) -> None:
-        """Fill a model with the weights that the ballots of a second board come from."""
-        fill_model(model, read_tensors(self._halfway)[0], self._halfway)
+    def load_halfway(self, model: nn.Module, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Fill a model with the weights, read unless given, that the ballots of a second board come from."""
+        fill_model(model, read_tensors(self._halfway)[0] if weights is None else weights, self._halfway)
 
     @property
     def _halfway(self) -> Path:
         return self.path / "halfway.safetensors"
 
-    def build_model(self) -> nn.Module:
-        """Build the built-in model of this run, freshly initialised."""
+    def build_model(self, own: nn.Module | None = None, *, seed: int | None = None) -> nn.Module:
+        """The model of this run: built in and freshly initialised, or the caller's own, which is checked."""
+        if own is not None:
+            return self._check_own(own)
+        with torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed % 2**63)
+            return self._build()
+
+    def _build(self) -> nn.Module:
         if self.config.model == "own":
             raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
         if self.num_boards:
@@ -362,15 +368,28 @@ class RunFolder:
             attends=self.plan.reads_edges,
         )
 
+    def _check_own(self, model: nn.Module) -> nn.Module:
+        if self.config.model != "own":
+            raise RunError(f"run={self.path}: it trains the built-in {self.config.model}; leave out model")
+        from hushgraph.gradients.model_check import check_model
+
+        check_model(
+            model,
+            num_features=self.input_width,
+            num_classes=self.num_classes,
+            depth=self.plan.num_layers,
+        )
+        return model
+
     def save_checkpoint(
         self,
         model: nn.Module,
         average: Mapping[str, Tensor],
-        optimizer: Optimizer,
+        optimizer_state: Mapping[str, Any],
         progress: Progress,
     ) -> None:
         """Write everything that a resumed run goes on from."""
-        write_checkpoint(self._checkpoint, model, average, optimizer, progress)
+        write_checkpoint(self._checkpoint, model, average, optimizer_state, progress)
 
     def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
         """Fill model, average and optimiser from the checkpoint; return how far it is."""
@@ -382,16 +401,22 @@ class RunFolder:
         """How far the checkpoint is, without loading it."""
         return read_progress(self._checkpoint)
 
-    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
-        """Write the result and the weights; after this the run is finished."""
+    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the result, with what is guaranteed, and the weights; after this the run is finished.
+
+        Returns:
+            What was written as the result.
+        """
         if not all(bool(value.isfinite().all()) for value in weights.values()):
             raise DivergedError(
                 f"run={self.path}: the weights are no finite numbers any more, and the budget is spent; "
                 "train again with a lower learning rate"
             )
-        write_whole(self.path / "result.json", json.dumps(result, indent=2, allow_nan=False).encode())
+        stated = {**result, **describe_guarantee(self.guarantee), "warnings": list(self.warnings)}
+        write_whole(self.path / "result.json", json.dumps(stated, indent=2, allow_nan=False).encode())
         write_tensors(self.path / "weights.safetensors", weights, {})
         self._checkpoint.unlink(missing_ok=True)
+        return stated
 
     def load_weights(self, model: nn.Module) -> None:
         self.check_finished()
@@ -442,7 +467,16 @@ class RunFolder:
                     "start a new run"
                 )
 
-    def append_metrics(self, values: Mapping[str, Any]) -> None:
+    def append_metrics(
+        self, *, step: int, epsilon: float, val_accuracy: float | None, seconds: float
+    ) -> None:
+        """Add a line: how far the run is, what it has spent by then, and how well it does."""
+        values = {
+            "step": step,
+            "epsilon": "inf" if math.isinf(epsilon) else epsilon,
+            "val_accuracy": val_accuracy,
+            "seconds": round(seconds, 3),
+        }
         line = json.dumps(values, allow_nan=False).encode() + b"\n"
         try:
             with (self.path / "metrics.jsonl").open("ab+") as file:
@@ -469,6 +503,12 @@ class RunFolder:
     def result(self) -> dict[str, Any]:
         """The summary of a finished run; RunError where it is not what a run writes."""
         return read_result(self.path / "result.json")
+
+
+def name_data(data: Any) -> str:
+    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
+    named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
+    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
 
 
 def split_id(graph: Graph) -> str:
@@ -566,13 +606,14 @@ def write_checkpoint(
     path: Path,
     model: nn.Module,
     average: Mapping[str, Tensor],
-    optimizer: Optimizer,
+    optimizer_state: Mapping[str, Any],
     progress: Progress,
 ) -> None:
+    """Replace the checkpoint; `optimizer_state` is what `state_dict` gave."""
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
     numbers = {}
-    for place, state in optimizer.state_dict()["state"].items():
+    for place, state in optimizer_state["state"].items():
         for key, value in state.items():
             if isinstance(value, Tensor):
                 tensors[f"optimizer.{place}.{key}"] = value

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, cast, label_ballots, with_probabilities
 from hushgraph.billboard.board import Board, Draws, release, save_board
+from hushgraph.billboard.reading import read_boards
 from hushgraph.errors import RunError
+from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.covered import RowTable, read_boards
 from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
@@ -22,35 +25,89 @@ from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
-from hushgraph.runs.folder import ENGINE_FILE, RunFolder
+from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
+
+ByLeader = Callable[[Callable[[Ledger], None]], None]
+"""Calls what it is given with the ledger, in the process that leads."""
 
 
-def make_board(folder: RunFolder, graph: Graph, ledger: Ledger, ballots: Ballots, place: int) -> Board:
-    """Charge a board, then make and write it, unless it is there; `ballots` are those of `make_ballots`.
+@dataclass(eq=False)
+class Boards:
+    """The boards of a run, one after another as its steps come to them.
 
-    Guarantees:
-        The charge is on disk before the tally is looked at. A board that is on disk is never made again.
-        Until it is on disk nothing of it has left this process, so a board that a kill prevented may be made
-        under the charge that paid for it.
+    Attributes:
+        folder, graph: of the run.
+        halfway: the weights that the ballots of a second board come from; read from their file unless known.
+        boards: those that are made or loaded.
     """
-    plan, path = get_billboard_plan(folder), folder.board_path(place)
-    if (folder.path / ENGINE_FILE).exists():
-        raise RunError(f"run={folder.path}: an engine makes its board; go on with the same engine")
-    if path.exists():
-        return folder.load_board(place)
-    draws = _choose_draws(folder.config.seed, place)
-    if ledger.boards_charged <= place:
-        ledger.charge(_board_event(plan, place))
-    board = release(
-        cast(graph, ballots),
-        noise_std=plan.board_noise[place],
-        draws=draws,
-        names=graph.node_names,
-        plan=plan.fingerprint(),
-    )
-    save_board(board, path)
-    release_freed_memory()
-    return board
+
+    folder: RunFolder
+    graph: Graph
+    halfway: Mapping[str, Tensor] | None = None
+    boards: list[Board] = field(default_factory=list)
+    _ballots: list[Ballots] = field(default_factory=list)
+    _readings: npt.NDArray[np.float32] | None = None
+
+    def read(self, place: int, device: torch.device, *, by_leader: ByLeader | None = None) -> RowTable:
+        """Own features of every row, and its own reading of all boards up to this one.
+
+        Args:
+            place: of the last board to read.
+            device: where to compute with the rows.
+            by_leader: with it, the board is made first, unless it is there.
+        """
+        if by_leader is not None:
+            by_leader(lambda ledger: self._make(ledger, place))
+        self._catch_up(num_boards=place + 1, num_ballots=place + 1)
+        plan, config = get_billboard_plan(self.folder), self.folder.config
+        self._readings = read_boards(
+            self.boards[: place + 1],
+            self.graph,
+            plan.edge_owner,
+            own=self._ballots[: place + 1],
+            scale=config.reading_scale,
+            radius=config.reading_radius,
+        )
+        release_freed_memory()
+        return RowTable(self.graph, self._readings, device, feature_norm=config.feature_norm)
+
+    def _make(self, ledger: Ledger, place: int) -> None:
+        """Charge a board, then cast, release and write it, unless it is there.
+
+        Guarantees:
+            The charge is on disk before the tally is looked at. A board that is on disk is never made again.
+            Until it is on disk nothing of it has left this process, so a board that a kill prevented may be
+            made under the charge that paid for it.
+        """
+        folder, graph, plan = self.folder, self.graph, get_billboard_plan(self.folder)
+        if (folder.path / ENGINE_FILE).exists():
+            raise RunError(f"run={folder.path}: an engine makes its board; go on with the same engine")
+        path = folder.path / BOARD_FILES[place]
+        if path.exists():
+            return
+        draws, event = _choose_draws(folder.config.seed, place), _board_event(plan, place)
+        self._catch_up(num_boards=place, num_ballots=place + 1)
+        if ledger.boards_charged <= place:
+            ledger.charge(event)
+        board = release(
+            cast(graph, self._ballots[place]),
+            noise_std=plan.board_noise[place],
+            draws=draws,
+            names=graph.node_names,
+            plan=plan.fingerprint(),
+        )
+        save_board(board, path)
+        release_freed_memory()
+        self.boards.append(board)
+
+    def _catch_up(self, *, num_boards: int, num_ballots: int) -> None:
+        """Load boards that were made elsewhere, by an earlier session or by the process that leads."""
+        folder, graph = self.folder, self.graph
+        for place in range(len(self.boards), num_boards):
+            self.boards.append(folder.load_board(place))
+        for place in range(len(self._ballots), num_ballots):
+            known = self._readings, self.halfway
+            self._ballots.append(make_ballots(folder, graph, self.boards, place, *known))
 
 
 def _choose_draws(seed: int | None, place: int) -> Draws:
@@ -67,20 +124,22 @@ def make_ballots(
     boards: Sequence[Board],
     place: int,
     readings: npt.NDArray[np.float32] | None = None,
+    halfway: Mapping[str, Tensor] | None = None,
 ) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
-    `boards` are those before this one, or all of them; `readings` are of the boards before it, if known.
+    `boards` are those before this one, or all of them; `readings` are of the boards before it, and `halfway`
+    the weights of the model, if known.
     """
     plan = get_billboard_plan(folder)
     ballots = label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
     if place == 0:
         return ballots
     model = folder.build_model().eval()
-    folder.load_halfway(model)
+    folder.load_halfway(model, halfway)
     # On the CPU, so that what is taken off later is what was cast.
     table = (
-        build_table(folder, graph, torch.device("cpu"), boards[:place])
+        Boards(folder, graph, boards=list(boards)).read(place - 1, torch.device("cpu"))
         if readings is None
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
@@ -90,32 +149,6 @@ def make_ballots(
     del predicted, table
     release_freed_memory()
     return with_soft
-
-
-def build_table(
-    folder: RunFolder,
-    graph: Graph,
-    device: torch.device,
-    boards: Sequence[Board],
-    ballots: Sequence[Ballots] | None = None,
-) -> RowTable:
-    """Own features and own reading of every node of the graph that the boards were made on.
-
-    `ballots` are those of the boards, if known.
-    """
-    plan, config = get_billboard_plan(folder), folder.config
-    if ballots is None:
-        ballots = [make_ballots(folder, graph, boards, place) for place in range(len(boards))]
-    readings = read_boards(
-        boards,
-        graph,
-        plan.edge_owner,
-        own=ballots,
-        scale=config.reading_scale,
-        radius=config.reading_radius,
-    )
-    release_freed_memory()
-    return RowTable(graph, readings, device, feature_norm=config.feature_norm)
 
 
 def get_billboard_plan(folder: RunFolder) -> BillboardPlan:

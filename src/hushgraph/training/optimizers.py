@@ -1,13 +1,67 @@
-"""The built-in optimisers. Those of torch import its compiler first, which takes seconds."""
+"""The update of a step, and the built-in optimisers.
+
+Those of torch import its compiler first, which takes seconds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from hushgraph.errors import InputError
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import Optimizer
+
+if TYPE_CHECKING:
+    from hushgraph.training.prepare import OptimizerFactory
+
+
+def build_optimizer(
+    parameters: Iterator[nn.Parameter], config: TrainingConfig, own: OptimizerFactory | None
+) -> Optimizer:
+    """The optimiser of a run: built in, or what the caller's function makes."""
+    if (own is not None) != (config.optimizer == "own"):
+        raise InputError(
+            f"optimizer={config.optimizer!r}: expected adam or sgd, or for a run with an optimiser of your "
+            "own the function that makes it"
+        )
+    if own is not None:
+        return own(parameters)
+    if config.optimizer == "sgd":
+        return SGD(parameters, lr=config.learning_rate, momentum=config.momentum)
+    return Adam(parameters, lr=config.learning_rate, betas=(config.momentum, 0.999))
+
+
+def move_weights(
+    model: nn.Module,
+    average: Mapping[str, Tensor],
+    optimizer: Optimizer,
+    sums: Mapping[str, Tensor],
+    batch_size: int,
+    *,
+    decay: float,
+) -> None:
+    """Divide by the expected batch size, step the optimiser, move the average of the weights.
+
+    Args:
+        model: whose weights move.
+        average: the averaged weights, which keep `decay` of themselves.
+        optimizer: of the weights.
+        sums: of the gradients, noise included.
+        batch_size: the expected number of roots of a batch.
+        decay: from 0 to 1.
+    """
+    parameters = dict(model.named_parameters())
+    means = torch._foreach_div([sums[name] for name in parameters], float(batch_size))
+    for parameter, mean in zip(parameters.values(), means, strict=True):
+        parameter.grad = mean.to(parameter.dtype)
+    optimizer.step()
+    weights = [parameter.detach() for parameter in parameters.values()]
+    torch._foreach_lerp_([average[name] for name in parameters], weights, 1 - decay)
 
 
 class _Optimizer:
@@ -92,8 +146,12 @@ class Adam(_Optimizer):
         averages that began at zero.
         """
         kept["step"] += 1
+        return self.correct_rate(kept["step"].item())
+
+    def correct_rate(self, step: float) -> tuple[float, float]:
+        """What `count_step` returns for a parameter that takes this step."""
         [group] = self.param_groups
-        (beta1, beta2), step = group["betas"], kept["step"].item()
+        beta1, beta2 = group["betas"]
         return group["lr"] / (1 - beta1**step), math.sqrt(1 - beta2**step)
 
     def average_gradient(self, kept: dict[str, Any], gradient: Tensor, correction: float | Tensor) -> Tensor:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import math
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, get_args
 
@@ -27,10 +25,11 @@ from hushgraph.privacy.defaults import (
     choose_non_private,
     choose_private,
     choose_reads,
-    default_delta,
 )
+from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.config import TrainingConfig, check_settings
+from hushgraph.runs.folder import name_data
 from hushgraph.sampling.trees import bound_tree_size
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
@@ -38,8 +37,6 @@ OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 
 # Above this, the choice of defaults no longer depends on epsilon.
 _LARGEST_EPSILON = 1e6
-# More training nodes than any data has, to check settings by before data is read.
-_ANY_NODES = 2**40
 # Without a target epsilon, the rule for defaults starts from a common one.
 _USUAL_EPSILON = 8.0
 # Names that the command line and other libraries use for the same argument.
@@ -54,22 +51,6 @@ _SYNONYMS = {
     "layers": "num_layers",
     "hidden_channels": "hidden",
     "non_private": "private",
-}
-
-
-# Arguments that only trees have, with their defaults: a run that gives one of them is a run on trees.
-_TREES_ONLY: dict[str, Any] = {
-    "model": None,
-    "num_layers": None,
-    "max_readers": None,
-    "max_reads": None,
-    "noise_multiplier": None,
-    "sampler": "stable",
-    "accountant": "pair",
-    "noise": "common",
-    "setting": "transductive",
-    "encoder_layers": TrainingConfig.encoder_layers,
-    "decoder_layers": TrainingConfig.decoder_layers,
 }
 
 
@@ -143,9 +124,10 @@ def prepare(
     convert_numbers(others, {field.name: field.type for field in fields(TrainingConfig)})
     if model is not None:
         check_model(model)
-    method = choose_method(method, {**arguments, **others})
-    _check_budget(epsilon, noise_multiplier, private, delta, steps)
-    _check_settings(arguments, others)
+    method = check_settings(arguments, others)
+    # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
+    if split is not None and "/" in str(split):
+        random_split(0, parse_fractions(split))
     graph, split = load_for_training(
         data,
         split=split,
@@ -233,31 +215,6 @@ def take_columns(
     return {**(columns or {}), **given}, rest
 
 
-def _check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> None:
-    """Refuse settings that no data could make valid, before data is read."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    model: Any = "own" if isinstance(given.get("model"), nn.Module) else given.get("model", "gcn")
-    named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
-    optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
-    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
-    readers = given.get("max_readers", 1)
-    reads = given.get("max_reads", None if given["sampler"] == "paper" else readers)
-    PrivacyPlan(
-        num_train_nodes=_ANY_NODES,
-        num_layers=0 if model == "mlp" else given.get("num_layers", 1),
-        max_readers=readers,
-        max_reads=reads,
-        edge_owner=given.get("edge_owner", "sender"),
-        batch_size=given.get("batch_size", 1),
-        steps=given.get("steps", 1),
-        clip=given["clip"],
-        **{name: given[name] for name in ("sampler", "accountant", "clipping", "noise")},
-    )
-    # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
-    if "/" in str(given.get("split", "")):
-        random_split(0, parse_fractions(given["split"]))
-
-
 def _check_has_labels(graph: Graph) -> None:
     """Refuse data without a training label, unless its number of classes is known without labels.
 
@@ -286,34 +243,6 @@ def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
             f"{num_nodes:,} nodes a tree may have more than {LARGEST_TREE:,} rows, too many to train on; "
             "take fewer of them"
         )
-
-
-def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
-    """The billboard, unless an argument is given that only trees have."""
-    if method is not None and method not in get_args(choices.Method):
-        raise InputError(
-            f"method={show_value(method)}: expected one of {', '.join(get_args(choices.Method))}"
-        )
-    # A module of one's own may take rows of features and readings, but only where that is asked for.
-    for_trees = [
-        name
-        for name, default in _TREES_ONLY.items()
-        if arguments.get(name, default) != default
-        and not (name == "model" and isinstance(arguments[name], nn.Module))
-    ]
-    if method is None:
-        return "trees" if for_trees or arguments["model"] is not None else "billboard"
-    if method == "billboard" and for_trees:
-        raise InputError(
-            f"{_list_values(arguments, for_trees)} with method='billboard': only trees have that; leave it "
-            "out, or use "
-            "method='trees'"
-        )
-    return method
-
-
-def _list_values(arguments: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name}={show_value(arguments[name])}" for name in names)
 
 
 def _prepare_billboard(
@@ -394,12 +323,6 @@ def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: fl
     )
 
 
-def name_data(data: Any) -> str:
-    """What to call the data: the path or name it was given by, of a pair the nodes; else its type."""
-    named = data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
-    return os.fspath(named) if isinstance(named, (str, os.PathLike)) else type(named).__name__
-
-
 def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:
     """Refuse a model that is neither one of `names` nor a module, such as the class of one."""
     if isinstance(model, type):
@@ -407,37 +330,6 @@ def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) ->
     if not isinstance(model, nn.Module) and not (isinstance(model, str) and model in names):
         named = f"one of {', '.join(names)}, or in Python " if names else ""
         raise InputError(f"model={show_value(model)}: expected {named}an instance of a module of your own")
-
-
-def _check_budget(
-    epsilon: float | None,
-    noise_multiplier: float | None,
-    private: bool,
-    delta: float | None,
-    steps: int | None,
-) -> None:
-    """Refuse a budget that contradicts itself, before data is read."""
-    if private and epsilon is None and noise_multiplier is None:
-        raise PlanError(
-            "no budget: give epsilon=E or noise_multiplier=L, or ask for training without privacy "
-            "(private=False)"
-        )
-    if not private and (epsilon is not None or noise_multiplier is not None):
-        name, value = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
-        raise PlanError(
-            f"{name}={value} and private=False: without privacy there is no budget; leave out one"
-        )
-    if noise_multiplier is not None and not noise_multiplier > 0:
-        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
-    if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
-        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
-    if delta is not None and not 0 < delta < 1:
-        raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
-    if epsilon is not None and noise_multiplier is not None and steps is not None:
-        raise PlanError(
-            f"epsilon={epsilon}, noise_multiplier={noise_multiplier} and steps={steps}: two of them give the "
-            "third; leave one out"
-        )
 
 
 def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:

@@ -15,19 +15,14 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph._text import rounded_up
-from hushgraph.billboard.board import Board, combine_boards, read_rows
+from hushgraph.billboard.board import Board
+from hushgraph.billboard.reading import combine_boards, read_rows, scale_readings
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
-from hushgraph.graph.checks import check_features
-from hushgraph.graph.graph import Graph
+from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
-from hushgraph.inference.covered import (
-    average_over_neighbours,
-    check_width,
-    scale_readings,
-    score_table,
-)
+from hushgraph.inference.covered import average_over_neighbours, check_width, score_table
 from hushgraph.inference.in_memory import Evaluation, evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
@@ -35,7 +30,7 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.boards import build_table, get_billboard_plan
+from hushgraph.training.boards import Boards, get_billboard_plan
 from hushgraph.training.prepare import check_model
 
 if TYPE_CHECKING:
@@ -318,7 +313,8 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        table = build_table(self.folder, graph, device, self._load_boards())
+        boards = self._load_boards()
+        table = Boards(self.folder, graph, boards=boards).read(len(boards) - 1, device)
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:

@@ -22,14 +22,14 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import RunFolder, check_out
+from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
-from hushgraph.training.interruption import Interruption
-from hushgraph.training.prepare import OptimizerFactory, check_model, name_data, prepare
-from hushgraph.training.progress import choose_bar, watch_steps
+from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
+from hushgraph.training.progress import Interruption, choose_bar, watch_steps
 from hushgraph.training.run import Run
-from hushgraph.training.session import Observer, OnStart, Session
+from hushgraph.training.session import OnStart, Session
+from hushgraph.training.trainer import Observer
 
 __all__ = ["Run", "resume", "train"]
 
@@ -174,11 +174,9 @@ def train(
     if group.size > 1:
         session.check_agreement()
     if out is not None:
-        _in_leader(group, partial(_create, session))
         return _run(session, progress, observer, on_start)
     with _temporary_folder(group) as path:
         session.folder = replace(folder, path=path)
-        _in_leader(group, partial(_create, session))
         run = _run(session, progress, observer, on_start)
     if group.leads:
         run.is_temporary = True
@@ -191,26 +189,40 @@ def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
     return make() if group.size == 1 else group.broadcast(make)
 
 
-def _create(session: Session) -> None:
-    """Write the folder, then charge the run: a kill in between leaves a run that is charged when resumed."""
+def _begin(session: Session, on_start: OnStart | None) -> None:
+    """Open the ledger and charge the run to the budget of its data.
+
+    The folder of a new run is written before that: a kill in between leaves a run that is charged when
+    resumed.
+    """
+    folder = session.folder
     with contextlib.ExitStack() as stack:
-        with session.folder.charge_budget():
-            session.ledger = stack.enter_context(session.folder.create())
-        # From here on `Session.run` closes it.
+        with folder.charge_budget():
+            if not session.resumed:
+                session.ledger = stack.enter_context(folder.create())
+        if session.resumed:
+            session.ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
+            folder.check_charged(session.ledger)
+        if on_start is not None:
+            on_start(folder)
+        # From here on `_run` closes it.
         stack.pop_all()
 
 
 def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
     """Take the steps under a bar; where they end early, say where the run is and how to go on."""
+    _in_leader(session.group, partial(_begin, session, on_start))
     is_watched = session.group.leads and (progress or (progress is None and observer is None))
     make_bar = None
     try:
+        # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
+        if observer is not None and not is_watched:
+            return session.run(observer)
         with Interruption() as interruption:
             make_bar = choose_bar(progress) if is_watched else None
-            # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
             own = (lambda *_: interruption.check()) if observer is None else observer
             with watch_steps(make_bar, own) as observe:
-                return session.run(observe, on_start)
+                return session.run(observe)
     except BaseException as error:
         if session.group.leads and _has_charges(session.folder.path):
             note = _describe_kept(session.folder)
@@ -219,7 +231,6 @@ def _run(session: Session, progress: bool | None, observer: Observer | None, on_
                 print(note, file=sys.stderr)
         raise
     finally:
-        # Where the session has not begun, nobody else closes the ledger of a new run.
         if session.ledger is not None:
             session.ledger.close()
 
@@ -308,11 +319,4 @@ def resume(
         )
     if group.size > 1:
         session.check_agreement()
-    group.broadcast(partial(_charge_again, folder))
     return _run(session, progress, observer, on_start)
-
-
-def _charge_again(folder: RunFolder) -> None:
-    """Charge a run that a kill kept from being charged; otherwise its budget shows it already."""
-    with folder.charge_budget():
-        pass

@@ -50,8 +50,10 @@ class RecordedUpdate:
     @torch.no_grad()
     def apply(self, sums: Mapping[str, Tensor], decay: float) -> None:
         """Move the weights along `sums` and their average, which keeps `decay` of itself, towards them."""
+        for kept in self._kept:
+            kept["step"] += 1
         # All parameters have taken equally many steps.
-        [(rate, correction)] = {self._optimizer.count_step(kept) for kept in self._kept}
+        rate, correction = self._optimizer.correct_rate(self._kept[0]["step"].item())
         numbers = torch.tensor([rate, correction, 1 - decay], pin_memory=self._numbers.is_cuda)
         self._numbers.copy_(numbers, non_blocking=True)
         torch.cat([sums[name].reshape(-1) for name in self._names], out=self._sums)

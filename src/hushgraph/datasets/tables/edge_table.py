@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
-from hushgraph.graph.checks import id_type
 from hushgraph.graph.columns import Columns
+from hushgraph.graph.graph import id_type
 
 CHUNK = 1 << 22
 # More edges than this, two gigabytes, are kept in a file until the graph is built.
