@@ -27,8 +27,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 typer.main.get_command = functools.cache(typer.main.get_command)
 
 
-# Two processes take whole files in this order, then all others. The first two compile different kernels, which
-# both processes use afterwards; then come the longest, so that none is left for the end, when a core would wait.
+# Two processes take whole files, in this order and then all others. The first two files compile different
+# kernels, which both processes use afterwards. The longest follow, so that no core waits for one at the end.
 FIRST = (
     "claims/test_clipped_sum.py",
     "claims/test_board_faults.py",
