@@ -50,7 +50,7 @@ class Features:
         """float32 [len(nodes), d]."""
         if self._dense is not None:
             return self._dense.index_select(0, torch.from_numpy(nodes).to(self.device))
-        if self.is_sparse and self.device.type != "cpu":
+        if self.is_sparse and self._loads and self.device.type != "cpu":
             # Written out where they are needed: what is moved between devices stays small.
             return self._all_sparse().take(torch.from_numpy(nodes).to(self.device)).dense
         return torch.from_numpy(self._graph.dense_features(nodes)).to(self.device)
@@ -65,12 +65,16 @@ class Features:
         """The rows of these nodes, or of all; sparse features stay sparse on the CPU."""
         if not self.is_sparse or self.device.type != "cpu":
             return self.all() if nodes is None else self.rows(nodes)
+        if nodes is not None and self.is_stored:
+            return SparseInputs.of(self._graph.x[nodes])
         features = self._all_sparse()
         return features if nodes is None else features.take(torch.from_numpy(nodes))
 
     def _all_sparse(self) -> SparseInputs:
         if self._sparse is None:
-            self._sparse = SparseInputs.of(self._graph.x, self.device)
+            # Memory maps are read into memory.
+            rows = self._graph.x.copy() if self.is_stored else self._graph.x
+            self._sparse = SparseInputs.of(rows, self.device)
         return self._sparse
 
     def take(self, nodes: np.ndarray, *, norm: float = 0.0) -> Rows:

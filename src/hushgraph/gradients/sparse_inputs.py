@@ -42,9 +42,9 @@ class SparseInputs:
     @classmethod
     def of(cls, rows: Any, device: torch.device | str = "cpu") -> SparseInputs:
         """Of a SciPy CSR matrix of float32, whose memory is shared on the CPU."""
-        indptr, indices, values = (
-            torch.from_numpy(a).to(device) for a in (rows.indptr, rows.indices, rows.data)
-        )
+        # torch warns of arrays that may not be written to.
+        arrays = (a if a.flags.writeable else a.copy() for a in (rows.indptr, rows.indices, rows.data))
+        indptr, indices, values = (torch.from_numpy(a).to(device) for a in arrays)
         return cls(indptr=indptr, indices=indices, values=values, num_columns=int(rows.shape[1]))
 
     @property

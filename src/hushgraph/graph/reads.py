@@ -1,4 +1,4 @@
-"""Reads in compressed rows from edges in any order; nothing larger than edges and result is held."""
+"""Reads in compressed rows from edges in any order; beside the edges, only the result is held."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
-from hushgraph.inference.stored import stored_scores
+from hushgraph.inference.stored import encode, stored_scores
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
 
@@ -101,7 +101,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
-        h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
+        h = torch.cat([encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
         decoded: Tensor = model.decoder(h)
@@ -148,17 +148,6 @@ def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt
         rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
         parts.append(rows_alone.scores(rows))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
-    """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
-    linears = tuple((name, part) for name, part in model.encoder.named_modules() if type(part) is nn.Linear)
-    chain = Chain(layers=linears, skip=None, relu=isinstance(model.encoder[-1], nn.ReLU), feature_norm=0.0)
-    if not features.is_sparse or features.device.type != "cpu" or not chain.is_float32:
-        encoded: Tensor = model.encoder(model.scaled(features.rows(nodes)))
-        return encoded
-    last: Tensor = model.encoder[-1](RowPass(chain).scores(features.take(nodes, norm=model.feature_norm)))
-    return last
 
 
 def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
