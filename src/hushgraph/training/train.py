@@ -28,10 +28,10 @@ from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
-from hushgraph.training.progress import Interruption, choose_bar, watch_steps
+from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
 from hushgraph.training.session import OnStart, Session
-from hushgraph.training.trainer import Observer
+from hushgraph.training.trainer import Observer, delay_interrupts
 
 __all__ = ["Run", "resume", "train"]
 
@@ -230,9 +230,9 @@ def _run(session: Session, progress: bool | None, observer: Observer | None, on_
         # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
         if observer is not None and not is_watched:
             return session.run(observer)
-        with Interruption() as interruption:
+        with delay_interrupts() as check:
             make_bar = choose_bar(progress) if is_watched else None
-            own = (lambda *_: interruption.check()) if observer is None else observer
+            own = (lambda *_: check()) if observer is None else observer
             with watch_steps(make_bar, own) as observe:
                 return session.run(observe)
     except BaseException as error:
