@@ -76,7 +76,7 @@ def _share_threads() -> Iterator[None]:
     # Imported here, because commands that only name a device need no compiler.
     import numba
 
-    # Both may use OpenMP, whose number of threads numba sets for everybody as soon as it is asked for its own.
+    # Both may use OpenMP, whose number of threads numba sets for everybody when it is asked for its own.
     of_torch, threads = torch.get_num_threads(), count_threads()
     of_numba = numba.get_num_threads()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
