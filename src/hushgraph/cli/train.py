@@ -173,7 +173,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     """Train or resume as the flags say; None in all processes of a group but the first."""
     from hushgraph.training import distributed
     from hushgraph.training import train as training
-    from hushgraph.training.progress import Interruption
+    from hushgraph.training.trainer import delay_interrupts
 
     flags = context.params
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
@@ -195,11 +195,11 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         with group.share_errors():
             settings = _read_settings(context)
         source = options.join_edges(data, edges)
-        with Interruption() as interruption:
+        with delay_interrupts() as check:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
                 line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
-                interruption.check()
+                check()
 
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if flags["engine"] is not None:

@@ -5,7 +5,7 @@ Every error names the array, the position, the value and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns
 
 Array = npt.NDArray[Any]
+Chunks = Callable[[], Iterable[tuple[Array, Array]]]
+"""Gives all edges as (sources, targets), in chunks; called twice."""
 EdgeOwner = Literal["sender", "reader"]
 SPLITS = ("train_idx", "val_idx", "test_idx")
 # Reads that are checked at a time.
@@ -145,7 +147,7 @@ class Graph:
             raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
         num_nodes = check_shape("x", x, ndim=2)[0]
         # Imported here, because commands that only look at the class need no compiler.
-        from hushgraph.graph.reads import build_reads, cut_edges, lacks_reverse
+        from hushgraph.graph.reads import build_reads, lacks_reverse
 
         edges = check_edges(edge_index, num_nodes)
         reads = build_reads(cut_edges(edges, num_nodes), num_nodes, symmetrize=symmetrize)
@@ -423,6 +425,18 @@ def check_edges(edge_index: Any, num_nodes: int) -> Array:
     edges = check_integers("edge_index", edges, ndim=2)
     check_range("edge_index", edges, 0, num_nodes - 1, f"x has {num_nodes} rows, one per node")
     return edges
+
+
+def cut_edges(edges: npt.NDArray[Any], num_nodes: int, size: int = 1 << 20) -> Chunks:
+    """The chunks of an array [2, E] of ids, in the smallest type of ids."""
+
+    def chunks() -> Iterable[tuple[Array, Array]]:
+        dtype = id_type(num_nodes)
+        for begin in range(0, edges.shape[1], size):
+            part = edges[:, begin : begin + size]
+            yield part[0].astype(dtype, copy=False), part[1].astype(dtype, copy=False)
+
+    return chunks
 
 
 def id_type(num_nodes: int) -> type[np.signedinteger[Any]]:

@@ -1,18 +1,14 @@
-"""Reads in compressed rows from edges in any order; nothing larger than edges and result is held."""
+"""Reads in compressed rows from edges in any order; beside the edges, only the result is held."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.graph.checks import Array, id_type
-
-Chunks = Callable[[], Iterable[tuple[Array, Array]]]
-"""Gives all edges as (sources, targets), in chunks; called twice."""
+from hushgraph.graph.graph import Array, Chunks, id_type
 
 
 class BuiltReads(NamedTuple):
@@ -89,10 +85,10 @@ def _fill(source, target, symmetrize, ends, codes):  # type: ignore[no-untyped-d
             ends[u] += 1
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
+@numba.njit(cache=True, nogil=True)
 def _sort_rows(indptr, codes, symmetrize, kept, repeated):  # type: ignore[no-untyped-def]
     """Sort every row in place and move its distinct ids to the front; count them and repeated edges."""
-    for row in numba.prange(len(kept)):
+    for row in range(len(kept)):
         ids = codes[indptr[row] : indptr[row + 1]]
         ids.sort()
         count, repeats = 0, 0
@@ -133,15 +129,3 @@ def _lacks_reverse(indptr, indices):  # type: ignore[no-untyped-def]
             if at == len(listed) or listed[at] != row:
                 return True
     return False
-
-
-def cut_edges(edges: npt.NDArray[Any], num_nodes: int, size: int = 1 << 20) -> Chunks:
-    """The chunks of an array [2, E] of ids, in the smallest type of ids."""
-
-    def chunks() -> Iterable[tuple[Array, Array]]:
-        dtype = id_type(num_nodes)
-        for begin in range(0, edges.shape[1], size):
-            part = edges[:, begin : begin + size]
-            yield part[0].astype(dtype, copy=False), part[1].astype(dtype, copy=False)
-
-    return chunks

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -51,6 +54,7 @@ UnclippedSum = Callable[[nn.Module, Any], dict[str, Tensor]]
 
 Observer = Callable[[int, int, float, float | None], None]
 """Called with steps done, steps in all, epsilon so far and the last validation accuracy."""
+_Value = TypeVar("_Value")
 
 
 class Batches(Protocol):
@@ -140,7 +144,7 @@ class Trainer:
         """
         state = self.state
         event = replace(self.plan.step_event, draw=self.batches.draw)
-        state.step = self._by_leader(lambda ledger: ledger.steps_charged)
+        state.step = self.by_leader(lambda ledger: ledger.steps_charged)
         end = self.plan.steps if until is None else until
         charged, seconds = 0, math.inf
         interrupt: KeyboardInterrupt | None = None
@@ -153,7 +157,7 @@ class Trainer:
                 begin = time.monotonic()
                 batch = next(batches)
                 if not charged:
-                    charged = self._by_leader(partial(self._charge, event, end, seconds, interrupt))
+                    charged = self.by_leader(partial(self._charge, event, end, seconds, interrupt))
                 self.take_step(batch)
                 charged, state.step = charged - 1, state.step + 1
                 # A coarse clock may show no time at all.
@@ -165,8 +169,8 @@ class Trainer:
         if interrupt is not None and end < self.plan.steps:
             raise interrupt
 
-    def _by_leader(self, make: Callable[[StepLedger], int]) -> int:
-        """Call `make` in the process that leads, which has the ledger; every process gets the number."""
+    def by_leader(self, make: Callable[[StepLedger], _Value]) -> _Value:
+        """Call `make` in the process that leads, which has the ledger; every process gets the value."""
         if self.ledger is not None and self.group.size == 1:
             return make(self.ledger)
         return self.group.broadcast(lambda: make(require_leader(self.ledger)))
@@ -262,7 +266,7 @@ class Watch:
             with contextlib.suppress(RunError):
                 self.checkpoint()
             raise
-        self.checkpoint()
+        self.trainer.by_leader(lambda _: self.checkpoint())
 
     def after_step(self, done: int) -> None:
         """Called by the loop with the number of steps done."""
@@ -313,6 +317,39 @@ class Watch:
         finally:
             state.model.load_state_dict(current, strict=False)
         self.accuracy = measure_accuracy(best, graph, graph.val_idx)
+
+
+@contextlib.contextmanager
+def delay_interrupts() -> Iterator[Callable[[], None]]:
+    """Give what to call between steps, within this context: Ctrl-C then lets a step end.
+
+    From the first call on, Ctrl-C only makes a note, and the next call raises KeyboardInterrupt. A second
+    Ctrl-C interrupts at once, as ever. Outside the main thread, where signals cannot be handled, nothing
+    happens.
+    """
+    before: Any = None
+    is_requested = False
+
+    def note_interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal before, is_requested
+        is_requested = True
+        # None where it comes before `check` has noted what to restore.
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+            before = None
+
+    def check() -> None:
+        nonlocal before
+        if is_requested:
+            raise KeyboardInterrupt
+        if before is None and threading.current_thread() is threading.main_thread():
+            before = signal.signal(signal.SIGINT, note_interrupt)
+
+    try:
+        yield check
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def build_trainer(
