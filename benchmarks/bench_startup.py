@@ -1,40 +1,97 @@
-"""How long `import hushgraph` and the commands that touch no data take, each in a process of its own.
+"""How long commands take on a terminal, until their first line, and at most without any output.
 
-python benchmarks/bench_startup.py
+    python benchmarks/bench_startup.py [--repeats 3] [--against CHECKOUT] [--record FILE]
+
+Every command runs in a process of its own on a pseudo-terminal. With another checkout, both are run in turn,
+so that a busy moment does not fall on one of them alone; the table has medians.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import statistics
-import subprocess
 import sys
-import time
+import tempfile
+from pathlib import Path
 
-REPEATS = 5
-PLAN = "plan --train-nodes 90941 --max-readers 5 --batch-size 10000 --steps 600 --epsilon 8"
-PROGRAMS = {
-    "python": ["-c", "pass"],
-    "import hushgraph": ["-c", "import hushgraph"],
-    "hushgraph --version": ["-m", "hushgraph", "--version"],
-    "hushgraph --help": ["-m", "hushgraph", "--help"],
-    "hushgraph plan": ["-m", "hushgraph", *PLAN.split()],
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+
+from terminal_gaps import Gaps, run_on_terminal  # noqa: E402
+
+PLAN = "plan --method trees --train-nodes 90941 --max-readers 7 --steps 600 --epsilon 4"
+# The first makes the run that others read.
+COMMANDS = {
+    "train": "train demo --epsilon 4 --steps 50 --out {run}",
+    "predict": "predict first demo --out {new}.csv",
+    "report": "report first --out {new}.html",
+    "compare": "compare demo --epsilon 4 --steps 10 --out {new}",
+    "audit": "audit first --trials 200",
+    "plan, part of the roots": f"{PLAN} --batch-size 10000",
+    "plan, all roots": f"{PLAN} --batch-size 90941",
+    "plan DATA": "plan demo --epsilon 4",
+    "plan --html": f"{PLAN} --batch-size 10000 --html {{new}}.html",
+    "datasets": "datasets",
+    "--help": "--help",
+    "--version": "--version",
 }
 
 
-def seconds(arguments: list[str]) -> float:
-    """Wall-clock seconds of one process."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-    return time.perf_counter() - start
+def run(source: Path, command: str, folder: Path, number: int) -> Gaps:
+    """Run one command with files of its own."""
+    names = {"run": f"run-{number}" if number else "first", "new": f"new-{len(list(folder.iterdir()))}"}
+    gaps = run_on_terminal(command.format(**names).split(), folder, source=source)
+    if gaps.exit_code:
+        raise SystemExit(f"{command}: exit code {gaps.exit_code}\n{gaps.text[-500:]}")
+    return gaps
+
+
+def tabulate(sources: dict[str, Path], repeats: int) -> list[str]:
+    """Measure and return lines of text."""
+    taken: dict[tuple[str, str], list[Gaps]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        for label in sources:
+            (Path(place) / label).mkdir()
+        # What is compiled on first use is compiled in a round that is not counted.
+        for number in range(repeats + 1):
+            for name, command in COMMANDS.items():
+                for label, source in sources.items():
+                    gaps = run(source, command, Path(place) / label, number)
+                    if number:
+                        taken.setdefault((name, label), []).append(gaps)
+    heads = [f"{'whole':>8}{'first':>8}{'silent':>8}" for _ in sources]
+    lines = [f"{'seconds':26}" + "".join(f"{label:>24}" for label in sources), " " * 26 + "".join(heads)]
+    for name in COMMANDS:
+        figures = ""
+        for label in sources:
+            of = taken[name, label]
+            for values in ([g.seconds for g in of], [g.first for g in of], [g.longest for g in of]):
+                figures += f"{statistics.median(values):8.2f}"
+        lines.append(f"{name:26}{figures}")
+    return lines
 
 
 def main() -> None:
-    # Interleaved, so that a busy moment does not fall on one of them alone.
-    taken = [{name: seconds(arguments) for name, arguments in PROGRAMS.items()} for _ in range(REPEATS)]
-    print(f"seconds, median and fastest of {REPEATS}")
-    for name in PROGRAMS:
-        times = [each[name] for each in taken]
-        print(f"{name:20} {statistics.median(times):6.2f} {min(times):6.2f}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--against", type=Path, help="an older checkout")
+    parser.add_argument("--record", type=Path, help="also write the table here")
+    arguments = parser.parse_args()
+    sources = {} if arguments.against is None else {"before": arguments.against.resolve() / "src"}
+    sources["now"] = ROOT / "src"
+    lines = [
+        f"python benchmarks/bench_startup.py --repeats {arguments.repeats}"
+        + (" --against an older checkout" if arguments.against else ""),
+        f"{os.cpu_count()} processors, median of {arguments.repeats}: whole command, until its first line, "
+        "longest time without output",
+        *tabulate(sources, arguments.repeats),
+    ]
+    print("\n".join(lines))
+    if arguments.record is not None:
+        arguments.record.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

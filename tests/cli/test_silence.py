@@ -31,6 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("silence")
     run = str(path / "first")
     assert main(["train", "demo", "--epsilon", "4", "--steps", "20", "--quiet", "--out", run]) == 0
+    (path / "tables").mkdir()
+    (path / "tables" / "nodes.csv").write_text("id,age,label\na,1,0\nb,2,1\nc,3,1\n")
+    (path / "tables" / "edges.csv").write_text("source,target\na,b\nb,c\n")
     return path
 
 
@@ -40,8 +43,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train demo --epsilon 4 --steps 20 --out again",
         "predict first demo --out predictions.csv",
         "report first",
+        "compare demo --epsilon 4 --steps 3 --out comparison",
+        "audit first --trials 100",
         "plan demo --epsilon 4",
         "plan --method trees --train-nodes 90941 --max-readers 5 --epsilon 8",
+        "plan demo --epsilon 4 --html plan.html",
+        "check tables --out check.html",
+        "datasets",
     ],
 )
 def test_commands_are_not_silent(folder: Path, command: str) -> None:

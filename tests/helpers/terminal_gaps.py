@@ -20,16 +20,21 @@ class Gaps(NamedTuple):
         first: seconds until the first output.
         longest: the longest time without output, from start to end.
         text: all output.
+        seconds: from start to end.
     """
 
     exit_code: int
     first: float
     longest: float
     text: str
+    seconds: float
 
 
-def run_on_terminal(arguments: Sequence[str], folder: os.PathLike[str]) -> Gaps:
-    """Run `hushgraph` with these arguments in a folder."""
+def run_on_terminal(
+    arguments: Sequence[str], folder: os.PathLike[str], *, source: os.PathLike[str] | None = None
+) -> Gaps:
+    """Run `hushgraph` with these arguments in a folder; the package is that in `source`, if given."""
+    own = {} if source is None else {"PYTHONPATH": str(source)}
     terminal, inside = pty.openpty()
     begin = last = time.monotonic()
     process = subprocess.Popen(
@@ -38,7 +43,7 @@ def run_on_terminal(arguments: Sequence[str], folder: os.PathLike[str]) -> Gaps:
         stdin=inside,
         stdout=inside,
         stderr=inside,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"} | own,
     )
     os.close(inside)
     first, longest, parts = None, 0.0, []
@@ -60,6 +65,7 @@ def run_on_terminal(arguments: Sequence[str], folder: os.PathLike[str]) -> Gaps:
             break
     code = process.wait()
     os.close(terminal)
-    longest = max(longest, time.monotonic() - last)
+    end = time.monotonic()
+    longest = max(longest, end - last)
     text = b"".join(parts).decode(errors="replace")
-    return Gaps(code, longest if first is None else first, longest, text)
+    return Gaps(code, longest if first is None else first, longest, text, end - begin)

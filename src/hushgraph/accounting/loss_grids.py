@@ -41,7 +41,7 @@ class GridLosses:
 
     @cached_property
     def losses(self) -> FloatArray:
-        return (np.arange(len(self.probs)) + self.lowest) * self.interval
+        return np.asarray((np.arange(len(self.probs)) + self.lowest) * self.interval, np.float64)
 
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence at `epsilon`."""

@@ -125,7 +125,10 @@ def open_mapped(path: Path, *, ndim: int, kinds: str) -> Array:
 
 def release(array: Array) -> None:
     """Release the pages of a memory map; the next access reads them from the system's cache or the disk."""
-    mapped = getattr(array, "_mmap", None)
+    mapped, owner = None, array
+    # Sparse matrices hold views of views of a memory map.
+    while mapped is None and isinstance(owner, np.ndarray):
+        mapped, owner = getattr(owner, "_mmap", None), owner.base
     if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
 

@@ -19,6 +19,7 @@ from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
@@ -67,6 +68,7 @@ class Boards:
             scale=config.reading_scale,
             radius=config.reading_radius,
         )
+        release_freed_memory()
         return RowTable(self.graph, self._readings, device, feature_norm=config.feature_norm)
 
     def _make(self, ledger: Ledger, place: int) -> None:
@@ -95,6 +97,7 @@ class Boards:
             plan=plan.fingerprint(),
         )
         save_board(board, path)
+        release_freed_memory()
         self.boards.append(board)
 
     def _catch_up(self, *, num_boards: int, num_ballots: int) -> None:
@@ -140,7 +143,12 @@ def make_ballots(
         if readings is None
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
-    return with_probabilities(ballots, scores(model, WholeGraph(graph, table), depth=0).softmax(1).numpy())
+    predicted = scores(model, WholeGraph(graph, table), depth=0)
+    # Written over the scores: both would be as large as the board.
+    with_soft = with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
+    del predicted, table
+    release_freed_memory()
+    return with_soft
 
 
 def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
