@@ -66,14 +66,14 @@ def make_noise(plan: PrivacyPlan, num_nodes: int) -> Any:
 
 def choose_settings(path: str, name: str) -> dict[str, Any]:
     """The settings of a workload: the numbers are those of this version for both."""
-    from hushgraph.privacy.defaults import choose_private, default_delta
+    from hushgraph.privacy.defaults import choose_private
 
     graph = load(path)
     num_train = len(graph.train_idx)
     chosen = choose_private(
         num_train_nodes=num_train,
         epsilon=4.0,
-        delta=default_delta(num_train),
+        delta=1 / (10 * num_train),
         num_layers=1,
         num_classes=graph.num_classes,
     )

@@ -26,7 +26,7 @@ from hushgraph.runs.folder import RunFolder
 from hushgraph.training import trainer as loop
 
 # benchmarks/kills.py kills 200 times.
-KILLS, STEPS = 12, 40
+KILLS, STEPS = 8, 40
 SETTINGS: dict[str, Any] = {"hidden": 8, "max_readers": 2, "batch_size": 40, "device": "cpu"}
 
 

@@ -115,3 +115,14 @@ def test_sparse_features_of_a_stored_graph_stay_sparse(
         assert torch.equal(batch.dense_x[index], expected.dense_x[expected_index])
     rows, expected_rows = (f.take(np.array([5, 0, 5]), norm=2.0) for f in (features, Features(graph)))
     assert rows.features.values.tolist() == expected_rows.features.values.tolist()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_sparse_features_are_written_out_on_the_gpu() -> None:
+    features = Features(graph_of(sparse.csr_array(DENSE)), "cuda")
+    assert features.rows(np.array([3, 3, 0])).cpu().tolist() == DENSE[[3, 3, 0]].tolist()
+    taken = features.inputs(np.array([7, 1]))
+    assert isinstance(taken, torch.Tensor)
+    assert taken.device.type == "cuda"
+    assert taken.cpu().tolist() == DENSE[[7, 1]].tolist()
+    assert torch.equal(features.all().cpu(), torch.from_numpy(DENSE))

@@ -137,6 +137,10 @@ class RowTable(Features):
         index = torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
         return self._join(super().rows(nodes), self._readings.index_select(0, index))
 
+    def inputs(self, nodes: np.ndarray | None = None) -> Tensor:
+        """Dense rows of these nodes, or of all: a reading is no feature."""
+        return self.all() if nodes is None else self.rows(nodes)
+
     def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
         """The rows of these nodes, with labels; sparse features stay sparse. They are scaled already."""
         if not self.is_sparse:

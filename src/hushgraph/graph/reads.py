@@ -85,10 +85,10 @@ def _fill(source, target, symmetrize, ends, codes):  # type: ignore[no-untyped-d
             ends[u] += 1
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
+@numba.njit(cache=True, nogil=True)
 def _sort_rows(indptr, codes, symmetrize, kept, repeated):  # type: ignore[no-untyped-def]
     """Sort every row in place and move its distinct ids to the front; count them and repeated edges."""
-    for row in numba.prange(len(kept)):
+    for row in range(len(kept)):
         ids = codes[indptr[row] : indptr[row + 1]]
         ids.sort()
         count, repeats = 0, 0

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
@@ -73,7 +73,8 @@ def stored_scores(model: GNN, graph: StoredGraph, features: Features, nodes: Nod
 def encode(model: GNN, features: Features, nodes: Nodes) -> Tensor:
     """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
     inputs, first = features.inputs(nodes), model.encoder[0]
-    if isinstance(inputs, SparseInputs) and first.weight.dtype == torch.float32:
+    is_known = type(first) is nn.Linear and first.weight.dtype == torch.float32
+    if isinstance(inputs, SparseInputs) and is_known and isinstance(first, nn.Linear):
         z = inputs.scale(model.feature_norm).multiply(first.weight, first.bias)
         encoded: Tensor = model.encoder[1:](z)
     else:

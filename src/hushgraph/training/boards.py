@@ -60,6 +60,8 @@ class Boards:
             by_leader(lambda ledger: self._make(ledger, place))
         self._catch_up(num_boards=place + 1, num_ballots=place + 1)
         plan, config = get_billboard_plan(self.folder), self.folder.config
+        # Those of the boards before are as large as the new ones.
+        self._readings = None
         self._readings = read_boards(
             self.boards[: place + 1],
             self.graph,
@@ -107,7 +109,8 @@ class Boards:
             self.boards.append(folder.load_board(place))
         for place in range(len(self._ballots), num_ballots):
             known = self._readings, self.halfway
-            self._ballots.append(make_ballots(folder, graph, self.boards, place, *known))
+            labels = self._ballots[0] if self._ballots else None
+            self._ballots.append(make_ballots(folder, graph, self.boards, place, *known, labels=labels))
 
 
 def _choose_draws(seed: int | None, place: int) -> Draws:
@@ -125,14 +128,16 @@ def make_ballots(
     place: int,
     readings: npt.NDArray[np.float32] | None = None,
     halfway: Mapping[str, Tensor] | None = None,
+    *,
+    labels: Ballots | None = None,
 ) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
-    `boards` are those before this one, or all of them; `readings` are of the boards before it, and `halfway`
-    the weights of the model, if known.
+    `boards` are those before this one, or all of them; `readings` are of the boards before it, `halfway` the
+    weights of the model, and `labels` the ballots of the first board, if known.
     """
     plan = get_billboard_plan(folder)
-    ballots = label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
+    ballots = labels or label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
     if place == 0:
         return ballots
     model = folder.build_model().eval()

@@ -121,6 +121,8 @@ class Session:
                 # The ballots of the next board come from these weights. Only the leader has their average.
                 self._by_leader(lambda _: folder.save_halfway(self.average))
                 boards.halfway = None if self.ledger is None else self.average
+                # Its rows are gone before the next board is made.
+                del view, trainer, watch
         result, metrics = self._by_leader(lambda _: self._finish(watch))
         self._follow_leader()
         self.model.eval()
