@@ -1,9 +1,9 @@
 """How long commands take on a terminal, until their first line, and at most without any output.
 
-    python benchmarks/bench_startup.py [--repeats 3] [--against CHECKOUT] [--record FILE]
+    python benchmarks/bench_startup.py [NAME...] [--repeats 3] [--against CHECKOUT] [--record FILE]
 
 Every command runs in a process of its own on a pseudo-terminal. With another checkout, both are run in turn,
-so that a busy moment does not fall on one of them alone; the table has medians.
+so that a busy moment does not fall on one of them alone; the table has medians. A record is added to.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -21,20 +22,20 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 from terminal_gaps import Gaps, run_on_terminal  # noqa: E402
 
 PLAN = "plan --method trees --train-nodes 90941 --max-readers 7 --steps 600 --epsilon 4"
-# The first makes the run that others read.
+# The first makes the run that others read; it is run in any case.
 COMMANDS = {
     "train": "train demo --epsilon 4 --steps 50 --out {run}",
     "predict": "predict first demo --out {new}.csv",
     "report": "report first --out {new}.html",
     "compare": "compare demo --epsilon 4 --steps 10 --out {new}",
     "audit": "audit first --trials 200",
-    "plan, part of the roots": f"{PLAN} --batch-size 10000",
-    "plan, all roots": f"{PLAN} --batch-size 90941",
-    "plan DATA": "plan demo --epsilon 4",
-    "plan --html": f"{PLAN} --batch-size 10000 --html {{new}}.html",
+    "plan": f"{PLAN} --batch-size 10000",
+    "plan-full": f"{PLAN} --batch-size 90941",
+    "plan-data": "plan demo --epsilon 4",
+    "plan-html": f"{PLAN} --batch-size 10000 --html {{new}}.html",
     "datasets": "datasets",
-    "--help": "--help",
-    "--version": "--version",
+    "help": "--help",
+    "version": "--version",
 }
 
 
@@ -47,22 +48,21 @@ def run(source: Path, command: str, folder: Path, number: int) -> Gaps:
     return gaps
 
 
-def tabulate(sources: dict[str, Path], repeats: int) -> list[str]:
+def tabulate(names: list[str], sources: dict[str, Path], repeats: int) -> list[str]:
     """Measure and return lines of text."""
     taken: dict[tuple[str, str], list[Gaps]] = {}
     with tempfile.TemporaryDirectory() as place:
         for label in sources:
             (Path(place) / label).mkdir()
-        # What is compiled on first use is compiled in a round that is not counted.
-        for number in range(repeats + 1):
-            for name, command in COMMANDS.items():
-                for label, source in sources.items():
-                    gaps = run(source, command, Path(place) / label, number)
-                    if number:
-                        taken.setdefault((name, label), []).append(gaps)
+            # What is compiled on first use is compiled here.
+            run(sources[label], COMMANDS["train"], Path(place) / label, 0)
+        for number in range(1, repeats + 1):
+            for name, (label, source) in product(names, sources.items()):
+                gaps = run(source, COMMANDS[name], Path(place) / label, number)
+                taken.setdefault((name, label), []).append(gaps)
     heads = [f"{'whole':>8}{'first':>8}{'silent':>8}" for _ in sources]
     lines = [f"{'seconds':26}" + "".join(f"{label:>24}" for label in sources), " " * 26 + "".join(heads)]
-    for name in COMMANDS:
+    for name in names:
         figures = ""
         for label in sources:
             of = taken[name, label]
@@ -76,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COMMANDS)}")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--against", type=Path, help="an older checkout")
     parser.add_argument("--record", type=Path, help="also write the table here")
@@ -83,15 +84,16 @@ def main() -> None:
     sources = {} if arguments.against is None else {"before": arguments.against.resolve() / "src"}
     sources["now"] = ROOT / "src"
     lines = [
-        f"python benchmarks/bench_startup.py --repeats {arguments.repeats}"
+        f"python benchmarks/bench_startup.py {' '.join([*arguments.names, ''])}--repeats {arguments.repeats}"
         + (" --against an older checkout" if arguments.against else ""),
         f"{os.cpu_count()} processors, median of {arguments.repeats}: whole command, until its first line, "
         "longest time without output",
-        *tabulate(sources, arguments.repeats),
+        *tabulate(arguments.names or list(COMMANDS), sources, arguments.repeats),
     ]
     print("\n".join(lines))
     if arguments.record is not None:
-        arguments.record.write_text("\n".join(lines) + "\n")
+        with arguments.record.open("a") as record:
+            record.write("\n".join([*lines, "", ""]))
 
 
 if __name__ == "__main__":

@@ -285,10 +285,10 @@ class Watch:
                 val_accuracy=self.accuracy,
                 seconds=time.monotonic() - self.begin,
             )
-        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
-            self.checkpoint()
         if self.observer is not None:
             self.observer(done, plan.steps, self.epsilon, self.accuracy)
+        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self.checkpoint()
 
     def _end_of_window(self, step: int) -> int:
         plan = self.trainer.plan
