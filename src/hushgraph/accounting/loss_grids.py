@@ -41,7 +41,8 @@ class GridLosses:
 
     @cached_property
     def losses(self) -> FloatArray:
-        return (np.arange(len(self.probs)) + self.lowest) * self.interval
+        losses: FloatArray = (np.arange(len(self.probs)) + self.lowest) * self.interval
+        return losses
 
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence at `epsilon`."""

@@ -123,7 +123,7 @@ def discretise(loss: PairLoss, interval: float) -> GridLosses:
     share = np.clip(share + _ROUNDING, 0.0, 1.0)
     masses = np.exp(log_upper)
     low = int(bottom.min())
-    probs = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
+    probs: FloatArray = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
     probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
     probs[0] += math.exp(float(fine.upper_log_sf[-1]))
