@@ -123,11 +123,16 @@ def discretise(loss: PairLoss, interval: float) -> GridLosses:
     share = np.clip(share + _ROUNDING, 0.0, 1.0)
     masses = np.exp(log_upper)
     low = int(bottom.min())
-    probs: FloatArray = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
+    probs = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
     probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
     probs[0] += math.exp(float(fine.upper_log_sf[-1]))
-    return GridLosses(interval=interval, lowest=low, probs=probs, infinite=min(1.0 - 1e-16, loss.tail))
+    return GridLosses(
+        interval=interval,
+        lowest=low,
+        probs=np.asarray(probs, np.float64),
+        infinite=min(1.0 - 1e-16, loss.tail),
+    )
 
 
 def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
