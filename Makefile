@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Tests start many processes, which would all compile the same sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench kernel-test gpu-test docs wheel clean
 
@@ -28,7 +31,7 @@ lint: setup ## Check style and types.
 	$(BIN)/mypy
 
 test: lint ## Check style and types, then run all tests.
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: setup ## Run the CPU benchmarks.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -77,7 +77,7 @@ def float_noise(plan: PrivacyPlan, device: torch.device) -> object:
 
 
 def make_batches(
-    graph: Graph, plan: PrivacyPlan, model: nn.Module, device: torch.device
+    graph: Graph, plan: PrivacyPlan, model: nn.Module, device: torch.device, *, feature_norm: float = 0.0
 ) -> tuple[Any, dict[str, Any]]:
     """Batches and how their sums are computed, as a run has them in the version that is imported."""
     common: dict[str, Any] = {
@@ -95,7 +95,7 @@ def make_batches(
 
         if takes_rows(plan, model):
             sums = RowSums() if device.type == "cpu" else RecordedRowSums(device)
-            return RowBatches(**common, feature_norm=0.0), {"clipped_sum": sums}
+            return RowBatches(**common, feature_norm=feature_norm), {"clipped_sum": sums}
     except ImportError:
         pass
     batches = TreeBatches(**common, resample_every=STEPS)
@@ -197,9 +197,11 @@ def serve(steps: Steps) -> None:
 
 
 @contextmanager
-def other_version(source: str, arguments: list[str]) -> Iterator[Callable[[str], float]]:
+def other_version(
+    source: str, arguments: list[str], *, script: str = __file__
+) -> Iterator[Callable[[str], float]]:
     """Seconds of a step of the version in the folder `source`."""
-    command = [sys.executable, __file__, "--serve", *arguments]
+    command = [sys.executable, script, "--serve", *arguments]
     environment = os.environ | {"PYTHONPATH": source}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment

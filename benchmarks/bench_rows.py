@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, Rows, SparseRows
+from hushgraph.gradients.rows import RowPass, Rows, SparseRows, find_chain
 from hushgraph.models.gnn import ReadingMLP
 
 ROWS, FEATURES, CLASSES, HIDDEN, REPEATS = 16_384, 512, 8, 64, 7

@@ -31,7 +31,6 @@ import hushgraph as hg
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs import folder as runs
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training import session
 from hushgraph.training import trainer as loop
 
 STEPS = 120
@@ -77,7 +76,7 @@ def start(path: Path, graph: Any, *, often: bool) -> int:
 
         loop.Trainer.take_step, runs.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
         if often:
-            session.CHECKPOINT_SECONDS = 0.0
+            loop.CHECKPOINT_SECONDS = 0.0
         say(b"starting" if not (path / "run.json").exists() else b"resuming")
         if (path / "run.json").exists():
             hg.resume(path, graph, device="cpu")

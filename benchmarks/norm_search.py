@@ -27,6 +27,7 @@ from hushgraph.gradients.rows import Rows as RootRows
 from hushgraph.gradients.rows import RowSums, SparseRows
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.shared import SharedEncoder
+from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.models.blocks import Reads, RowGradient
 from hushgraph.models.gnn import GNN, Activation, ReadingMLP, Scale, mlp
 
@@ -40,6 +41,7 @@ KINDS = (
     "embedding",
     "scale",
     "shared encoder",
+    "sparse encoder",
     "rows",
 )
 
@@ -169,11 +171,16 @@ def layer_case(kind: str, rng: np.random.Generator, device: torch.device) -> Cas
     return Case(excess=excess, description=about)
 
 
-def shared_case(rng: np.random.Generator, device: torch.device) -> Case:
+def shared_case(kind: str, rng: np.random.Generator, device: torch.device) -> Case:
     """One root through an encoder whose rows are shared by its entries."""
-    entries, size_in, size_out = shape_of("shared encoder", rng)
+    entries, size_in, size_out = shape_of(kind, rng)
     nodes = int(rng.integers(1, entries + 1))
-    x, of_inputs = hostile(rng, nodes, size_in, device)
+    given, of_inputs = hostile(rng, nodes, size_in, device)
+    x: Tensor | SparseInputs = given
+    if kind == "sparse encoder":
+        # Some entries are not kept, whatever the values. A GPU has dense rows.
+        given = given * torch.from_numpy(rng.random(given.shape) < rng.random()).to(device)
+        x = SparseInputs.of(sparse.csr_array(given.numpy())) if device.type == "cpu" else given
     relu = bool(rng.integers(2))
     encoder = mlp(
         [size_in, *[size_out] * int(rng.integers(1, 3))], "relu" if relu else "tanh", activate_last=True
@@ -198,7 +205,7 @@ def shared_case(rng: np.random.Generator, device: torch.device) -> Case:
         return shared.weighted_sums(gradient, reads, factors[owners], clean=True)
 
     clipping = clipping_of(rng)
-    about = f"shared encoder: {entries} entries of {nodes} rows, {size_in} x {size_out}, {of_inputs} by"
+    about = f"{kind}: {entries} entries of {nodes} rows, {size_in} x {size_out}, {of_inputs} by"
     excess = excess_of(squares, sizes, clipping, sums)
     return Case(excess=excess, description=f"{about} {of_gradients}, weights {scale:.1e}, {clipping}")
 
@@ -234,7 +241,8 @@ def rows_case(rng: np.random.Generator, device: torch.device) -> Case:
 
 
 CASES: dict[str, Callable[[np.random.Generator, torch.device], Case]] = {
-    "shared encoder": shared_case,
+    "shared encoder": partial(shared_case, "shared encoder"),
+    "sparse encoder": partial(shared_case, "sparse encoder"),
     "rows": rows_case,
 }
 

@@ -1,6 +1,6 @@
 """Where a step of workload A goes: the parts of a batch, the step on a kept batch, kernels and their time.
 
-python benchmarks/profile_step.py --device cuda > benchmarks/records/profile_h200.txt
+python benchmarks/profile_step.py --device cuda > profile.txt
 """
 
 from __future__ import annotations

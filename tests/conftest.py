@@ -27,6 +27,37 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 typer.main.get_command = functools.cache(typer.main.get_command)
 
 
+# Two processes take whole files, in this order and then all others. The first two files compile different
+# kernels, which both processes use afterwards. The longest follow, so that no core waits for one at the end.
+FIRST = (
+    "claims/test_clipped_sum.py",
+    "claims/test_board_faults.py",
+    "training/test_distributed.py",
+    "test_documentation.py",
+    "reproduction/test_quick.py",
+    "cli/test_silence.py",
+    "claims/test_rings.py",
+    "audit/test_attack.py",
+    "audit/test_billboard.py",
+    "claims/test_budget.py",
+    "privacy/test_billboard_bounds.py",
+    "browser/test_pages.py",
+    "test_packaging.py",
+    "cli/test_audit.py",
+    "claims/test_resume.py",
+    "engines/test_streaming.py",
+    "test_site.py",
+    "claims/test_billboard.py",
+    "claims/test_stability.py",
+    "test_comparison.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {Path(__file__).parent / name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(FIRST)))
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Calls the command; gives its exit code, output and errors."""

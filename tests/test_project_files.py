@@ -42,12 +42,16 @@ def read_targets() -> list[str]:
 
 
 def test_the_workflow_tests_every_supported_python() -> None:
-    (job,) = read_yaml(ROOT / ".github" / "workflows" / "test.yml")["jobs"].values()
+    jobs = read_yaml(ROOT / ".github" / "workflows" / "test.yml")["jobs"]
+    job = jobs["test"]
     versions = job["strategy"]["matrix"]["python-version"]
     prefix = "Programming Language :: Python :: 3."
     assert versions == [line.split()[-1] for line in read_project()["classifiers"] if line.startswith(prefix)]
     assert all(isinstance(version, str) for version in versions), "3.10 without quotes is the number 3.1"
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test PYTHON=python"]
+    assert [step["run"] for step in jobs["kernels"]["steps"] if "run" in step] == [
+        "make kernel-test PYTHON=python"
+    ]
 
 
 def test_every_line_of_the_constraints_is_a_pin() -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
-    from hushgraph.training.session import Observer, OnStart
+    from hushgraph.training.session import OnStart
+    from hushgraph.training.trainer import Observer
 
 FORMAT = 2
 SETTINGS = "settings.json"

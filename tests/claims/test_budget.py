@@ -24,7 +24,7 @@ from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 DELTA = 1e-6
 # benchmarks/kills_budget.py kills 200 times.
-KILLS = 12
+KILLS = 8
 SETTINGS: dict[str, Any] = {"hidden": 8, "steps": 4, "device": "cpu", "model": "mlp"}
 
 

@@ -22,7 +22,6 @@ from hushgraph.graph.graph import Graph
 from hushgraph.privacy import ledger as ledger_file
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training import session
 from hushgraph.training import trainer as loop
 from run_folders import SETTINGS, STEPS, charged, contents, finished, refused, stopped
 
@@ -110,7 +109,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     copied: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (copied / "checkpoint.safetensors").read_bytes()
-    monkeypatch.setattr(session, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     real = os.fsync
 
     def full(descriptor: int) -> None:

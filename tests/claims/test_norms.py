@@ -34,7 +34,7 @@ def test_no_case_of_a_search_exceeds_c(device: str) -> None:
 
 def test_the_search_sees_a_margin_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers whose rows add up keep clear of C by the margin; without it they reach C."""
-    kinds = ("layer norm", "embedding", "scale", "shared encoder")
+    kinds = ("layer norm", "embedding", "scale", "shared encoder", "sparse encoder")
     with_margin = norm_search.search(200, seed=0)
     monkeypatch.setattr(clip, "ROUNDING_MARGIN", 0.0)
     without = norm_search.search(200, seed=0)

@@ -20,14 +20,13 @@ import torch
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.noise.source import ExactNoise
+from hushgraph.noise import source
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training import session
 from hushgraph.training import trainer as loop
 
 # benchmarks/kills.py kills 200 times.
-KILLS, STEPS = 12, 40
+KILLS, STEPS = 8, 40
 SETTINGS: dict[str, Any] = {"hidden": 8, "max_readers": 2, "batch_size": 40, "device": "cpu"}
 
 
@@ -45,7 +44,6 @@ import torch
 torch.set_num_threads(1)
 import hushgraph as hg
 from hushgraph.training import trainer as loop
-from hushgraph.training import session
 
 root, kills, steps, settings = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
 graph = hg.datasets.synthetic(num_nodes=150, num_classes=3, num_features=8, average_degree=5)
@@ -67,7 +65,7 @@ def start(path, often):
 
         loop.Trainer.take_step = step
         if often:
-            session.CHECKPOINT_SECONDS = 0.0
+            loop.CHECKPOINT_SECONDS = 0.0
         if (path / "run.json").exists():
             hg.resume(path, graph, device="cpu")
         else:
@@ -184,13 +182,14 @@ def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The draws of every step of all sessions, as integers of the grid, in order."""
     drawn: list[np.ndarray] = []
 
-    class RecordedNoise(ExactNoise):
-        def _draw(self, size: int, device: torch.device) -> torch.Tensor:
-            draw = super()._draw(size, device)
-            drawn.append(draw.numpy().copy())
-            return draw
+    real = source._Drawer.take
 
-    monkeypatch.setattr(session, "ExactNoise", RecordedNoise)
+    def take(drawer: source._Drawer) -> torch.Tensor:
+        draw = real(drawer)
+        drawn.append(draw.numpy().copy())
+        return draw
+
+    monkeypatch.setattr(source._Drawer, "take", take)
     return drawn
 
 

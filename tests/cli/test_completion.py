@@ -2,45 +2,68 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-# What the installed command does, and whether it cost more than it may.
+# What the installed command does, and whether it cost more than it may. Every line of JSON is one completion,
+# by a child that need not import the commands.
 COMPLETE = """
-import sys
-from hushgraph.cli.app import main
-try:
-    main([])
-finally:
-    print([name for name in ("torch", "torch_geometric", "numba") if name in sys.modules], file=sys.stderr)
+import json, os, sys
+from hushgraph.cli.app import build_app, main
+build_app()
+for line in sys.stdin:
+    order = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.chdir(order["folder"])
+        os.environ.update(order["variables"])
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        try:
+            main([])
+        finally:
+            heavy = [name for name in ("torch", "torch_geometric", "numba") if name in sys.modules]
+            print(heavy, file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+    os.waitpid(child, 0)
+    print("done", flush=True)
 """
+Complete = Callable[[str, str, Path], list[str]]
 
 
-def completed(shell: str, line: str, folder: Path) -> list[str]:
-    words = line.split(" ")
-    variables = {
-        "_HUSHGRAPH_COMPLETE": f"complete_{shell}",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": line,
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", COMPLETE],
-        env={**os.environ, **variables},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    assert done.stderr == "[]\n"
-    return [line.split("\t")[0] for line in done.stdout.split("\n") if line]
+@pytest.fixture(scope="module")
+def completed() -> Iterator[Complete]:
+    """Completes a line in a folder, as a shell would ask for it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", COMPLETE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        commands, answers = process.stdin, process.stdout
+
+        def call(shell: str, line: str, folder: Path) -> list[str]:
+            variables = {
+                "_HUSHGRAPH_COMPLETE": f"complete_{shell}",
+                "COMP_WORDS": line,
+                "COMP_CWORD": str(len(line.split(" ")) - 1),
+                "_TYPER_COMPLETE_ARGS": line,
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            }
+            print(json.dumps({"variables": variables, "folder": str(folder)}), file=commands, flush=True)
+            assert answers.readline() == "done\n"
+            assert (folder / "err").read_text() == "[]\n"
+            return [line.split("\t")[0] for line in (folder / "out").read_text().split("\n") if line]
+
+        yield call
 
 
 @pytest.mark.parametrize(
@@ -59,19 +82,19 @@ def completed(shell: str, line: str, folder: Path) -> list[str]:
         ("hushgraph report ", []),
     ],
 )
-def test_bash(line: str, wanted: list[str], tmp_path: Path) -> None:
+def test_bash(line: str, wanted: list[str], completed: Complete, tmp_path: Path) -> None:
     for name in ("demography.npz", "demotape.mp3", "other.npz", "broken.toml"):
         (tmp_path / name).touch()
     assert completed("bash", line, tmp_path) == wanted
 
 
-def test_zsh(tmp_path: Path) -> None:
+def test_zsh(completed: Complete, tmp_path: Path) -> None:
     found = completed("zsh", "hushgraph train demo --model g", tmp_path)
     assert found == ['_arguments \'*: :(("gcn"', '"gin"', '"gat"))\'']
     assert completed("zsh", "hushgraph report ", tmp_path) == ["_files"]
 
 
-def test_fish(tmp_path: Path) -> None:
+def test_fish(completed: Complete, tmp_path: Path) -> None:
     assert completed("fish", "hushgraph train demo --model g", tmp_path) == ["gcn", "gin", "gat"]
     assert completed("fish", "hushgraph tr", tmp_path) == ["train"]
 

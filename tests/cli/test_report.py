@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -14,7 +15,6 @@ import hushgraph as hg
 from hushgraph.cli import compare as comparing
 from hushgraph.graph.graph import Graph
 from hushgraph.training import trainer as loop
-from hushgraph.training.progress import Interruption
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = {"steps": 3, "hidden": 4, "device": "cpu"}
@@ -93,14 +93,14 @@ def test_compare_continues_after_ctrl_c(
     flags = ["compare", file, "--epsilon", "6", "--steps", "3", "--device", "cpu", "--out", tmp_path / "five"]
     checks = iter([None] * 4)
 
-    def check(self: Interruption) -> None:
+    def check() -> None:
         try:
             next(checks)
         except StopIteration:
             raise KeyboardInterrupt from None
 
     with monkeypatch.context() as patch:
-        patch.setattr(Interruption, "check", check)
+        patch.setattr(loop, "delay_interrupts", lambda: contextlib.nullcontext(check))
         patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
         code, _, err = run(*flags)
         assert (code, err) == (130, "hushgraph: stopped; the same command continues from there\n")

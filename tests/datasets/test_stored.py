@@ -63,10 +63,6 @@ def test_features_of_other_types_become_float32_by_rows(tmp_path: Path, kind: ty
     np.testing.assert_array_equal(rows, x[[2, 0]].astype(np.float32))
 
 
-def test_sparse_features_are_stored_dense(tmp_path: Path) -> None:
-    np.testing.assert_array_equal(store_arrays(tmp_path / "g", **given(x=sparse.coo_array(X))).x, X)
-
-
 def test_options_of_load_graph(tmp_path: Path) -> None:
     expected = Graph.from_arrays(edge_index=EDGES, x=X, **REST)
     store_arrays(tmp_path / "g", **given())
@@ -179,7 +175,9 @@ def values(name: str, array: Any) -> Callable[[Path], None]:
         (lambda folder: (folder / "y.npy").write_bytes(b"\x93NUMPY"), "y.npy is not a .npy file"),
         (lambda folder: (folder / "graph.json").write_text("{"), "graph.json is not JSON"),
         (lambda folder: (folder / "graph.json").write_text("[]"), "version=None"),
-        (about(version=2), "version=2; expected 1"),
+        (about(version=3), "version=3; expected 1 or 2"),
+        (about(version=True), "version=True; expected 1 or 2"),
+        (about(version=2), "x_indptr.npy is missing"),
         (lambda folder: (folder / "graph.json").write_text('{"version": 1}'), "lacks num_nodes, num_reads"),
         (about(num_nodes="4"), "num_nodes=4; expected an integer"),
         (about(num_nodes=5), r"reads_indptr.npy has shape \[5\]; graph.json says \[6\]"),
@@ -211,3 +209,66 @@ def test_names_of_datasets_are_not_folders(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     store_arrays("karate", **given())
     assert isinstance(load_graph("karate"), StoredGraph)
+
+
+SPARSE_X = sparse.csr_array(np.array([[0, 2, 0], [1, 0, 3], [0, 0, 0], [0, 0, 5]], np.float32))
+
+
+def test_sparse_features_stay_sparse(tmp_path: Path) -> None:
+    stored = store_arrays(tmp_path / "g", **given(x=SPARSE_X.astype(np.float64).tocoo()))
+    assert sorted(path.name for path in (tmp_path / "g").glob("x*")) == [
+        "x_data.npy",
+        "x_indices.npy",
+        "x_indptr.npy",
+    ]
+    for graph in (stored, load_graph(tmp_path / "g")):
+        assert isinstance(graph, StoredGraph)
+        assert sparse.issparse(graph.x)
+        assert graph.x.dtype == np.float32
+        # On disk until they are read.
+        assert not any(a.flags.writeable for a in (graph.x.data, graph.x.indices, graph.x.indptr))
+        assert graph.dense_features(np.array([3, 1, 1])).tolist() == SPARSE_X.toarray()[[3, 1, 1]].tolist()
+        assert graph.in_memory().x.toarray().tolist() == SPARSE_X.toarray().tolist()
+        graph.release_features()
+        assert graph.x.toarray().tolist() == SPARSE_X.toarray().tolist()
+
+
+def test_folders_of_version_1_are_read(tmp_path: Path) -> None:
+    """Dense features are stored as they were before sparse ones could be."""
+    store_arrays(tmp_path / "g", **given())
+    assert json.loads((tmp_path / "g" / "graph.json").read_text())["version"] == 1
+    assert np.array_equal(np.load(tmp_path / "g" / "x.npy"), X)
+    assert np.array_equal(load_graph(tmp_path / "g").x, X)
+
+
+def test_repeated_entries_of_sparse_features_are_added_up(tmp_path: Path) -> None:
+    twice = sparse.coo_array((np.ones(3), ([0, 0, 3], [1, 1, 0])), shape=(4, 2))
+    assert store_arrays(tmp_path / "g", **given(x=twice)).x.toarray()[0].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda folder: (folder / "x_data.npy").unlink(), "x_data.npy is missing"),
+        (values("x_indptr", np.array([0, 1, 3, 3], np.int32)), r"x_indptr.npy has shape \[4\]"),
+        (
+            values("x_indptr", np.array([0, 1, 3, 2, 4], np.int32)),
+            "x_indptr.npy does not increase from 0 to 4",
+        ),
+        (values("x_indptr", np.array([0, 1, 3, 3, 4])), "have types int64, int32, float32"),
+        (values("x_data", np.ones(3, np.float32)), "the last two 4 and 3 values"),
+        (values("x_data", np.ones(4)), "have types int32, int32, float64"),
+        (values("x_data", np.array([1, 1, np.inf, 1], np.float32)), r"x\[1, 2\]=inf is not a finite float32"),
+        (values("x_indices", np.array([1, 0, 3, 2], np.int32)), "=3; expected 0..2; there are 3 columns"),
+        (values("x_indices", np.array([1, 2, 0, 2], np.int32)), "not ascending in a row"),
+        (values("x_indices", np.array([1, 2, 2, 2], np.int32)), "repeats a column"),
+    ],
+)
+def test_damage_of_sparse_features_is_told_in_one_line(
+    tmp_path: Path, damage: Callable[[Path], None], says: str
+) -> None:
+    store_arrays(tmp_path / "g", **given(x=SPARSE_X))
+    damage(tmp_path / "g")
+    with pytest.raises(GraphError, match=says) as caught:
+        load_graph(tmp_path / "g")
+    assert "\n" not in str(caught.value)

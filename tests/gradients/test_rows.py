@@ -12,9 +12,8 @@ from scipy import sparse
 
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
-from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, Rows, RowSums, SparseRows
+from hushgraph.gradients.rows import RowPass, Rows, RowSums, SparseRows, find_chain
 from hushgraph.gradients.rows_torch import DrawnRows, RecordedRowSums
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.gradients.unclipped import gradient_sum

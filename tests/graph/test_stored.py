@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 import hushgraph as hg
 from hushgraph.errors import GraphError
@@ -42,6 +44,23 @@ def lists_of(graph: Any, owner: str) -> Any:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_the_same_lists(stored: StoredGraph, owner: str) -> None:
     assert lists_of(stored, owner) == lists_of(GRAPH, owner)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"max_readers": 3, "num_layers": 1}, {"max_readers": 2, "num_layers": 2}, {}], ids=str
+)
+def test_sparse_features_give_the_same_run(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Trees and, by default, a billboard: in memory, and from sparse rows on disk."""
+    graph = replace(GRAPH, x=sparse.csr_array(np.where(GRAPH.x > 0.5, GRAPH.x, 0)))
+    stored = hg.datasets.store(graph, tmp_path / "graph")
+    assert sparse.issparse(stored.x)
+    common: dict[str, Any] = {"epsilon": 4.0, "steps": 4, "hidden": 8, "device": "cpu", "seed": 3}
+    common |= {"method": "trees"} if settings else {}
+    expected, actual = (hg.train(data, **common, **settings) for data in (graph, stored.folder))
+    for ours, theirs in zip(actual.model.parameters(), expected.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert actual.result["test_accuracy"] == expected.result["test_accuracy"]
+    np.testing.assert_array_equal(actual.predict(stored.folder), expected.predict(graph))
 
 
 @pytest.mark.parametrize(("layers", "batch_size"), [(1, 30), (2, 30), (1, len(GRAPH.train_idx))])

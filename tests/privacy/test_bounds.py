@@ -50,12 +50,13 @@ def test_unknown_owner_is_refused() -> None:
         changed_trees(3, 3, 1, "both")
 
 
-@pytest.mark.parametrize(("K", "D", "r"), [*itertools.product((0, 1, 2, 5), (0, 1, 4), (0, 1, 2, 3))])
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 @pytest.mark.parametrize("trees", [1, 2, 7, 100, 10_000])
-def test_a_cap_is_the_smaller_of_both(K: int, D: int, r: int, owner: str, trees: int) -> None:
-    assert changed_trees(K, D, r, owner, num_trees=trees) == min(changed_trees(K, D, r, owner), trees + 1)
-    assert occurrences(K, r, at_most=trees) == min(occurrences(K, r), trees)
+def test_a_cap_is_the_smaller_of_both(owner: str, trees: int) -> None:
+    for K, D, r in itertools.product((0, 1, 2, 5), (0, 1, 4), (0, 1, 2, 3)):
+        most = min(changed_trees(K, D, r, owner), trees + 1)
+        assert changed_trees(K, D, r, owner, num_trees=trees) == most, (K, D, r)
+        assert occurrences(K, r, at_most=trees) == min(occurrences(K, r), trees), (K, r)
 
 
 def test_a_cap_makes_absurd_depths_cheap() -> None:

@@ -43,6 +43,37 @@ def train_with(threads: str) -> list[int]:
     return [int(number) for number in done.stdout.split()[-5:]]
 
 
+_TREES = """
+import numba, torch
+import hushgraph as hg
+from hushgraph.gradients import ghost
+
+data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+seen = []
+take = ghost.clipped_sum
+
+def watched(*arguments, **settings):
+    seen.append(numba.get_num_threads())
+    return take(*arguments, **settings)
+
+ghost.clipped_sum = watched
+before = torch.get_num_threads()
+hg.train(data, epsilon=4.0, steps=5, device="cpu", seed=1, max_readers=2, max_reads=4, method="trees")
+print(before, torch.get_num_threads(), max(seen))
+"""
+
+
+def test_trees_respect_one_thread_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _TREES],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split()[-3:] == ["1", "1", "1"]
+
+
 def test_one_thread_is_respected_and_left() -> None:
     before, after, used, of_torch, left = train_with("1")
     assert (before, after, used, of_torch, left) == (1, 1, 1, 1, 0)

@@ -41,8 +41,7 @@ class GridLosses:
 
     @cached_property
     def losses(self) -> FloatArray:
-        places = np.arange(len(self.probs), dtype=np.int64) + self.lowest
-        return np.multiply(places, self.interval, dtype=np.float64)
+        return np.asarray((np.arange(len(self.probs)) + self.lowest) * self.interval, np.float64)
 
     def delta(self, epsilon: float) -> float:
         """Return the hockey-stick divergence at `epsilon`."""

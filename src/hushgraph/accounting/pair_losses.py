@@ -35,7 +35,7 @@ FloatArray = npt.NDArray[np.float64]
 _INTERVALS_PER_SPREAD = 25
 _MOST_POINTS = 1 << 20
 # Probability that all steps together may leave out; it counts as an infinite loss.
-_LEFT_OUT = 1e-15
+LEFT_OUT = 1e-15
 # Cells are at most this wide, in standard deviations of the noise and in grid intervals.
 _CELL_SIGMAS = 1 / 32
 _CELL_INTERVALS = 0.5
@@ -60,7 +60,25 @@ def compose_losses(
         steps: the number of all events, over which the left-out probability is spread.
         precision: divides the grid interval.
     """
-    losses = {event: build_losses(event, _LEFT_OUT / steps) for event in counts}
+    events = place_on_grid(counts, steps=steps, precision=precision)
+    emptied, filled = (
+        reduce(
+            lambda one, other: one.join(other, left_out=LEFT_OUT),
+            (
+                event[side].repeat(count, left_out=LEFT_OUT)
+                for event, count in zip(events, counts.values(), strict=True)
+            ),
+        )
+        for side in (0, 1)
+    )
+    return emptied, filled
+
+
+def place_on_grid(
+    counts: Mapping[Event, int], *, steps: int, precision: float
+) -> list[tuple[GridLosses, GridLosses]]:
+    """The losses of each event in both directions, all on one grid; arguments as in `compose_losses`."""
+    losses = {event: build_losses(event, LEFT_OUT / steps) for event in counts}
     spreads = {event: max(map(estimate_spread, both)) for event, both in losses.items()}
     # Fine enough for the finest step that matters, and no finer than memory allows.
     total = math.sqrt(sum(count * spreads[event] ** 2 for event, count in counts.items()))
@@ -69,16 +87,9 @@ def compose_losses(
     )
     widest = max(loss.width for both in losses.values() for loss in both)
     interval = max(finest / (_INTERVALS_PER_SPREAD * precision), widest / (_MOST_POINTS * precision))
-    emptied, filled = (
-        _compose_direction([(losses[event][side], count) for event, count in counts.items()], interval)
-        for side in (0, 1)
-    )
-    return emptied, filled
-
-
-def _compose_direction(counts: list[tuple[PairLoss, int]], interval: float) -> GridLosses:
-    repeated = (discretise(loss, interval).repeat(count, left_out=_LEFT_OUT) for loss, count in counts)
-    return reduce(lambda one, other: one.join(other, left_out=_LEFT_OUT), repeated)
+    return [
+        (discretise(emptied, interval), discretise(filled, interval)) for emptied, filled in losses.values()
+    ]
 
 
 def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
@@ -123,8 +134,10 @@ def discretise(loss: PairLoss, interval: float) -> GridLosses:
     share = np.clip(share + _ROUNDING, 0.0, 1.0)
     masses = np.exp(log_upper)
     low = int(bottom.min())
-    probs = np.bincount(top - low, weights=masses * share, minlength=int(top.max()) - low + 1)
-    probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=len(probs))
+    size = int(top.max()) - low + 1
+    probs = np.zeros(size)
+    probs += np.bincount(top - low, weights=masses * share, minlength=size)
+    probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=size)
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
     probs[0] += math.exp(float(fine.upper_log_sf[-1]))
     return GridLosses(

@@ -314,7 +314,9 @@ def _content(piece: TreeBatch | Rows) -> bytes:
         sparse = piece.features
         parts = (piece.dense, piece.labels, sparse.indptr, sparse.indices, sparse.values)
         return b"|".join(part.tobytes() for part in parts)
-    tensors = [piece.x, piece.labels, *piece.pointers]
+    x = piece.x
+    inputs = [x] if isinstance(x, Tensor) else [x.indptr, x.indices, x.values]
+    tensors = [*inputs, piece.labels, *piece.pointers]
     for block in piece.blocks:
         tensors.append(block.indptr)
         if block.index is not None:

@@ -27,8 +27,12 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 Float32Array = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
 NOTHING = np.empty(0, np.int64)
-# Places whose loudness is computed at a time.
-_READ_BLOCK = 1 << 16
+# Places whose loudness is computed at a time, and rows whose own ballots are taken off.
+_READ_BLOCK = 1 << 14
+# Sums of readings that are held at a time: 16 MiB.
+_HELD_SUMS = 1 << 21
+# Rows that are scaled at a time.
+_SCALED_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,10 +85,12 @@ def read_boards(
     """
     board, parts = combine_boards(boards)
     readings = read(board, graph, edge_owner, own=list(zip(parts, own, strict=True)))
-    return scale_readings(readings, board, scale=scale, radius=radius)
+    return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 
 
-def scale_readings(readings: Float32Array, board: Board, *, scale: float, radius: float) -> Float32Array:
+def scale_readings(
+    readings: Float32Array, board: Board, *, scale: float, radius: float, in_place: bool = False
+) -> Float32Array:
     """Scale readings for the model; the result of a row depends on its reading and public numbers alone.
 
     Args:
@@ -92,11 +98,15 @@ def scale_readings(readings: Float32Array, board: Board, *, scale: float, radius
         board: the board that was read; without noise, one ballot is the unit.
         scale: the value of one standard deviation of the noise.
         radius: readings are shrunk so that their norm stays below this.
+        in_place: whether `readings` are written over.
     """
-    scaled = readings * np.float32(scale / (board.noise_std or 1.0))
-    squares = np.square(scaled).sum(axis=1, keepdims=True)
-    shrunk: Float32Array = scaled / np.sqrt(1 + squares / np.float32(radius**2))
-    return shrunk
+    scaled = readings if in_place else readings.copy()
+    scaled *= np.float32(scale / (board.noise_std or 1.0))
+    for begin in range(0, len(scaled), _SCALED_ROWS):
+        block = scaled[begin : begin + _SCALED_ROWS]
+        squares = np.square(block).sum(axis=1, keepdims=True)
+        block /= np.sqrt(1 + squares / np.float32(radius**2))
+    return scaled
 
 
 def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
@@ -130,9 +140,11 @@ def combine_boards(boards: Sequence[Board]) -> tuple[Board, tuple[float, ...]]:
     precisions = np.array([1 / board.noise_std**2 if board.noise_std else 1.0 for board in boards])
     parts = tuple((precisions / precisions.sum()).tolist())
     values = np.zeros_like(boards[0].values)
-    for part, board in zip(parts, boards, strict=True):
-        values += np.float32(part) * board.values
-    values -= values.mean(axis=1, keepdims=True)
+    for begin in range(0, len(values), _READ_BLOCK):
+        block = values[begin : begin + _READ_BLOCK]
+        for part, board in zip(parts, boards, strict=True):
+            block += np.float32(part) * board.values[begin : begin + _READ_BLOCK]
+        block -= block.mean(axis=1, keepdims=True)
     std = float(precisions.sum() ** -0.5) if boards[0].noise_std else 0.0
     return replace(boards[0], values=values, noise_std=std), parts
 
@@ -173,17 +185,25 @@ def read(
     picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
     slots = _slots(picked, graph.num_nodes)
     weights = place_weights(board, damped=damped)
-    sums = np.zeros((len(picked), board.num_classes))
-    # Per row: the sum of w^2, and the sum of w over the places it cast onto.
-    square, own_weight = np.zeros(len(picked)), np.zeros(len(picked))
+    own_weight = np.zeros(len(picked))
     then = _records_of(cast_graph, edge_owner)
-    for owners, places in owned_records(graph, edge_owner):
-        add_records(owners, places, slots, weights, board.values, sums, square)
-        if owns:
+    if owns:
+        # Per row, the sum of w over the places it cast onto.
+        for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
-    for part, ballots in owns:
-        take_off(sums, part * own_weight, ballots, picked)
-    return normalise(sums, square)
+    readings = np.empty((len(picked), board.num_classes), np.float32)
+    # Some classes at a time: the sums are twice as wide as the readings.
+    width = max(1, _HELD_SUMS // max(1, len(picked)))
+    for begin in range(0, board.num_classes, width):
+        classes = slice(begin, min(begin + width, board.num_classes))
+        sums, square = np.zeros((len(picked), classes.stop - begin)), np.zeros(len(picked))
+        values = np.ascontiguousarray(board.values[:, classes])
+        for owners, places in owned_records(graph, edge_owner):
+            add_records(owners, places, slots, weights, values, sums, square)
+        for part, ballots in owns:
+            take_off(sums, part * own_weight, ballots, picked, classes)
+        readings[:, classes] = normalise(sums, square)
+    return readings
 
 
 def read_rows(
@@ -286,12 +306,18 @@ def _records_of(
     return np.asarray(graph.indptr), np.asarray(graph.indices), edge_owner == "sender"
 
 
-def take_off(sums: FloatArray, own_weight: FloatArray, own: Ballots, picked: Int64Array) -> None:
-    """Subtract the own part of every row that cast a ballot."""
+def take_off(
+    sums: FloatArray,
+    own_weight: FloatArray,
+    own: Ballots,
+    picked: Int64Array,
+    classes: slice = slice(None),
+) -> None:
+    """Subtract the own part of every row that cast a ballot; `sums` are of these classes."""
     casters = np.flatnonzero((own.labels[picked] >= 0) | (own.soft_rows[picked] >= 0))
     for begin in range(0, len(casters), _READ_BLOCK):
         block = casters[begin : begin + _READ_BLOCK]
-        sums[block] -= own_weight[block, None] * (own.dense(picked[block]) / float(GRID))
+        sums[block] -= own_weight[block, None] * (own.dense(picked[block])[:, classes] / float(GRID))
 
 
 def normalise(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:

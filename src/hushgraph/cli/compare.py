@@ -22,7 +22,6 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import sentence
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.training.progress import Interruption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,11 +175,14 @@ def compare_into(
             terminal.print_line(screen, _describe_run(folder))
         line.show("Preparing the first step")
 
-    with Interruption() as interruption:
+    # Imported here, since PyTorch takes seconds.
+    from hushgraph.training.trainer import delay_interrupts
+
+    with delay_interrupts() as check:
 
         def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
             line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
-            interruption.check()
+            check()
 
         result = compare_models(data, out=out, observer=observe, on_start=announce, **arguments)
     if out is not None:

@@ -197,6 +197,7 @@ _privacy, _budget = section("What training may read"), section("Budget")
 _model, _training = section("Model"), section("Training")
 _data, _tables, _output = section("Data"), section("Tables (CSV or Parquet)"), section("Run and output")
 
+Data = Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")]
 Delta = Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]")]
 Budget = Annotated[
     Path | None, _budget("Charge the whole run to this budget of the data; see budget. [none]")

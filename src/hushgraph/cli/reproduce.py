@@ -14,7 +14,6 @@ import typer
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
 from hushgraph.errors import InputError
-from hushgraph.training.progress import Interruption
 
 if TYPE_CHECKING:
     from hushgraph.privacy import choices
@@ -271,7 +270,10 @@ def _draw_frontier(lines: Sequence[Line], out: Path, say: Callable[[str], None])
 def _run_work(work: Reproduction | Frontier, total: int, line: terminal.StatusLine) -> None:
     """Train what is left, with a bar that moves within runs too."""
     done, label = 0, ""
-    with Interruption() as interruption:
+    # Imported here, since PyTorch takes seconds.
+    from hushgraph.training.trainer import delay_interrupts
+
+    with delay_interrupts() as check:
 
         def begin(number: int, name: str) -> None:
             nonlocal done, label
@@ -280,7 +282,7 @@ def _run_work(work: Reproduction | Frontier, total: int, line: terminal.StatusLi
 
         def observe(step: int, steps: int) -> None:
             line.count("run", done + step / steps, total, figures=label)
-            interruption.check()
+            check()
 
         try:
             work.run(begin, observe)

@@ -24,8 +24,6 @@ from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig, choose_method
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
@@ -48,14 +46,11 @@ _RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
 
 _budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
 _learning, _output = section("Training"), section("Run and output")
-Data = Annotated[
-    str, options.data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")
-]
 
 
 def train(
     context: typer.Context,
-    data: Data,
+    data: options.Data,
     epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
     noise_multiplier: Annotated[
         float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
@@ -167,19 +162,18 @@ def train(
 
         terminal.show_loading(line, data)
         run = _train(context, line)
-    if run is None:
-        return
-    if as_json:
-        typer.echo(json.dumps(list_result(run), allow_nan=False))
-    elif not quiet:
-        show_result(run, terminal.console())
+        line.clear()
+        if run is not None and as_json:
+            typer.echo(json.dumps(list_result(run), allow_nan=False))
+        elif run is not None and not quiet:
+            show_result(run)
 
 
 def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     """Train or resume as the flags say; None in all processes of a group but the first."""
     from hushgraph.training import distributed
     from hushgraph.training import train as training
-    from hushgraph.training.progress import Interruption
+    from hushgraph.training.trainer import delay_interrupts
 
     flags = context.params
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
@@ -201,11 +195,11 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         with group.share_errors():
             settings = _read_settings(context)
         source = options.join_edges(data, edges)
-        with Interruption() as interruption:
+        with delay_interrupts() as check:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
                 line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
-                interruption.check()
+                check()
 
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if flags["engine"] is not None:
@@ -399,7 +393,7 @@ def list_result(run: Run) -> dict[str, Any]:
     return {**run.result, "out": str(run.folder.path)}
 
 
-def show_result(run: Run, screen: Console) -> None:
+def show_result(run: Run) -> None:
     """Print the result as a table, and the guarantee in a sentence."""
     result, guarantee = run.result, run.folder.guarantee
     rows = [
@@ -415,6 +409,7 @@ def show_result(run: Run, screen: Console) -> None:
     if "train_accuracy" in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
         rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))
+    statement, screen = guarantee.statement, terminal.console()
     terminal.print_rows(screen, rows)
     if result.get("steps_lost"):
         screen.print(
@@ -422,9 +417,9 @@ def show_result(run: Run, screen: Console) -> None:
             "have learnt nothing from them.",
             highlight=False,
         )
-    screen.print(f"\n{guarantee.statement.sentence}", highlight=False)
+    screen.print(f"\n{statement.sentence}", highlight=False)
     if run.plan.is_private:
-        covers = f"It covers {guarantee.statement.covers}. " if result["guarantee"] == "holds" else ""
+        covers = f"It covers {statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(
             f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.errors import GraphError, InputError
@@ -17,7 +18,10 @@ from hushgraph.graph.mapped import INDICES, INDPTR, open_mapped, release
 from hushgraph.graph.stored import StoredGraph
 
 ABOUT = "graph.json"
-VERSION = 1
+# Sparse features are of version 2; everything else is as it was in version 1.
+DENSE_VERSION, SPARSE_VERSION = 1, 2
+X_DENSE = "x.npy"
+X_SPARSE = ("x_indptr.npy", "x_indices.npy", "x_data.npy")
 COUNTS = ("num_nodes", "num_reads", "num_features", "num_classes", "duplicates_removed", "self_loops_removed")
 # The number of values checked at a time.
 _BLOCK = 1 << 23
@@ -52,7 +56,7 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
             num_nodes=about["num_nodes"],
             indptr=_open_array(path / INDPTR, about["num_nodes"] + 1, kinds="i"),
             indices=_open_array(path / INDICES, about["num_reads"], kinds="i"),
-            x=_open_array(path / "x.npy", about["num_nodes"], about["num_features"], kinds="biuf"),
+            x=_open_features(path, about),
             y=_open_array(path / "y.npy", about["num_nodes"], kinds="iu"),
             num_classes=about["num_classes"] if num_classes is None else num_classes,
             is_directed=about["directed"],
@@ -64,7 +68,7 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
             columns=columns,
             **splits,
         )
-        _check_features(graph.x)
+        _check_features(graph)
         _check_reads(graph)
     except InputError as error:
         raise GraphError(f"{format_path(path)}: {error}") from None
@@ -80,9 +84,10 @@ def _read_description(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise GraphError(f"{ABOUT} is not JSON; it is damaged, store the graph again") from None
     version = about.get("version") if isinstance(about, dict) else None
-    if version != VERSION:
+    if isinstance(version, bool) or version not in (DENSE_VERSION, SPARSE_VERSION):
         raise GraphError(
-            f"{ABOUT} has version={str(version)[:20]}; expected {VERSION}, store the graph again"
+            f"{ABOUT} has version={str(version)[:20]}; expected {DENSE_VERSION} or {SPARSE_VERSION}, store "
+            "the graph again"
         )
     missing = [key for key in (*COUNTS, "directed", "has_names", "columns") if key not in about]
     if missing:
@@ -110,8 +115,30 @@ def _open_array(path: Path, *shape: int, kinds: str) -> Array:
     return array
 
 
-def _check_features(x: Array) -> None:
+def _open_features(path: Path, about: dict[str, Any]) -> Any:
+    """Open features: an array, or sparse rows whose arrays are memory maps."""
+    nodes, columns = about["num_nodes"], about["num_features"]
+    if about["version"] == DENSE_VERSION:
+        return _open_array(path / X_DENSE, nodes, columns, kinds="biuf")
+    indptr = _open_array(path / X_SPARSE[0], nodes + 1, kinds="i")
+    indices = open_mapped(path / X_SPARSE[1], ndim=1, kinds="i")
+    data = open_mapped(path / X_SPARSE[2], ndim=1, kinds="f")
+    if indptr.dtype != indices.dtype or data.dtype != np.float32 or len(data) != len(indices):
+        raise GraphError(
+            f"{', '.join(X_SPARSE)} have types {indptr.dtype}, {indices.dtype}, {data.dtype}, the last two "
+            f"{len(indices)} and {len(data)} values; expected integers of one type, float32, and as many "
+            "values; store the graph again"
+        )
+    _check_increasing(X_SPARSE[0], indptr, len(indices))
+    return sparse.csr_array((data, indices, indptr), shape=(nodes, columns), copy=False)
+
+
+def _check_features(graph: StoredGraph) -> None:
     """Raise GraphError naming the first value that is not a finite float32."""
+    if sparse.issparse(graph.x):
+        _check_sparse_features(graph)
+        return
+    x = graph.x
     if x.dtype.kind != "f":
         return
     size = max(1, _BLOCK // x.shape[1])
@@ -128,15 +155,44 @@ def _check_features(x: Array) -> None:
         release(x)
 
 
-def _check_reads(graph: StoredGraph) -> None:
-    """Raise GraphError unless rows are ascending lists of other nodes."""
-    n, indptr = graph.num_nodes, graph.indptr
-    is_increasing = int(indptr[0]) == 0 and int(indptr[-1]) == graph.num_edges
-    for begin in range(0, n, _BLOCK):
+def _check_sparse_features(graph: StoredGraph) -> None:
+    """Raise GraphError unless columns are ascending in every row and values finite."""
+    x = graph.x
+    for begin in range(0, len(x.data), _BLOCK):
+        block = slice(begin, begin + _BLOCK + 1)
+        columns, values = x.indices[block], x.data[block]
+        check_range(
+            X_SPARSE[1], columns, 0, graph.num_features - 1, f"there are {graph.num_features} columns"
+        )
+        if not np.isfinite(values).all():
+            place = begin + int(np.flatnonzero(~np.isfinite(values))[0])
+            row = int(np.searchsorted(x.indptr, place, side="right")) - 1
+            raise GraphError(
+                f"x[{row}, {int(x.indices[place])}]={float(x.data[place])} is not a finite float32; expected "
+                "finite features; replace it, for example by 0"
+            )
+        # Columns may fall where a row begins.
+        falls = begin + 1 + np.flatnonzero(columns[1:] <= columns[:-1])
+        starts = np.searchsorted(x.indptr, falls)
+        if np.any(x.indptr[starts] != falls):
+            raise GraphError(f"{X_SPARSE[1]} repeats a column or is not ascending in a row; it is damaged")
+        graph.release_features()
+
+
+def _check_increasing(name: str, indptr: Array, last: int) -> None:
+    """Raise GraphError unless the ends of rows increase from 0 to `last`."""
+    is_increasing = int(indptr[0]) == 0 and int(indptr[-1]) == last
+    for begin in range(0, len(indptr) - 1, _BLOCK):
         piece = indptr[begin : begin + _BLOCK + 1]
         is_increasing = is_increasing and not np.any(piece[1:] < piece[:-1])
     if not is_increasing:
-        raise GraphError(f"{INDPTR} does not increase from 0 to {graph.num_edges}; it is damaged")
+        raise GraphError(f"{name} does not increase from 0 to {last}; it is damaged")
+
+
+def _check_reads(graph: StoredGraph) -> None:
+    """Raise GraphError unless rows are ascending lists of other nodes."""
+    n = graph.num_nodes
+    _check_increasing(INDPTR, graph.indptr, graph.num_edges)
     if graph.indices.dtype != id_type(n):
         raise GraphError(f"{INDICES} has dtype {graph.indices.dtype}; expected {np.dtype(id_type(n))}")
     last = -1

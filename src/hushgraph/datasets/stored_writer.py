@@ -16,7 +16,15 @@ from scipy import sparse
 
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.splits import parse_fractions, random_split
-from hushgraph.datasets.stored_reader import ABOUT, VERSION, is_stored, open_stored
+from hushgraph.datasets.stored_reader import (
+    ABOUT,
+    DENSE_VERSION,
+    SPARSE_VERSION,
+    X_DENSE,
+    X_SPARSE,
+    is_stored,
+    open_stored,
+)
 from hushgraph.datasets.tables.files import is_tables
 from hushgraph.errors import GraphError
 from hushgraph.graph.chunks import Edges
@@ -116,8 +124,8 @@ def store_arrays(
         folder: the new folder; it must not exist.
         edges: integers [2, E]; or an iterable of pairs (sources, targets), read once, where each target
             reads its source. Repeats and self-loops are dropped.
-        x: features [N, d]: an array, a memory map or a sparse matrix, which becomes dense. float16 and
-            integers keep their type on disk; rows are converted to float32 when they are read.
+        x: features [N, d]: an array, a memory map or a sparse matrix, which stays sparse. float16 and
+            integers of an array keep their type on disk; rows are converted to float32 when they are read.
         y: integer labels [N]; -1 means no label.
         train_idx, val_idx, test_idx: node ids, as in `Graph.from_arrays`.
         num_classes: treated as public, as are `directed` and the counts.
@@ -182,7 +190,7 @@ def _write(
     given = zip(SPLITS, (train_idx, val_idx, test_idx), strict=True)
     splits = check_splits(num_nodes, {name: [] if ids is None else ids for name, ids in given})
     with _create_folder(Path(folder)) as draft:
-        _write_features(draft / "x.npy", x)
+        _write_features(draft, x)
         label_type = np.int16 if num_classes < 2**15 else np.int64
         write_array(draft / "y.npy", labels.astype(label_type))
         for name, nodes in splits.items():
@@ -194,7 +202,7 @@ def _write(
             )
         reads, repeats, loops = write_reads(draft, edges, num_nodes=num_nodes, symmetrize=symmetrize)
         about = {
-            "version": VERSION,
+            "version": SPARSE_VERSION if sparse.issparse(x) else DENSE_VERSION,
             "num_nodes": num_nodes,
             "num_reads": reads,
             "num_features": num_features,
@@ -211,20 +219,36 @@ def _write(
     return replace(stored, folder=Path(folder))
 
 
-def _write_features(path: Path, x: Any) -> None:
-    """Write features in blocks; types wider than float32 are narrowed to it."""
+def _write_features(folder: Path, x: Any) -> None:
+    """Write features in blocks; types wider than float32 are narrowed to it. Sparse ones stay sparse."""
     dtype = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
     if dtype.kind not in "biuf":
         raise GraphError(f"x has dtype {str(dtype)[:40]}; expected real numbers")
-    rows = sparse.csr_array(x) if sparse.issparse(x) else np.asanyarray(x)
+    if sparse.issparse(x):
+        _write_sparse_features(folder, sparse.csr_array(x))
+        return
+    rows = np.asanyarray(x)
     stored_type = np.float32 if dtype.itemsize > 4 or dtype.kind == "b" else dtype
-    with ArrayFile(path, stored_type, rows.shape[1]) as file:
+    with ArrayFile(folder / X_DENSE, stored_type, rows.shape[1]) as file:
         size = max(1, _BLOCK_VALUES // max(1, rows.shape[1]))
         for begin in range(0, rows.shape[0], size):
-            block = rows[begin : begin + size]
             with np.errstate(over="ignore", invalid="ignore"):
-                file.append(block.toarray() if sparse.issparse(block) else block)
+                file.append(rows[begin : begin + size])
             release(rows)
+
+
+def _write_sparse_features(folder: Path, x: Any) -> None:
+    """Write the arrays of sparse rows: values as float32, ids as int32 where they fit."""
+    if not x.has_canonical_format:
+        x = x.copy()
+        x.sum_duplicates()
+    ids = np.int32 if max(x.nnz, x.shape[1]) < 2**31 else np.int64
+    for name, array, dtype in zip(
+        X_SPARSE, (x.indptr, x.indices, x.data), (ids, ids, np.float32), strict=True
+    ):
+        with ArrayFile(folder / name, dtype) as file, np.errstate(over="ignore", invalid="ignore"):
+            for begin in range(0, len(array), _BLOCK_VALUES):
+                file.append(array[begin : begin + _BLOCK_VALUES])
 
 
 def _store_tables(

@@ -25,9 +25,8 @@ from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
 from hushgraph.engines.tables import quote, quote_list, quote_name
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.batch import scale_rows
-from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, Rows, RowSums
+from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
 from hushgraph.gradients.sums import sum_error
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
@@ -37,8 +36,8 @@ from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.distributed import Group, current_group, require_leader
 from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.run import Run
-from hushgraph.training.session import CHECKPOINT_SECONDS, Observer, OnStart
-from hushgraph.training.trainer import State, Trainer
+from hushgraph.training.session import OnStart
+from hushgraph.training.trainer import CHECKPOINT_SECONDS, Observer, State, Trainer
 
 # Rows of a file that are read at a time.
 BLOCK = 1 << 18

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numba
@@ -13,7 +13,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.rows import Rows, SparseRows
+from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.models.blocks import Reads
@@ -24,7 +26,10 @@ _LOADED_BYTES = 1 << 30
 
 
 class Features:
-    """The features of a graph on a device; sparse and stored ones become dense by the rows asked for."""
+    """The features of a graph on a device; stored ones are loaded by the rows asked for.
+
+    Whether features are sparse follows from how they were given, never from what they hold.
+    """
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
         self._graph = graph
@@ -36,6 +41,7 @@ class Features:
         self.is_stored = is_stored = isinstance(graph, StoredGraph)
         if isinstance(graph.x, np.ndarray) and not is_stored:
             self._dense = torch.from_numpy(graph.x).to(self.device)
+        self._sparse: SparseInputs | None = None
         self._loads = not is_stored or 4 * graph.num_nodes * graph.num_features <= _LOADED_BYTES
         self._positions: np.ndarray | None = None
         self._lock = threading.Lock()
@@ -44,6 +50,9 @@ class Features:
         """float32 [len(nodes), d]."""
         if self._dense is not None:
             return self._dense.index_select(0, torch.from_numpy(nodes).to(self.device))
+        if self.is_sparse and self._loads and self.device.type != "cpu":
+            # Written out where they are needed: what is moved between devices stays small.
+            return self._all_sparse().take(torch.from_numpy(nodes).to(self.device)).dense
         return torch.from_numpy(self._graph.dense_features(nodes)).to(self.device)
 
     def all(self) -> Tensor:
@@ -52,11 +61,24 @@ class Features:
             self._dense = self.rows(np.arange(self.num_nodes))
         return self._dense
 
-    def take(self, nodes: np.ndarray, *, norm: float = 0.0) -> Rows:
-        """The rows of these nodes, with labels; sparse features stay sparse, scaled to `norm` unless 0.
+    def inputs(self, nodes: np.ndarray | None = None) -> Tensor | SparseInputs:
+        """The rows of these nodes, or of all; sparse features stay sparse on the CPU."""
+        if not self.is_sparse or self.device.type != "cpu":
+            return self.all() if nodes is None else self.rows(nodes)
+        if nodes is not None and self.is_stored:
+            return SparseInputs.of(self._graph.x[nodes])
+        features = self._all_sparse()
+        return features if nodes is None else features.take(torch.from_numpy(nodes))
 
-        Whether features are sparse follows from how they were given, never from what they hold.
-        """
+    def _all_sparse(self) -> SparseInputs:
+        if self._sparse is None:
+            # Memory maps are read into memory.
+            rows = self._graph.x.copy() if self.is_stored else self._graph.x
+            self._sparse = SparseInputs.of(rows, self.device)
+        return self._sparse
+
+    def take(self, nodes: np.ndarray, *, norm: float = 0.0) -> Rows:
+        """The rows of these nodes, with labels; sparse features stay sparse, scaled to `norm` unless 0."""
         labels = np.asarray(self._graph.y[nodes], np.int64)
         if not self.is_sparse:
             dense = scale_rows(self.rows(nodes), norm).cpu().numpy()
@@ -115,6 +137,10 @@ class RowTable(Features):
         index = torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
         return self._join(super().rows(nodes), self._readings.index_select(0, index))
 
+    def inputs(self, nodes: np.ndarray | None = None) -> Tensor:
+        """Dense rows of these nodes, or of all: a reading is no feature."""
+        return self.all() if nodes is None else self.rows(nodes)
+
     def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
         """The rows of these nodes, with labels; sparse features stay sparse. They are scaled already."""
         if not self.is_sparse:
@@ -161,7 +187,7 @@ class TreeBatch:
     """What one clipped sum is computed from.
 
     Attributes:
-        x: float32 [feature rows, d].
+        x: float32 [feature rows, d]; sparse features of trees stay sparse on the CPU.
         blocks: r blocks of reads, roots first. The deepest one points into `x`.
         labels: int64 [roots], -1 where a root has none.
         pointers: r + 1 tensors int64 [roots + 1]: the rows of root v at level l are
@@ -169,14 +195,21 @@ class TreeBatch:
         most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
         may_read: whether trees may have more than their roots, by the plan. How norms and sums are computed
             follows from this and never from the rows: one emptied row must not change that for the others.
+        products: by the norm that features are scaled to, what norms need of them; filled when first used.
     """
 
-    x: Tensor
+    x: Tensor | SparseInputs
     blocks: tuple[Reads, ...]
     labels: Tensor
     pointers: tuple[Tensor, ...]
     most_rows: tuple[int, ...]
     may_read: bool = False
+    products: dict[float, PairProducts] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def dense_x(self) -> Tensor:
+        """`x`, written out where it is sparse."""
+        return write_out(self.x)
 
     @property
     def num_roots(self) -> int:
@@ -233,12 +266,12 @@ def tree_batch(
     index: np.ndarray | None = None
     shares = len(nodes) != num_roots if may_read is None else may_read and trees.depth > 0
     if not shares:
-        x = features.rows(nodes)
+        x: Tensor | SparseInputs = features.rows(nodes)
     elif features.shares_all(len(nodes) if expected_rows is None else expected_rows):
-        x, index = features.all(), nodes
+        x, index = features.inputs(), nodes
     else:
         distinct, index = features.distinct(nodes)
-        x = features.rows(distinct)
+        x = features.inputs(distinct)
     blocks = [
         Reads(indptr=tensor(block.indptr), index=None, num_lower=block.num_lower_rows)
         for block in trees.blocks

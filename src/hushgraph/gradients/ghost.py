@@ -18,7 +18,9 @@ from torch.nn import functional
 from hushgraph.gradients import layer_rules as layers
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.shared import SharedEncoder, is_shareable, total_gradient
+from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.gradients.tape import Tape, taped
 from hushgraph.models.blocks import Frontier, RowGradient
 from hushgraph.models.gnn import GNN
@@ -74,7 +76,7 @@ class _Pass:
         with torch.enable_grad():
             # A subclass may do anything in its forward.
             if batch.is_shared and type(model) is GNN and is_shareable(model.encoder):
-                encoder = SharedEncoder.run(model.encoder, model.scaled(batch.x))
+                encoder = SharedEncoder.run(model.encoder, _first_inputs(model, batch))
                 deepest = dataclasses.replace(batch.blocks[-1], frontier=frontier)
                 # What was derived from the reads once serves every step on the same trees.
                 deepest.__dict__.update(
@@ -85,7 +87,7 @@ class _Pass:
                     scores = model.propagate(h, (*batch.blocks[:-1], deepest))
                     _loss(scores, batch.labels).backward()  # type: ignore[no-untyped-call]
             else:
-                x, blocks = batch.x, batch.blocks
+                x, blocks = batch.dense_x, batch.blocks
                 if batch.is_shared:
                     x = x[batch.blocks[-1].index]
                     tree = dataclasses.replace(batch.blocks[-1], index=None, num_lower=x.shape[0])
@@ -121,10 +123,20 @@ class _Pass:
                 self.batch.pointers[-1],
                 self.batch.owners[-1],
                 self.batch.most_rows[-1],
+                self._keep_products(self.encoder.passes[0][1], index),
             )
             squares[group_of("encoder")] += norms
             sizes[group_of("encoder")] += size
         return squares, sizes
+
+    def _keep_products(self, inputs: Tensor | SparseInputs, index: Tensor) -> PairProducts | None:
+        """Products of the features: the trees of a batch may serve many steps, and they do not change."""
+        if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
+            return None
+        kept, norm = self.batch.products, float(getattr(self.model, "feature_norm", 0.0))
+        if norm not in kept:
+            kept[norm] = PairProducts.of(inputs, index, self.batch.pointers[-1])
+        return kept[norm]
 
     def weighted_sums(self, factors: Tensor, *, clean: bool = False) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over roots of factor [groups, roots] times gradient."""
@@ -144,6 +156,14 @@ class _Pass:
             name: sums[name].detach() if name in sums else torch.zeros_like(p, dtype=torch.float64)
             for name, p in self.model.named_parameters()
         }
+
+
+def _first_inputs(model: GNN, batch: TreeBatch) -> Tensor | SparseInputs:
+    """What the encoder sees: features scaled as the model expects them."""
+    first = model.encoder[0]
+    if isinstance(batch.x, SparseInputs) and first.weight.dtype == torch.float32:
+        return batch.x.scale(model.feature_norm)
+    return model.scaled(batch.dense_x)
 
 
 def _loss(scores: Tensor, labels: Tensor) -> Tensor:

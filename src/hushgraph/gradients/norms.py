@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.models import row_sums_gpu
 from hushgraph.models.blocks import RowGradient
 
@@ -30,7 +34,7 @@ def linear_norms(
     """
     roots = pointers.numel() - 1
     if one_row and a.shape[0] == roots:
-        squares = (_row_squares(a) + float(bias)) * _row_squares(d)
+        squares = (row_squares(a) + float(bias)) * row_squares(d)
         return squares, torch.zeros_like(squares)
     if a.dtype == torch.float32 and not a.is_cuda:
         from hushgraph.gradients import norms_cpu as pairs_cpu
@@ -38,6 +42,7 @@ def linear_norms(
         norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
         pairs_cpu.linear_norms(
             a.contiguous().numpy(),
+            row_squares(a).numpy(),
             d.contiguous().numpy(),
             pointers.numpy(),
             np.float32(bias),
@@ -54,7 +59,7 @@ def linear_norms(
 
 
 def shared_linear_norms(
-    a: Tensor,
+    a: Tensor | SparseInputs,
     outputs: Tensor,
     relu: bool,
     index: Tensor,
@@ -62,17 +67,19 @@ def shared_linear_norms(
     pointers: Tensor,
     *,
     most_rows: int,
+    kept: PairProducts | None = None,
 ) -> tuple[Tensor, Tensor]:
     """As `linear_norms`, with bias, for a layer and its activation that ran once per shared row.
 
     Args:
-        a: [shared rows, in], its inputs.
+        a: [shared rows, in], its inputs; sparse ones on the CPU alone.
         outputs: [shared rows, out], after the activation.
         relu: the activation is relu; tanh otherwise.
         index: int64 [entries], the shared row of every entry.
         gradient: of the activated output, per entry.
         pointers: int64 [roots + 1], entries of every root.
         most_rows: no root has more entries.
+        kept: the products of `a`, where they were kept; used on the CPU.
     """
     if a.dtype == torch.float32:
         parents, coefficients = gradient.parents, gradient.coefficients
@@ -80,41 +87,80 @@ def shared_linear_norms(
             parents = torch.arange(index.numel(), device=a.device)
         if coefficients is None:
             coefficients = torch.ones(index.numel(), device=a.device)
-        if not a.is_cuda:
-            from hushgraph.gradients import norms_cpu as pairs_cpu
-
-            roots = pointers.numel() - 1
-            norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
-            pairs_cpu.shared_linear_norms(
-                a.contiguous().numpy(),
-                outputs.contiguous().numpy(),
-                relu,
-                index.numpy(),
-                gradient.upper.contiguous().numpy(),
-                parents.numpy(),
-                coefficients.numpy(),
-                pointers.numpy(),
-                np.float32(1),
-                norms,
-                sizes,
-            )
-            return torch.from_numpy(norms), torch.from_numpy(sizes)
+        entries = (index, gradient.upper.contiguous(), parents, coefficients, pointers)
+        if a.device.type == "cpu":
+            kept = PairProducts.of(a, index, pointers) if kept is None else kept
+            return _shared_norms_on_cpu(a, outputs, relu, entries, kept)
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
         if row_sums_gpu.AVAILABLE:
-            return pairs_gpu.shared_linear_norms(
-                a,
-                outputs,
-                relu,
-                index,
-                gradient.upper.contiguous(),
-                parents,
-                coefficients,
-                pointers,
-                most_rows,
-            )
+            return pairs_gpu.shared_linear_norms(write_out(a), outputs, relu, *entries, most_rows)
     d = through_activation(entry_gradients(gradient), outputs[index], relu)
-    return _padded_norms(a[index], d, pointers, True)
+    return _padded_norms(write_out(a)[index], d, pointers, True)
+
+
+@dataclass(frozen=True, eq=False)
+class PairProducts:
+    """What of squared norms depends on the inputs of a layer alone: it serves every step on the same trees.
+
+    Attributes:
+        squares: float64 [shared rows], squared norms.
+        places: int32 [entries], the place of an entry's row among the distinct ones of its root.
+        counts: int64 [roots], how many distinct rows a root has.
+        starts: int64 [roots + 1], where the products of a root begin.
+        products: float32, of the distinct rows of a root with those before it; none of large roots.
+    """
+
+    squares: npt.NDArray[np.float64]
+    places: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    products: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, a: Tensor | SparseInputs, index: Tensor, pointers: Tensor) -> PairProducts:
+        """Of the inputs, the shared row of every entry and the entries of every root, on the CPU."""
+        from hushgraph.gradients import norms_cpu as pairs_cpu
+
+        rows, ends = index.numpy(), pointers.numpy()
+        places, counts = np.empty(len(rows), np.int32), np.empty(len(ends) - 1, np.int64)
+        pairs_cpu.find_places(rows, ends, places, counts)
+        pairs = np.where(counts <= pairs_cpu.KEPT_ROWS, counts * (counts - 1) // 2, 0)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(pairs)])
+        products = np.empty(starts[-1], np.float32)
+        where = (rows, ends, places, counts, starts, products)
+        if isinstance(a, SparseInputs):
+            pairs_cpu.multiply_sparse_pairs(*a.arrays, a.num_columns, *where)
+            return cls(a.squares.numpy(), places, counts, starts, products)
+        pairs_cpu.multiply_pairs(a.contiguous().numpy(), *where)
+        return cls(row_squares(a).numpy(), places, counts, starts, products)
+
+
+def _shared_norms_on_cpu(
+    a: Tensor | SparseInputs, outputs: Tensor, relu: bool, entries: tuple[Tensor, ...], kept: PairProducts
+) -> tuple[Tensor, Tensor]:
+    from hushgraph.gradients import norms_cpu as pairs_cpu
+
+    roots = len(kept.counts)
+    norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
+    others = (
+        outputs.numpy(),
+        relu,
+        *(tensor.numpy() for tensor in entries),
+        kept.squares,
+        kept.places,
+        kept.counts,
+        np.float32(1),
+        norms,
+        sizes,
+    )
+    pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], *others)
+    large = np.flatnonzero(kept.counts > pairs_cpu.KEPT_ROWS)
+    if isinstance(a, SparseInputs):
+        pairs_cpu.large_sparse_norms(large, *a.arrays, a.num_columns, *others)
+    else:
+        pairs_cpu.large_norms(large, a.contiguous().numpy(), *others)
+    return torch.from_numpy(norms), torch.from_numpy(sizes)
 
 
 def entry_gradients(gradient: RowGradient) -> Tensor:
@@ -132,7 +178,7 @@ def through_activation(gradients: Tensor, outputs: Tensor, relu: bool) -> Tensor
     return result
 
 
-def _row_squares(rows: Tensor) -> Tensor:
+def row_squares(rows: Tensor) -> Tensor:
     """float64 [rows]: squared norms; infinite beyond float32, where products of rows are not told apart."""
     if rows.dtype != torch.float32:
         return rows.square().sum(1)

@@ -26,6 +26,9 @@ FORMED_ROWS = 64
 # Adding a repeated row rounds once; the margin covers so many roundings.
 ROUNDINGS = 128
 
+# Products of the input rows of a root with at most so many distinct ones are kept as long as its batch.
+KEPT_ROWS = 32
+
 # The work is cut into so many parts: enough for many threads and to even out roots of different size.
 PARTS = 128
 
@@ -66,7 +69,7 @@ def _dots(u, v0, v1, v2, v3):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _pair_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
+def _pair_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-def]
     """Sum over ordered pairs of `count` rows, inputs a[rows[i]] and gradients d[i], and the sum of norms."""
     diagonal = 0.0
     cross = 0.0
@@ -74,7 +77,7 @@ def _pair_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
     norms = 0.0
     for i in range(count):
         ai, di = a[rows[i]], d[i]
-        square_a, square_d = _dot(ai, ai) + bias, _dot(di, di)
+        square_a, square_d = squares[rows[i]] + bias, _dot(di, di)
         diagonal += square_a * square_d
         norms += np.sqrt(square_a * square_d)
         underflow += len(di) * (square_a + len(ai) * SMALLEST) + len(ai) * square_d
@@ -94,14 +97,13 @@ def _pair_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _formed_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
+def _formed_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-def]
     """The same by forming the gradient: cheaper once a root has many rows."""
     size_in, size_out = a.shape[1], d.shape[1]
     norms = 0.0
     underflow = 0.0
     for i in range(count):
-        row = a[rows[i]]
-        square_a, square_d = _dot(row, row) + bias, _dot(d[i], d[i])
+        square_a, square_d = squares[rows[i]] + bias, _dot(d[i], d[i])
         norms += np.sqrt(square_a * square_d)
         underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
     total = 0.0
@@ -127,11 +129,88 @@ def _formed_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _root_sum(a, rows, d, count, bias):  # type: ignore[no-untyped-def]
+def _root_sum(a, squares, rows, d, count, bias):  # type: ignore[no-untyped-def]
     size_in, size_out = a.shape[1], d.shape[1]
     if count * (size_in + size_out) > 2 * size_in * size_out:
-        return _formed_sum(a, rows, d, count, bias)
-    return _pair_sum(a, rows, d, count, bias)
+        return _formed_sum(a, squares, rows, d, count, bias)
+    return _pair_sum(a, squares, rows, d, count, bias)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def _gathered_dot(u, indices, values, begin, end):  # type: ignore[no-untyped-def]
+    """The product of a row that is written out with one of which only the entries are kept."""
+    total = 0.0
+    for first in range(begin, end, BLOCK):
+        part = np.float32(0)
+        for p in range(first, min(first + BLOCK, end)):
+            part += values[p] * u[indices[p]]
+        total += np.float64(part)
+    return total
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _sparse_pair_sum(  # type: ignore[no-untyped-def]
+    indptr, indices, values, squares, rows, d, count, bias, written
+):
+    """As `_pair_sum` for sparse rows; `written` has a zero for every column, before and after."""
+    size_in = len(written)
+    diagonal, cross, underflow, norms = 0.0, 0.0, 0.0, 0.0
+    for i in range(count):
+        di, begin, end = d[i], indptr[rows[i]], indptr[rows[i] + 1]
+        square_a, square_d = squares[rows[i]] + bias, _dot(di, di)
+        diagonal += square_a * square_d
+        norms += np.sqrt(square_a * square_d)
+        underflow += len(di) * (square_a + size_in * SMALLEST) + size_in * square_d
+        if i == 0:
+            continue
+        for p in range(begin, end):
+            written[indices[p]] = values[p]
+        for j in range(i):
+            product = _gathered_dot(written, indices, values, indptr[rows[j]], indptr[rows[j] + 1])
+            cross += (product + bias) * _dot(di, d[j])
+        for p in range(begin, end):
+            written[indices[p]] = 0
+    return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _sparse_formed_sum(  # type: ignore[no-untyped-def]
+    indptr, indices, values, squares, rows, d, count, bias, size_in
+):
+    """As `_formed_sum` for sparse rows, in float64."""
+    size_out = d.shape[1]
+    norms, underflow, total = 0.0, 0.0, 0.0
+    for i in range(count):
+        square_a, square_d = squares[rows[i]] + bias, _dot(d[i], d[i])
+        norms += np.sqrt(square_a * square_d)
+        underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
+    gradient = np.empty(size_in, dtype=np.float64)
+    for o in range(size_out):
+        gradient[:] = 0
+        bias_gradient = 0.0
+        for i in range(count):
+            c = np.float64(d[i, o])
+            bias_gradient += c
+            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                gradient[indices[p]] += c * np.float64(values[p])
+        for k in range(size_in):
+            total += gradient[k] * gradient[k]
+        total += np.float64(bias) * bias_gradient * bias_gradient
+    return total + SMALLEST * count * underflow, norms
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _sparse_root_sum(  # type: ignore[no-untyped-def]
+    indptr, indices, values, squares, rows, d, count, bias, written
+):
+    size_in, size_out = len(written), d.shape[1]
+    entries = 0
+    for i in range(count):
+        entries += indptr[rows[i] + 1] - indptr[rows[i]]
+    # Every pair reads the entries of one row and a gradient.
+    if count * (entries + count * size_out) > 2 * size_out * (entries + size_in):
+        return _sparse_formed_sum(indptr, indices, values, squares, rows, d, count, bias, size_in)
+    return _sparse_pair_sum(indptr, indices, values, squares, rows, d, count, bias, written)
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
@@ -146,10 +225,10 @@ def row_squares(rows, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def linear_norms(a, d, pointers, bias, norms, sizes):  # type: ignore[no-untyped-def]
+def linear_norms(a, squares, d, pointers, bias, norms, sizes):  # type: ignore[no-untyped-def]
     """Adds every root's squared norm to `norms`, what rounding is measured against to `sizes`.
 
-    Rows are a [R, in] and d [R, out].
+    Rows are a [R, in] and d [R, out]; squares [R] are the squared norms of a.
     """
     roots = len(pointers) - 1
     for part in numba.prange(PARTS):
@@ -158,63 +237,333 @@ def linear_norms(a, d, pointers, bias, norms, sizes):  # type: ignore[no-untyped
             begin, end = pointers[root], pointers[root + 1]
             if end - begin > len(rows):
                 rows = np.arange(2 * (end - begin))
-            total, size = _root_sum(a[begin:end], rows, d[begin:end], end - begin, bias)
+            total, size = _root_sum(a[begin:end], squares[begin:end], rows, d[begin:end], end - begin, bias)
             norms[root] += total
             sizes[root] += size * size
 
 
-@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def shared_linear_norms(  # type: ignore[no-untyped-def]
-    a, outputs, relu, index, upper, parents, coefficients, pointers, bias, norms, sizes
-):
-    """As `linear_norms` for a layer that ran once per shared row and is followed by an activation.
-
-    Row i of a root has input a[index[i]] and output gradient
-    coefficients[i] * upper[parents[i]] * activation'(outputs[index[i]]); nothing of that is stored beyond
-    its root. Rows of a root that share `index` are one row with their gradients added up.
-    """
-    size_out = outputs.shape[1]
+@numba.njit(cache=True, nogil=True, parallel=True)
+def find_places(index, pointers, places, counts):  # type: ignore[no-untyped-def]
+    """For every entry its place among the distinct rows of its root, and how many these are."""
     roots = len(pointers) - 1
     for part in numba.prange(PARTS):
-        # One room for all roots of a part: making it anew for each took as long as the products.
         nodes = np.empty(0, dtype=np.int64)
-        gradients = np.empty((0, size_out), dtype=np.float32)
-        single = np.empty(size_out, dtype=np.float32)
         for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
             begin, end = pointers[root], pointers[root + 1]
             if end - begin > len(nodes):
                 nodes = np.empty(2 * (end - begin), dtype=np.int64)
-                gradients = np.empty((2 * (end - begin), size_out), dtype=np.float32)
             count = 0
-            repeated = 0.0
             for i in range(begin, end):
                 node = index[i]
                 at = 0
                 while at < count and nodes[at] != node:
                     at += 1
-                source, output = upper[parents[i]], outputs[node]
-                c = coefficients[i]
-                target = gradients[at] if at == count else single
-                if relu:
-                    for k in range(size_out):
-                        target[k] = c * source[k] if output[k] > 0 else np.float32(0)
-                else:
-                    # As a product it keeps its digits where the activation is near 1.
-                    for k in range(size_out):
-                        target[k] = c * source[k] * ((1 - output[k]) * (1 + output[k]))
+                places[i] = at
                 if at == count:
                     nodes[at] = node
                     count += 1
-                else:
-                    # What is added up may cancel. The norms of all parts are at most that of the sum plus
-                    # twice those of the parts after the first.
-                    kept, length = gradients[at], np.sqrt(_dot(a[node], a[node]) + bias)
-                    repeated += length * (
-                        2 * np.sqrt(_dot(single, single)) + np.sqrt(_dot(kept, kept)) / ROUNDINGS
+            counts[root] = count
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _list_nodes(index, places, begin, end, nodes):  # type: ignore[no-untyped-def]
+    """The distinct rows of a root."""
+    count = 0
+    for i in range(begin, end):
+        if places[i] == count:
+            nodes[count] = index[i]
+            count += 1
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def multiply_pairs(a, index, pointers, places, counts, starts, products):  # type: ignore[no-untyped-def]
+    """Products of the distinct rows of every root: of i with all j < i from products[starts[root]] on."""
+    for part in numba.prange(PARTS):
+        nodes = np.empty(KEPT_ROWS, dtype=np.int64)
+        roots = len(counts)
+        for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
+            at = starts[root]
+            if starts[root + 1] == at:
+                continue
+            _list_nodes(index, places, pointers[root], pointers[root + 1], nodes)
+            for i in range(counts[root]):
+                ai = a[nodes[i]]
+                j = 0
+                while j + 4 <= i:
+                    s0, s1, s2, s3 = _dots(ai, a[nodes[j]], a[nodes[j + 1]], a[nodes[j + 2]], a[nodes[j + 3]])
+                    products[at], products[at + 1], products[at + 2], products[at + 3] = s0, s1, s2, s3
+                    j, at = j + 4, at + 4
+                while j < i:
+                    products[at] = _dot(ai, a[nodes[j]])
+                    j, at = j + 1, at + 1
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def multiply_sparse_pairs(  # type: ignore[no-untyped-def]
+    indptr, indices, values, size_in, index, pointers, places, counts, starts, products
+):
+    """As `multiply_pairs` for sparse rows of `size_in` columns."""
+    for part in numba.prange(PARTS):
+        nodes = np.empty(KEPT_ROWS, dtype=np.int64)
+        written = np.zeros(size_in, dtype=np.float32)
+        roots = len(counts)
+        for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
+            at = starts[root]
+            if starts[root + 1] == at:
+                continue
+            _list_nodes(index, places, pointers[root], pointers[root + 1], nodes)
+            for i in range(1, counts[root]):
+                begin, end = indptr[nodes[i]], indptr[nodes[i] + 1]
+                for p in range(begin, end):
+                    written[indices[p]] = values[p]
+                for j in range(i):
+                    products[at] = _gathered_dot(
+                        written, indices, values, indptr[nodes[j]], indptr[nodes[j] + 1]
                     )
-                    for k in range(size_out):
-                        kept[k] += single[k]
-            total, size = _root_sum(a, nodes, gradients, count, bias)
+                    at += 1
+                for p in range(begin, end):
+                    written[indices[p]] = 0
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _kept_pair_sum(products, squares, rows, d, count, bias, size_in):  # type: ignore[no-untyped-def]
+    """As `_pair_sum` with the products of the input rows given."""
+    diagonal, cross, underflow, norms = 0.0, 0.0, 0.0, 0.0
+    at = 0
+    for i in range(count):
+        di = d[i]
+        square_a, square_d = squares[rows[i]] + bias, _dot(di, di)
+        diagonal += square_a * square_d
+        norms += np.sqrt(square_a * square_d)
+        underflow += len(di) * (square_a + size_in * SMALLEST) + size_in * square_d
+        j = 0
+        while j + 4 <= i:
+            t0, t1, t2, t3 = _dots(di, d[j], d[j + 1], d[j + 2], d[j + 3])
+            cross += (np.float64(products[at]) + bias) * t0
+            cross += (np.float64(products[at + 1]) + bias) * t1
+            cross += (np.float64(products[at + 2]) + bias) * t2
+            cross += (np.float64(products[at + 3]) + bias) * t3
+            j, at = j + 4, at + 4
+        while j < i:
+            cross += (np.float64(products[at]) + bias) * _dot(di, d[j])
+            j, at = j + 1, at + 1
+    return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _merge_entries(  # type: ignore[no-untyped-def]
+    squares,
+    outputs,
+    relu,
+    index,
+    upper,
+    parents,
+    coefficients,
+    places,
+    begin,
+    end,
+    bias,
+    nodes,
+    gradients,
+    single,
+):
+    """Write the distinct rows of a root and their output gradients; return what cancelled.
+
+    Entry i has the output gradient coefficients[i] * upper[parents[i]] * activation'(outputs[index[i]]).
+    Entries at the same place are one row with their gradients added up.
+    """
+    size_out = outputs.shape[1]
+    count = 0
+    repeated = 0.0
+    for i in range(begin, end):
+        node, at = index[i], places[i]
+        source, output = upper[parents[i]], outputs[node]
+        c = coefficients[i]
+        target = gradients[at] if at == count else single
+        if relu:
+            for k in range(size_out):
+                target[k] = c * source[k] if output[k] > 0 else np.float32(0)
+        else:
+            # As a product it keeps its digits where the activation is near 1.
+            for k in range(size_out):
+                target[k] = c * source[k] * ((1 - output[k]) * (1 + output[k]))
+        if at == count:
+            nodes[at] = node
+            count += 1
+        else:
+            # What is added up may cancel. The norms of all parts are at most that of the sum plus
+            # twice those of the parts after the first.
+            kept, length = gradients[at], np.sqrt(squares[node] + bias)
+            repeated += length * (2 * np.sqrt(_dot(single, single)) + np.sqrt(_dot(kept, kept)) / ROUNDINGS)
+            for k in range(size_out):
+                kept[k] += single[k]
+    return repeated
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def shared_linear_norms(  # type: ignore[no-untyped-def]
+    starts,
+    products,
+    size_in,
+    outputs,
+    relu,
+    index,
+    upper,
+    parents,
+    coefficients,
+    pointers,
+    squares,
+    places,
+    counts,
+    bias,
+    norms,
+    sizes,
+):
+    """As `linear_norms` for a layer that ran once per shared row and is followed by an activation.
+
+    Roots with more than `KEPT_ROWS` rows are left to `large_norms` and `large_sparse_norms`. No gradient of a
+    root is stored beyond it.
+
+    Args:
+        starts, products: as `multiply_pairs` has them.
+        size_in: columns of the shared rows.
+        outputs, relu: after the activation, [shared rows, out]; whether it is relu.
+        index: of every entry, its shared row.
+        upper, parents, coefficients: of which `_merge_entries` makes gradients.
+        pointers: the entries of every root.
+        squares: float64 [shared rows], squared norms of the inputs.
+        places, counts: as `find_places` has them.
+        bias: 1 if the layer has one.
+        norms, sizes: float64 [roots], added to.
+    """
+    roots = len(counts)
+    for part in numba.prange(PARTS):
+        # One room for all roots of a part: making it anew for each took as long as the products.
+        nodes = np.empty(KEPT_ROWS, dtype=np.int64)
+        gradients = np.empty((KEPT_ROWS, outputs.shape[1]), dtype=np.float32)
+        single = np.empty(outputs.shape[1], dtype=np.float32)
+        for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
+            begin, end, count = pointers[root], pointers[root + 1], counts[root]
+            if count > KEPT_ROWS:
+                continue
+            repeated = _merge_entries(
+                squares,
+                outputs,
+                relu,
+                index,
+                upper,
+                parents,
+                coefficients,
+                places,
+                begin,
+                end,
+                bias,
+                nodes,
+                gradients,
+                single,
+            )
+            kept = products[starts[root] : starts[root + 1]]
+            total, size = _kept_pair_sum(kept, squares, nodes, gradients, count, bias, size_in)
             size += repeated
             norms[root] += total
             sizes[root] += size * size
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def large_norms(  # type: ignore[no-untyped-def]
+    large,
+    a,
+    outputs,
+    relu,
+    index,
+    upper,
+    parents,
+    coefficients,
+    pointers,
+    squares,
+    places,
+    counts,
+    bias,
+    norms,
+    sizes,
+):
+    """As `shared_linear_norms` for the roots `large`, with inputs a [shared rows, in]."""
+    for number in numba.prange(len(large)):
+        root = large[number]
+        begin, end, count = pointers[root], pointers[root + 1], counts[root]
+        nodes = np.empty(count, dtype=np.int64)
+        gradients = np.empty((count, outputs.shape[1]), dtype=np.float32)
+        single = np.empty(outputs.shape[1], dtype=np.float32)
+        repeated = _merge_entries(
+            squares,
+            outputs,
+            relu,
+            index,
+            upper,
+            parents,
+            coefficients,
+            places,
+            begin,
+            end,
+            bias,
+            nodes,
+            gradients,
+            single,
+        )
+        total, size = _root_sum(a, squares, nodes, gradients, count, bias)
+        size += repeated
+        norms[root] += total
+        sizes[root] += size * size
+
+
+@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def large_sparse_norms(  # type: ignore[no-untyped-def]
+    large,
+    indptr,
+    indices,
+    values,
+    size_in,
+    outputs,
+    relu,
+    index,
+    upper,
+    parents,
+    coefficients,
+    pointers,
+    squares,
+    places,
+    counts,
+    bias,
+    norms,
+    sizes,
+):
+    """As `large_norms` for sparse shared rows of `size_in` columns."""
+    for number in numba.prange(len(large)):
+        root = large[number]
+        begin, end, count = pointers[root], pointers[root + 1], counts[root]
+        nodes = np.empty(count, dtype=np.int64)
+        gradients = np.empty((count, outputs.shape[1]), dtype=np.float32)
+        single = np.empty(outputs.shape[1], dtype=np.float32)
+        written = np.zeros(size_in, dtype=np.float32)
+        repeated = _merge_entries(
+            squares,
+            outputs,
+            relu,
+            index,
+            upper,
+            parents,
+            coefficients,
+            places,
+            begin,
+            end,
+            bias,
+            nodes,
+            gradients,
+            single,
+        )
+        total, size = _sparse_root_sum(
+            indptr, indices, values, squares, nodes, gradients, count, bias, written
+        )
+        size += repeated
+        norms[root] += total
+        sizes[root] += size * size

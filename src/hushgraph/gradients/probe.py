@@ -78,7 +78,7 @@ def find_offences(
 
 
 def _shape(model: nn.Module, batch: TreeBatch, num_classes: int) -> list[str]:
-    shape = tuple(model(batch.x, batch.blocks).shape)
+    shape = tuple(model(batch.dense_x, batch.blocks).shape)
     expected = (batch.num_roots, num_classes)
     if shape == expected:
         return []
@@ -89,7 +89,7 @@ def _buffers(model: nn.Module, batch: TreeBatch) -> list[str]:
     """Buffers that training would fill with private data that nobody clips."""
     trained = copy.deepcopy(model).train()
     before = {name: buffer.clone() for name, buffer in trained.named_buffers()}
-    trained(batch.x, batch.blocks)
+    trained(batch.dense_x, batch.blocks)
     return [
         f"buffer {name} is updated in training: use layers without running statistics"
         for name, buffer in trained.named_buffers()
@@ -142,13 +142,13 @@ def _is_deterministic(model: nn.Module, batch: TreeBatch) -> bool:
     scores = []
     for seed in (0, 1):
         torch.manual_seed(seed)
-        scores.append(copy.deepcopy(model).train()(batch.x, batch.blocks))
+        scores.append(copy.deepcopy(model).train()(batch.dense_x, batch.blocks))
     return torch.equal(scores[0], scores[1])
 
 
 def _apart(batch: TreeBatch) -> tuple[Tensor, tuple[Reads, ...]]:
     """Features and blocks with a row of its own for every entry."""
     if not batch.is_shared:
-        return batch.x, batch.blocks
-    x = batch.x[batch.blocks[-1].index]
+        return batch.dense_x, batch.blocks
+    x = batch.dense_x[batch.blocks[-1].index]
     return x, (*batch.blocks[:-1], dataclasses.replace(batch.blocks[-1], index=None, num_lower=x.shape[0]))

@@ -54,8 +54,9 @@ class RecordedTreeSums:
             # By the plan, not by the trees.
             bounded = replace(batch, most_rows=(1, self._largest_tree))
             return self._record(batch, model, lambda: bounded, clipping)()
-        if self._padded is None or self._padded.x is not batch.x:
-            self._padded = PaddedTrees(batch.x, self._room, self._largest_tree)
+        x = batch.dense_x
+        if self._padded is None or self._padded.x is not x:
+            self._padded = PaddedTrees(x, self._room, self._largest_tree)
         self._padded.fill(batch)
         sums = self._record(self._padded, model, self._padded.build, clipping)()
         # Another piece of the batch would be written to the same tensors.
@@ -65,7 +66,7 @@ class RecordedTreeSums:
         is_gcn = type(model) is GNN and all(type(layer) is GCNLayer for layer in model.layers)
         return (
             AVAILABLE
-            and batch.x.is_cuda
+            and batch.x.device.type == "cuda"
             and is_gcn
             and len(batch.blocks) == 1
             and batch.is_shared

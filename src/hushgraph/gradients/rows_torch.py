@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels_gpu as kernels
-from hushgraph.gradients.chain import Chain, find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import Rows, SparseRows
+from hushgraph.gradients.rows import Chain, Rows, SparseRows, find_chain
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.blocks import transpose
 from hushgraph.models.recording import Recording

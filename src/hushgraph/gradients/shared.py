@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import norms as pairs
+from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.gradients.sums import exact_rows, weighted_shared_rows
 from hushgraph.models.blocks import Reads, RowGradient
 from hushgraph.models.tanh import tanh_
@@ -31,20 +32,23 @@ def is_shareable(encoder: nn.Module) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SharedEncoder:
-    """One pass of an encoder over shared rows: per layer (layer, inputs, activated outputs, whether relu)."""
+    """One pass of an encoder over shared rows: per layer (layer, inputs, activated outputs, whether relu).
 
-    passes: list[tuple[nn.Linear, Tensor, Tensor, bool]]
+    The inputs of the first layer may be sparse.
+    """
+
+    passes: list[tuple[nn.Linear, Tensor | SparseInputs, Tensor, bool]]
 
     @classmethod
-    def run(cls, encoder: nn.Sequential, x: Tensor) -> SharedEncoder:
-        passes: list[tuple[nn.Linear, Tensor, Tensor, bool]] = []
+    def run(cls, encoder: nn.Sequential, x: Tensor | SparseInputs) -> SharedEncoder:
+        passes: list[tuple[nn.Linear, Tensor | SparseInputs, Tensor, bool]] = []
         modules = list(encoder)
         with torch.no_grad():
             for layer, activation in zip(modules[::2], modules[1::2], strict=True):
                 if not isinstance(layer, nn.Linear):
                     raise TypeError(f"{type(layer).__name__} in an encoder that is not shareable")
                 relu = isinstance(activation, nn.ReLU)
-                z = layer(x)
+                z = x.multiply(layer.weight, layer.bias) if isinstance(x, SparseInputs) else layer(x)
                 out = z.relu_() if relu else tanh_(z)
                 passes.append((layer, x, out, relu))
                 x = out
@@ -55,9 +59,18 @@ class SharedEncoder:
         return self.passes[-1][2]
 
     def squared_norms(
-        self, gradient: RowGradient, index: Tensor, pointers: Tensor, owners: Tensor, most_rows: int
+        self,
+        gradient: RowGradient,
+        index: Tensor,
+        pointers: Tensor,
+        owners: Tensor,
+        most_rows: int,
+        kept: pairs.PairProducts | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Per root, over all layers of the encoder; `gradient` is that of the output, per entry."""
+        """Per root, over all layers of the encoder.
+
+        `gradient` is that of the output, per entry; `kept` are the products of the features, where known.
+        """
         squares: list[Tensor] = []
         sizes: list[Tensor] = []
         # Gradients of a layer's outputs in float64, as the weighted sums have them.
@@ -65,7 +78,14 @@ class SharedEncoder:
         for number in reversed(range(len(self.passes))):
             layer, inputs, outputs, relu = self.passes[number]
             norms, size = pairs.shared_linear_norms(
-                inputs, outputs, relu, index, gradient, pointers, most_rows=most_rows
+                inputs,
+                outputs,
+                relu,
+                index,
+                gradient,
+                pointers,
+                most_rows=most_rows,
+                kept=None if number else kept,
             )
             squares.append(norms)
             sizes.append(size)
@@ -87,12 +107,19 @@ class SharedEncoder:
         weights = [layer.weight.detach().double() for layer, *_ in self.passes]
         # Transposed, because products of tall matrices are faster that way; the last row is the bias.
         totals = [weight.new_zeros(weight.shape[1] + 1, weight.shape[0]) for weight in weights]
+        first = self.passes[0][1]
+        cursor = first.new_cursor() if isinstance(first, SparseInputs) else None
         for part, rows in self._blocks(gradient, reads, entry_factors):
             for number in reversed(range(len(self.passes))):
                 _, inputs, outputs, relu = self.passes[number]
                 if number < len(self.passes) - 1:
                     rows = pairs.through_activation(rows, exact_rows(outputs[part], clean=clean), relu)
-                totals[number].addmm_(exact_rows(inputs[part], clean=clean, ones=True).T, rows)
+                if isinstance(inputs, SparseInputs) and cursor is not None:
+                    # Features are finite, so there is nothing to clean.
+                    inputs.add_products(part.start, rows, cursor, totals[number][:-1])
+                    totals[number][-1] += rows.sum(0)
+                elif isinstance(inputs, Tensor):
+                    totals[number].addmm_(exact_rows(inputs[part], clean=clean, ones=True).T, rows)
                 if number:
                     rows = rows @ weights[number]
         sums = {f"{2 * number}.weight": total[:-1].T.contiguous() for number, total in enumerate(totals)}
@@ -113,10 +140,19 @@ class SharedEncoder:
 
 
 def _cancelled(
-    lengths: Tensor, weight: Tensor, inputs: Tensor, index: Tensor, owners: Tensor, like: Tensor
+    lengths: Tensor,
+    weight: Tensor,
+    inputs: Tensor | SparseInputs,
+    index: Tensor,
+    owners: Tensor,
+    like: Tensor,
 ) -> Tensor:
     """Per root, a size that covers what float64 loses where the products of gradients and weights cancel."""
-    inputs_lengths = torch.linalg.vector_norm(inputs, dim=1, dtype=torch.float64).square().add(1).sqrt()
+    if isinstance(inputs, SparseInputs):
+        squares = inputs.squares
+    else:
+        squares = torch.linalg.vector_norm(inputs, dim=1, dtype=torch.float64).square()
+    inputs_lengths = squares.add(1).sqrt()
     lost = lengths * inputs_lengths[index] * (weight.shape[0] * 2.0**-33 * weight.norm())
     return torch.zeros_like(like).index_add_(0, owners, lost).square()
 

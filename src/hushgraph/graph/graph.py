@@ -5,7 +5,7 @@ Every error names the array, the position, the value and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns
 
 Array = npt.NDArray[Any]
+Chunks = Callable[[], Iterable[tuple[Array, Array]]]
+"""Gives all edges as (sources, targets), in chunks; called twice."""
 EdgeOwner = Literal["sender", "reader"]
 SPLITS = ("train_idx", "val_idx", "test_idx")
+# Reads that are checked at a time.
+_CHECKED = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -142,9 +146,12 @@ class Graph:
         if symmetrize and directed:
             raise GraphError("symmetrize=True and directed=True contradict each other; leave one of them out")
         num_nodes = check_shape("x", x, ndim=2)[0]
-        reads, duplicates, loops = build_reads(edge_index, num_nodes)
-        if symmetrize:
-            reads, directed = reads + reads.T.tocsr(), False
+        # Imported here, because commands that only look at the class need no compiler.
+        from hushgraph.graph.reads import build_reads, lacks_reverse
+
+        edges = check_edges(edge_index, num_nodes)
+        reads = build_reads(cut_edges(edges, num_nodes), num_nodes, symmetrize=symmetrize)
+        directed = False if symmetrize else directed
         if num_classes is None:
             labels = check_integers("y", y, ndim=1)
             if labels.size == 0 or labels.max() < 0:
@@ -166,9 +173,9 @@ class Graph:
             val_idx=np.empty(0, np.int64) if val_idx is None else val_idx,
             test_idx=np.empty(0, np.int64) if test_idx is None else test_idx,
             num_classes=num_classes,
-            is_directed=lacks_reverse(reads) if directed is None else directed,
-            duplicates_removed=duplicates,
-            self_loops_removed=loops,
+            is_directed=lacks_reverse(reads.indptr, reads.indices) if directed is None else directed,
+            duplicates_removed=reads.duplicates,
+            self_loops_removed=reads.self_loops,
             node_names=node_names,
             columns=columns,
             clean_up=clean_up or {},
@@ -193,7 +200,7 @@ class Graph:
         return mask
 
     def edge_chunks(
-        self, chunk_edges: int = 1 << 22, *, shard: int = 0, shards: int = 1
+        self, chunk_edges: int = 1 << 20, *, shard: int = 0, shards: int = 1
     ) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
 
@@ -221,9 +228,9 @@ class Graph:
 
     def symmetrized(self) -> Graph:
         """Return this graph with the reverse of every read added."""
-        shape = (self.num_nodes, self.num_nodes)
-        reads = sparse.csr_array((np.ones(self.num_edges, np.bool_), self.indices, self.indptr), shape=shape)
-        both = reads + reads.T.tocsr()
+        from hushgraph.graph.reads import build_reads
+
+        both = build_reads(self.edge_chunks, self.num_nodes, symmetrize=True)
         return replace(self, indptr=both.indptr, indices=both.indices, is_directed=False)
 
     def disjoint(self) -> Graph:
@@ -284,7 +291,7 @@ class Graph:
         check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
         object.__setattr__(self, "indices", self.indices.astype(id_type(n), copy=False))
         last = -1
-        for source, target in self.edge_chunks():
+        for source, target in self.edge_chunks(_CHECKED):
             key = target.astype(np.int64) * n + source
             if key[0] <= last or np.any(key[1:] <= key[:-1]) or np.any(source == target):
                 raise GraphError(
@@ -410,30 +417,28 @@ def check_splits(num_nodes: int, splits: dict[str, Any]) -> dict[str, Array]:
     return checked
 
 
-def build_reads(edge_index: Any, num_nodes: int) -> tuple[Any, int, int]:
-    """Build the boolean CSR matrix of reads, one row per target; count the repeats and self-loops dropped."""
+def check_edges(edge_index: Any, num_nodes: int) -> Array:
+    """Return edges as an integer array [2, E] of ids below `num_nodes`."""
     edges = as_array("edge_index", edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise GraphError(f"edge_index has shape {list(edges.shape)}; expected [2, E]: sources, then targets")
     edges = check_integers("edge_index", edges, ndim=2)
     check_range("edge_index", edges, 0, num_nodes - 1, f"x has {num_nodes} rows, one per node")
-    source, target = (row.astype(id_type(num_nodes), copy=False) for row in edges)
-    is_edge = source != target
-    if not is_edge.all():
-        source, target = source[is_edge], target[is_edge]
-    pairs = sparse.coo_array((np.ones(len(source), np.bool_), (target, source)), shape=(num_nodes, num_nodes))
-    reads = pairs.tocsr()
-    return reads, len(source) - reads.nnz, edges.shape[1] - len(source)
+    return edges
+
+
+def cut_edges(edges: npt.NDArray[Any], num_nodes: int, size: int = 1 << 20) -> Chunks:
+    """The chunks of an array [2, E] of ids, in the smallest type of ids."""
+
+    def chunks() -> Iterable[tuple[Array, Array]]:
+        dtype = id_type(num_nodes)
+        for begin in range(0, edges.shape[1], size):
+            part = edges[:, begin : begin + size]
+            yield part[0].astype(dtype, copy=False), part[1].astype(dtype, copy=False)
+
+    return chunks
 
 
 def id_type(num_nodes: int) -> type[np.signedinteger[Any]]:
     """Return the smallest type of node ids: int32 where they fit, else int64."""
     return np.int32 if num_nodes < 2**31 else np.int64
-
-
-def lacks_reverse(reads: Any) -> bool:
-    """Return whether some read lacks its reverse."""
-    reverse = reads.T.tocsr()
-    return not (
-        np.array_equal(reads.indptr, reverse.indptr) and np.array_equal(reads.indices, reverse.indices)
-    )

@@ -125,7 +125,11 @@ def open_mapped(path: Path, *, ndim: int, kinds: str) -> Array:
 
 def release(array: Array) -> None:
     """Release the pages of a memory map; the next access reads them from the system's cache or the disk."""
-    mapped = getattr(array, "_mmap", None)
+    owner: Any = array
+    # Sparse matrices hold views of views of a memory map.
+    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+        owner = owner.base
+    mapped = getattr(owner, "_mmap", None)
     if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import (
@@ -33,7 +34,8 @@ class StoredGraph(Graph):
 
     Attributes:
         folder: the folder of the arrays.
-        x: features [N, d] in the type they were stored in: float32, float16 or integers.
+        x: features [N, d] in the type they were stored in: float32, float16 or integers; a
+            `scipy.sparse.csr_array` of float32 whose arrays are memory maps if given sparse.
         y: labels [N] in an integer type; -1 means no label.
 
     Guarantees:
@@ -49,10 +51,10 @@ class StoredGraph(Graph):
         check_range("y", self.y, -1, self.num_classes - 1, "use -1 for no label, or raise num_classes")
         for name, nodes in check_splits(self.num_nodes, {n: getattr(self, n) for n in SPLITS}).items():
             object.__setattr__(self, name, nodes)
-        object.__setattr__(self, "_rows", MappedRows(self.x))
+        object.__setattr__(self, "_rows", None if sparse.issparse(self.x) else MappedRows(self.x))
 
     def edge_chunks(
-        self, chunk_edges: int = 1 << 22, *, shard: int = 0, shards: int = 1
+        self, chunk_edges: int = 1 << 20, *, shard: int = 0, shards: int = 1
     ) -> Iterator[tuple[Array, Array]]:
         """Like `Graph.edge_chunks`; at most two chunks of the file are mapped at a time."""
         for chunk in super().edge_chunks(chunk_edges, shard=shard, shards=shards):
@@ -61,8 +63,15 @@ class StoredGraph(Graph):
 
     def dense_features(self, rows: Array) -> npt.NDArray[np.float32]:
         """Return the features of the nodes `rows` as a dense float32 array [len(rows), d]."""
-        features: MappedRows = self._rows  # type: ignore[attr-defined]
+        features: MappedRows | None = self._rows  # type: ignore[attr-defined]
+        if features is None:
+            return super().dense_features(rows)
         return features.take(rows).astype(np.float32, copy=False)
+
+    def release_features(self) -> None:
+        """Release the pages of the features; the next access reads them again."""
+        for array in (self.x.data, self.x.indices, self.x.indptr) if sparse.issparse(self.x) else (self.x,):
+            release(array)
 
     def symmetrized(self) -> StoredGraph:
         """Return this graph with the reverse of every read added; the reads are sorted on disk."""
@@ -89,7 +98,7 @@ class StoredGraph(Graph):
             num_nodes=self.num_nodes,
             indptr=np.array(self.indptr),
             indices=np.array(self.indices),
-            x=np.array(self.x, np.float32),
+            x=self.x.copy() if sparse.issparse(self.x) else np.array(self.x, np.float32),
             y=np.array(self.y),
             train_idx=self.train_idx,
             val_idx=self.val_idx,

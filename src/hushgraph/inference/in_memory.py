@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
-from hushgraph.gradients.chain import Chain, find_chain
-from hushgraph.gradients.rows import RowPass
+from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
-from hushgraph.inference.stored import stored_scores
+from hushgraph.inference.stored import encode, stored_scores
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
 
 _BLOCK_FLOATS = 1 << 28
+# Rows that are gathered and scored at a time.
+_SCORED_ROWS = 1 << 14
 # Reads with up to this many entries, 2 GiB, are cached between evaluations.
 _LARGEST_CACHE = 1 << 28
 
@@ -85,8 +86,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
     if (chain := _find_row_chain(model, features)) is not None:
-        rows_alone, norm = RowPass(chain), chain.feature_norm
-        return torch.cat([rows_alone.scores(features.take(n, norm=norm)) for n in graph.node_ranges()])
+        return _score_rows(RowPass(chain), chain.feature_norm, features, np.arange(features.num_nodes))
     was_training = model.training
     model.eval()
     try:
@@ -101,7 +101,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
         check_features(features.width, cast(int, model.encoder[0].in_features))
         if isinstance(graph.graph, StoredGraph):
             return stored_scores(model, graph.graph, features, None).to(features.device)
-        h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
+        h = torch.cat([encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
         decoded: Tensor = model.decoder(h)
@@ -121,8 +121,10 @@ def best_classes(
     graph = view.graph
     if (chain := _find_row_chain(model, view.features)) is not None:
         best = np.full(graph.num_nodes, -1, dtype=np.int64)
-        taken = view.features.take(nodes, norm=chain.feature_norm)
-        best[nodes] = RowPass(chain).scores(taken).argmax(1).numpy()
+        rows_alone = RowPass(chain)
+        for begin in range(0, len(nodes), _SCORED_ROWS):
+            part = nodes[begin : begin + _SCORED_ROWS]
+            best[part] = _score_rows(rows_alone, chain.feature_norm, view.features, part).argmax(1).numpy()
         return best
     if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
         predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
@@ -139,15 +141,13 @@ def best_classes(
     return best
 
 
-def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
-    """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
-    linears = tuple((name, part) for name, part in model.encoder.named_modules() if type(part) is nn.Linear)
-    chain = Chain(layers=linears, skip=None, relu=isinstance(model.encoder[-1], nn.ReLU), feature_norm=0.0)
-    if not features.is_sparse or features.device.type != "cpu" or not chain.is_float32:
-        encoded: Tensor = model.encoder(model.scaled(features.rows(nodes)))
-        return encoded
-    last: Tensor = model.encoder[-1](RowPass(chain).scores(features.take(nodes, norm=model.feature_norm)))
-    return last
+def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
+    """Scores of nodes by their own rows, of which few are gathered at a time."""
+    parts = []
+    for begin in range(0, max(1, len(nodes)), _SCORED_ROWS):
+        rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
+        parts.append(rows_alone.scores(rows))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:

@@ -12,9 +12,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hushgraph.gradients.batch import Features
+from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.mapped import ArrayFile, MappedRows, open_mapped, release
 from hushgraph.graph.stored import StoredGraph
 from hushgraph.models.blocks import Reads
@@ -46,8 +47,8 @@ def stored_scores(model: GNN, graph: StoredGraph, features: Features, nodes: Nod
     try:
         h = _Latent(folder / "encoded", len(levels[-1]))
         for part in _cut_evenly(levels[-1], max(1, BLOCK_FLOATS // graph.num_features)):
-            h.append(model.encoder(model.scaled(features.rows(part))))
-        release(graph.x)
+            h.append(encode(model, features, part))
+        graph.release_features()
         position = np.zeros(graph.num_nodes, dtype=np.int32)
         steps = zip(model.layers, levels[:0:-1], levels[-2::-1], strict=True)
         for number, (layer, lower, upper) in enumerate(steps):
@@ -67,6 +68,18 @@ def stored_scores(model: GNN, graph: StoredGraph, features: Features, nodes: Nod
         return torch.cat([model.decoder(h.rows(part, features.device)).cpu() for part in parts])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def encode(model: GNN, features: Features, nodes: Nodes) -> Tensor:
+    """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
+    inputs, first = features.inputs(nodes), model.encoder[0]
+    is_known = type(first) is nn.Linear and first.weight.dtype == torch.float32
+    if isinstance(inputs, SparseInputs) and is_known and isinstance(first, nn.Linear):
+        z = inputs.scale(model.feature_norm).multiply(first.weight, first.bias)
+        encoded: Tensor = model.encoder[1:](z)
+    else:
+        encoded = model.encoder(model.scaled(write_out(inputs)))
+    return encoded
 
 
 class _Latent:

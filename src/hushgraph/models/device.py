@@ -50,11 +50,16 @@ def use_one_pool(has_own_threads: bool = True) -> Iterator[None]:
     """Let torch compute in the calling thread alone inside the context, where others share the work.
 
     Threads of torch wait for work by spinning: beside other threads they take the processors away from them.
+    Where torch itself shares the work with numba, both use equally many threads.
     `count_threads` still gives what it gave before, and torch has its threads back afterwards.
     """
     global _own_threads
-    if not has_own_threads or _own_threads is not None:
+    if _own_threads is not None:
         yield
+        return
+    if not has_own_threads:
+        with _share_threads():
+            yield
         return
     before, _own_threads = torch.get_num_threads(), count_threads()
     torch.set_num_threads(1)
@@ -65,12 +70,36 @@ def use_one_pool(has_own_threads: bool = True) -> Iterator[None]:
         _own_threads = None
 
 
+@contextmanager
+def _share_threads() -> Iterator[None]:
+    """Let numba use as many threads as torch, inside the context; torch has as many as before afterwards."""
+    # Imported here, because commands that only name a device need no compiler.
+    import numba
+
+    # Both may use OpenMP, whose number of threads numba sets for everybody when it is asked for its own.
+    of_torch, threads = torch.get_num_threads(), count_threads()
+    of_numba = numba.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    torch.set_num_threads(of_torch)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(of_numba)
+        torch.set_num_threads(of_torch)
+
+
 def _read_quota() -> int:
     """The processors whose time the control group of this process may use; very many without a limit."""
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return math.ceil(int(quota) / int(period))
     return 1 << 16
+
+
+def release_freed_memory() -> None:
+    """Return the pages of freed arrays to the system, of which glibc keeps many; nothing elsewhere."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

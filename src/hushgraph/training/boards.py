@@ -19,6 +19,7 @@ from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
@@ -59,6 +60,8 @@ class Boards:
             by_leader(lambda ledger: self._make(ledger, place))
         self._catch_up(num_boards=place + 1, num_ballots=place + 1)
         plan, config = get_billboard_plan(self.folder), self.folder.config
+        # Those of the boards before are as large as the new ones.
+        self._readings = None
         self._readings = read_boards(
             self.boards[: place + 1],
             self.graph,
@@ -67,6 +70,7 @@ class Boards:
             scale=config.reading_scale,
             radius=config.reading_radius,
         )
+        release_freed_memory()
         return RowTable(self.graph, self._readings, device, feature_norm=config.feature_norm)
 
     def _make(self, ledger: Ledger, place: int) -> None:
@@ -95,6 +99,7 @@ class Boards:
             plan=plan.fingerprint(),
         )
         save_board(board, path)
+        release_freed_memory()
         self.boards.append(board)
 
     def _catch_up(self, *, num_boards: int, num_ballots: int) -> None:
@@ -104,7 +109,8 @@ class Boards:
             self.boards.append(folder.load_board(place))
         for place in range(len(self._ballots), num_ballots):
             known = self._readings, self.halfway
-            self._ballots.append(make_ballots(folder, graph, self.boards, place, *known))
+            labels = self._ballots[0] if self._ballots else None
+            self._ballots.append(make_ballots(folder, graph, self.boards, place, *known, labels=labels))
 
 
 def _choose_draws(seed: int | None, place: int) -> Draws:
@@ -122,14 +128,16 @@ def make_ballots(
     place: int,
     readings: npt.NDArray[np.float32] | None = None,
     halfway: Mapping[str, Tensor] | None = None,
+    *,
+    labels: Ballots | None = None,
 ) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
-    `boards` are those before this one, or all of them; `readings` are of the boards before it, and `halfway`
-    the weights of the model, if known.
+    `boards` are those before this one, or all of them; `readings` are of the boards before it, `halfway` the
+    weights of the model, and `labels` the ballots of the first board, if known.
     """
     plan = get_billboard_plan(folder)
-    ballots = label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
+    ballots = labels or label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
     if place == 0:
         return ballots
     model = folder.build_model().eval()
@@ -140,7 +148,12 @@ def make_ballots(
         if readings is None
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
-    return with_probabilities(ballots, scores(model, WholeGraph(graph, table), depth=0).softmax(1).numpy())
+    predicted = scores(model, WholeGraph(graph, table), depth=0)
+    # Written over the scores: both would be as large as the board.
+    with_soft = with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
+    del predicted, table
+    release_freed_memory()
+    return with_soft
 
 
 def get_billboard_plan(folder: RunFolder) -> BillboardPlan:

@@ -1,9 +1,12 @@
-"""The built-in optimisers. Those of torch import its compiler first, which takes seconds."""
+"""The update of a step, and the built-in optimisers.
+
+Those of torch import its compiler first, which takes seconds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +34,34 @@ def build_optimizer(
     if config.optimizer == "sgd":
         return SGD(parameters, lr=config.learning_rate, momentum=config.momentum)
     return Adam(parameters, lr=config.learning_rate, betas=(config.momentum, 0.999))
+
+
+def move_weights(
+    model: nn.Module,
+    average: Mapping[str, Tensor],
+    optimizer: Optimizer,
+    sums: Mapping[str, Tensor],
+    batch_size: int,
+    *,
+    decay: float,
+) -> None:
+    """Divide by the expected batch size, step the optimiser, move the average of the weights.
+
+    Args:
+        model: whose weights move.
+        average: the averaged weights, which keep `decay` of themselves.
+        optimizer: of the weights.
+        sums: of the gradients, noise included.
+        batch_size: the expected number of roots of a batch.
+        decay: from 0 to 1.
+    """
+    parameters = dict(model.named_parameters())
+    means = torch._foreach_div([sums[name] for name in parameters], float(batch_size))
+    for parameter, mean in zip(parameters.values(), means, strict=True):
+        parameter.grad = mean.to(parameter.dtype)
+    optimizer.step()
+    weights = [parameter.detach() for parameter in parameters.values()]
+    torch._foreach_lerp_([average[name] for name in parameters], weights, 1 - decay)
 
 
 class _Optimizer:

@@ -1,20 +1,19 @@
-"""For whoever waits: a bar of steps and epsilon, nothing that is private, and Ctrl-C that lets a step end."""
+"""For whoever waits: a bar of steps and epsilon, and nothing that is private; SIGTERM that acts as Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hushgraph._text import rounded_up
 
 if TYPE_CHECKING:
-    from hushgraph.training.session import Observer
+    from hushgraph.training.trainer import Observer
 
 # Between two drawings of the bar, in seconds.
 _PAUSE = 0.1
@@ -133,39 +132,3 @@ def handle_as_ctrl_c(number: int, frame: FrameType | None) -> None:
     if not callable(handler):
         raise KeyboardInterrupt
     handler(signal.SIGINT, frame)
-
-
-class Interruption:
-    """From the first `check` on, Ctrl-C only makes a note, and the next `check` raises KeyboardInterrupt.
-
-    A second Ctrl-C interrupts at once, as ever. Used as a context manager; outside the main thread, where
-    signals cannot be handled, it does nothing.
-    """
-
-    def __init__(self) -> None:
-        self._before: Any = None
-        self._is_requested = False
-
-    def __enter__(self) -> Interruption:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._restore()
-
-    def check(self) -> None:
-        """Call between steps."""
-        if self._is_requested:
-            raise KeyboardInterrupt
-        if self._before is None and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._note_interrupt)
-
-    def _note_interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._is_requested = True
-        self._restore()
-
-    def _restore(self) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None

@@ -33,6 +33,8 @@ class RowBatches:
         rng: of batches, the same in every process. Noise has a generator of its own.
         group: the processes that share the rows of a batch.
         feature_norm: the norm that features are scaled to; 0 leaves them as they are.
+        draw: how the rows of one step are drawn, for the accountant.
+        has_own_threads: whether clipped sums are computed in threads of `RowPass`.
 
     Guarantees:
         `draw` describes exactly how the rows of every step are drawn. A row keeps its place in the batch
@@ -53,16 +55,8 @@ class RowBatches:
             if self.plan.batches == "poisson"
             else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
         )
-
-    @property
-    def has_own_threads(self) -> bool:
-        """Whether clipped sums are computed in threads of `RowPass`."""
-        return self.features.device.type == "cpu"
-
-    @property
-    def draw(self) -> Draw:
-        """How the rows of one step are drawn, for the accountant."""
-        return self._roots.draws
+        self.draw: Draw = self._roots.draws
+        self.has_own_threads = self.features.device.type == "cpu"
 
     def iterate(self, first_step: int) -> Generator[list[Rows | DrawnRows], None, None]:
         """Yield batches without end; where every batch has all rows, the same one.
@@ -91,4 +85,6 @@ class RowBatches:
         return 4 * self.plan.num_train_nodes * self.features.width <= _TABLE_SHARE * memory
 
     def _take(self, nodes: Int64Array) -> Rows:
-        return self.features.take(self.group.share(nodes), norm=self.feature_norm)
+        if self.group.size > 1:
+            nodes = self.group.share(nodes)
+        return self.features.take(nodes, norm=self.feature_norm)

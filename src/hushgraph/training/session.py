@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from hushgraph.errors import RunError
 from hushgraph.gradients.batch import Features
-from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
-from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Progress, RunFolder, versions
-from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
+from hushgraph.sampling.random import KEY_BITS
 from hushgraph.training.boards import Boards
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import build_optimizer
 from hushgraph.training.prepare import OptimizerFactory
-from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.run import Run
-from hushgraph.training.trainer import (
-    Batches,
-    State,
-    Trainer,
-    choose_percentile_clipping,
-    choose_row_sums,
-    choose_tree_sums,
-    takes_rows,
-)
-from hushgraph.training.tree_batches import TreeBatches
+from hushgraph.training.trainer import Observer, State, Watch, build_trainer
 
-CHECKPOINT_SECONDS = 5.0
-# Pricing takes a twentieth of a second or so: often enough for a progress bar, too long for every step.
-_PRICES_PER_RUN = 20
-
-Observer = Callable[[int, int, float, float | None], None]
-"""Called with steps done, steps in all, epsilon so far and the last validation accuracy."""
 OnStart = Callable[[RunFolder], None]
 """Called with the folder of the run once everything is checked, before the first step."""
 _Value = TypeVar("_Value")
@@ -128,15 +104,25 @@ class Session:
             is_last = end == plan.steps
             if self.resumed and not is_last and self._by_leader(lambda _: folder.has_halfway_weights):
                 continue
-            features = self._build_features(boards, place)
-            trainer = self._build_trainer(features, step, batch_seed + place)
-            view = WholeGraph(self.graph, features)
-            watch = _Watch(trainer, self.ledger, folder, view, observer, lost, begin - seconds)
-            self._take_steps(trainer, watch, end)
+            view = WholeGraph(self.graph, self._build_features(boards, place))
+            trainer = build_trainer(
+                plan,
+                folder.config,
+                State(self.model, self.optimizer, self.average, step),
+                view,
+                key=batch_seed + place,
+                ledger=self.ledger,
+                noise=self._noise,
+                group=self.group,
+            )
+            watch = Watch(trainer, self.ledger, folder, view, observer, lost, begin - seconds)
+            watch.take_steps(end)
             if not is_last:
                 # The ballots of the next board come from these weights. Only the leader has their average.
                 self._by_leader(lambda _: folder.save_halfway(self.average))
                 boards.halfway = None if self.ledger is None else self.average
+                # Its rows are gone before the next board is made.
+                del view, trainer, watch
         result, metrics = self._by_leader(lambda _: self._finish(watch))
         self._follow_leader()
         self.model.eval()
@@ -153,59 +139,11 @@ class Session:
         if self.group.size > 1:
             self.group.follow([p.detach() for p in self.model.parameters()])
 
-    def _take_steps(self, trainer: Trainer, watch: _Watch, end: int) -> None:
-        try:
-            if self.folder.plan.clipping == "percentile":
-                thresholds = choose_percentile_clipping(trainer).thresholds
-                encoder, aggregation, decoder = self.group.broadcast(lambda: require_leader(thresholds))
-                trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
-            with keep_freed_memory():
-                trainer.run(watch.after_step, until=end)
-        except BaseException:
-            # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
-            if self.ledger is not None:
-                with contextlib.suppress(RunError):
-                    watch.checkpoint()
-            raise
-        self._by_leader(lambda _: watch.checkpoint())
-
     def _build_features(self, boards: Boards, place: int) -> Features:
         """What a root sees of itself: its features and, with a board, its reading."""
         if not self.folder.num_boards:
             return Features(self.graph, self.device)
         return boards.read(place, self.device, by_leader=self._by_leader)
-
-    def _build_trainer(self, features: Features, step: int, batch_seed: int) -> Trainer:
-        plan, config = self.folder.plan, self.folder.config
-        if self.device.type == "cuda":
-            # Norms and sums must be as exact as the bound assumes.
-            torch.backends.cuda.matmul.allow_tf32 = False
-        clipping = _choose_clipping(plan, config)
-        common: dict[str, Any] = {
-            "graph": self.graph,
-            "features": features,
-            "plan": plan,
-            "rng": KeyedGenerator(batch_seed),
-            "group": self.group,
-        }
-        sums: dict[str, Any] = {}
-        if takes_rows(plan, self.model):
-            batches: Batches = RowBatches(**common, feature_norm=getattr(self.model, "feature_norm", 0.0))
-            sums["clipped_sum"] = sums["unclipped_sum"] = choose_row_sums(self.device)
-        else:
-            batches = TreeBatches(**common, resample_every=config.resample_every)
-            sums["clipped_sum"] = choose_tree_sums(plan, self.graph.num_nodes, self.device)
-        return Trainer(
-            plan=plan,
-            config=config,
-            state=State(self.model, self.optimizer, self.average, step),
-            batches=batches,
-            clipping=clipping,
-            ledger=self.ledger,
-            noise=self._noise,
-            group=self.group,
-            **sums,
-        )
 
     def _load_progress(self, ledger: Ledger) -> tuple[int, int, float, int]:
         """Load the checkpoint; return steps charged, those of them lost, seconds, seed of the batches."""
@@ -216,7 +154,7 @@ class Session:
         seed = secrets.randbits(KEY_BITS - 1) if self._seed is None else int(self._batch_seed)
         return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
 
-    def _finish(self, watch: _Watch) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _finish(self, watch: Watch) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Put the averaged weights into the model, write them and the result; return result and metrics."""
         folder, plan = self.folder, self.folder.plan
         with torch.no_grad():
@@ -249,79 +187,3 @@ class Session:
         nodes = np.concatenate(list(splits.values()))
         best = best_classes(self.model, view, nodes, depth=self.folder.plan.num_layers)
         return {name: measure_accuracy(best, self.graph, nodes) for name, nodes in splits.items()}
-
-
-@dataclass(eq=False)
-class _Watch:
-    """Between steps: looks at the validation split, keeps checkpoints, tells the observer.
-
-    A process that does not lead has no ledger and does nothing between steps.
-
-    Attributes:
-        view: the graph, ready for inference.
-        epsilon: the price of the first `priced` steps: never less than what has been charged.
-    """
-
-    trainer: Trainer
-    ledger: Ledger | None
-    folder: RunFolder
-    view: WholeGraph
-    observer: Observer | None
-    steps_lost: int
-    begin: float
-    accuracy: float | None = None
-    epsilon: float = 0.0
-    priced: int = 0
-    saved_at: float = field(default_factory=time.monotonic)
-
-    def after_step(self, done: int) -> None:
-        if self.ledger is None:
-            return
-        plan, every = self.trainer.plan, self.trainer.config.evaluate_every
-        if self.ledger.steps_charged > self.priced:
-            self.priced = self._end_of_window(self.ledger.steps_charged)
-            self.epsilon = plan.epsilon_after(self.priced)
-        if done % every == 0 and done < plan.steps:
-            self._evaluate()
-            # These weights have seen the steps taken; what is charged ahead comes later.
-            self.folder.append_metrics(
-                step=done,
-                epsilon=plan.epsilon_after(self._end_of_window(done)),
-                val_accuracy=self.accuracy,
-                seconds=time.monotonic() - self.begin,
-            )
-        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
-            self.checkpoint()
-        if self.observer is not None:
-            self.observer(done, plan.steps, self.epsilon, self.accuracy)
-
-    def _end_of_window(self, step: int) -> int:
-        plan = self.trainer.plan
-        window = max(self.trainer.config.evaluate_every, plan.steps // _PRICES_PER_RUN)
-        return min(plan.steps, math.ceil(step / window) * window)
-
-    def checkpoint(self) -> None:
-        state = self.trainer.state
-        progress = Progress(state.step, self.steps_lost, round(time.monotonic() - self.begin, 3))
-        self.folder.save_checkpoint(state.model, state.average, state.optimizer.state_dict(), progress)
-        self.saved_at = time.monotonic()
-
-    def _evaluate(self) -> None:
-        """Measure the accuracy of the averaged weights on the validation split."""
-        graph, state = self.view.graph, self.trainer.state
-        if not len(graph.val_idx):
-            return
-        current = {name: p.detach().clone() for name, p in state.model.named_parameters()}
-        try:
-            state.model.load_state_dict(state.average, strict=False)
-            depth = self.trainer.plan.num_layers
-            best = best_classes(state.model, self.view, graph.val_idx, depth=depth)
-        finally:
-            state.model.load_state_dict(current, strict=False)
-        self.accuracy = measure_accuracy(best, graph, graph.val_idx)
-
-
-def _choose_clipping(plan: PrivacyPlan, config: TrainingConfig) -> Clipping:
-    if plan.clipping == "percentile":
-        return Clipping(kind="groups", clip=plan.clip)
-    return Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)

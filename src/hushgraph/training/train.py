@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import sys
@@ -22,13 +23,15 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
-from hushgraph.training.progress import Interruption, choose_bar, watch_steps
+from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
-from hushgraph.training.session import Observer, OnStart, Session
+from hushgraph.training.session import OnStart, Session
+from hushgraph.training.trainer import Observer, delay_interrupts
 
 __all__ = ["Run", "resume", "train"]
 
@@ -155,6 +158,8 @@ def train(
             check_out(out)
         opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
         graph, plan, config = prepare(data, **settings, **others)
+        if plan.is_private and plan.accountant == "pair" and plan.sampling_rate < 1 and group.leads:
+            _confirm_price(plan)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
         folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
         if opened is not None:
@@ -181,6 +186,14 @@ def train(
         run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
+
+
+def _confirm_price(plan: PrivacyPlan) -> None:
+    """Have sampled steps priced a second time; those that draw every root have a formula."""
+    from hushgraph.accounting.second_opinion import confirm_price
+
+    if math.isfinite(plan.epsilon):
+        confirm_price(plan.charges, delta=plan.delta, epsilon=plan.epsilon)
 
 
 def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
@@ -217,9 +230,9 @@ def _run(session: Session, progress: bool | None, observer: Observer | None, on_
         # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
         if observer is not None and not is_watched:
             return session.run(observer)
-        with Interruption() as interruption:
+        with delay_interrupts() as check:
             make_bar = choose_bar(progress) if is_watched else None
-            own = (lambda *_: interruption.check()) if observer is None else observer
+            own = (lambda *_: check()) if observer is None else observer
             with watch_steps(make_bar, own) as observe:
                 return session.run(observe)
     except BaseException as error:

@@ -1,46 +1,60 @@
-"""The training loop: for every batch, charge, clipped sum, noise, update."""
+"""The training loop: for every batch, charge, clipped sum, noise, update; and what happens between steps."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hushgraph.accounting.events import Draw, StepEvent
+from hushgraph.errors import RunError
 from hushgraph.gradients import ghost
-from hushgraph.gradients.chain import find_chain
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.gradients.recorded import RecordedTreeSums
-from hushgraph.gradients.rows import RowSums
+from hushgraph.gradients.rows import RowSums, find_chain
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.unclipped import gradient_sum
-from hushgraph.models.device import use_one_pool
+from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
+from hushgraph.models.device import keep_freed_memory, use_one_pool
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import Optimizer
+from hushgraph.runs.folder import Optimizer, Progress, RunFolder
+from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
-from hushgraph.training.optimizers import Adam
+from hushgraph.training.optimizers import Adam, move_weights
+from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.tree_batches import TreeBatches
 from hushgraph.training.update import RecordedUpdate
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
+CHECKPOINT_SECONDS = 5.0
+# Pricing takes a twentieth of a second or so: often enough for a progress bar, too long for every step.
+_PRICES_PER_RUN = 20
 
 ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
 """From a model, a piece of a batch and a clipping rule to the clipped sum, per parameter."""
 UnclippedSum = Callable[[nn.Module, Any], dict[str, Tensor]]
 """From a model and a piece of a batch to the sum of gradients, per parameter."""
+
+Observer = Callable[[int, int, float, float | None], None]
+"""Called with steps done, steps in all, epsilon so far and the last validation accuracy."""
+_Value = TypeVar("_Value")
 
 
 class Batches(Protocol):
@@ -130,11 +144,12 @@ class Trainer:
         """
         state = self.state
         event = replace(self.plan.step_event, draw=self.batches.draw)
-        state.step = self.group.broadcast(lambda: require_leader(self.ledger).steps_charged)
+        state.step = self.by_leader(lambda ledger: ledger.steps_charged)
         end = self.plan.steps if until is None else until
         charged, seconds = 0, math.inf
         interrupt: KeyboardInterrupt | None = None
         with (
+            keep_freed_memory(),
             use_one_pool(self.batches.has_own_threads),
             contextlib.closing(self.batches.iterate(state.step)) as batches,
         ):
@@ -142,7 +157,7 @@ class Trainer:
                 begin = time.monotonic()
                 batch = next(batches)
                 if not charged:
-                    charged = self.group.broadcast(partial(self._charge, event, end, seconds, interrupt))
+                    charged = self.by_leader(partial(self._charge, event, end, seconds, interrupt))
                 self.take_step(batch)
                 charged, state.step = charged - 1, state.step + 1
                 # A coarse clock may show no time at all.
@@ -154,23 +169,53 @@ class Trainer:
         if interrupt is not None and end < self.plan.steps:
             raise interrupt
 
-    def _charge(self, event: StepEvent, end: int, seconds: float, interrupt: KeyboardInterrupt | None) -> int:
+    def by_leader(self, make: Callable[[StepLedger], _Value]) -> _Value:
+        """Call `make` in the process that leads, which has the ledger; every process gets the value."""
+        if self.ledger is not None and self.group.size == 1:
+            return make(self.ledger)
+        return self.group.broadcast(lambda: make(require_leader(self.ledger)))
+
+    def _charge(
+        self,
+        event: StepEvent,
+        end: int,
+        seconds: float,
+        interrupt: KeyboardInterrupt | None,
+        ledger: StepLedger,
+    ) -> int:
         """Charge the next steps, of `seconds` each, unless the run is to stop; return how many they are."""
         if interrupt is not None:
             raise interrupt
         count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
-        require_leader(self.ledger).charge(event, step=self.state.step, count=count)
+        ledger.charge(event, step=self.state.step, count=count)
         return count
 
     def take_step(self, batch: Iterable[Any]) -> None:
         """Clipped sum over all processes, noise and update by the leader, its weights for everyone."""
-        sums = self.group.add_up(self._sum_gradients(batch))
+        state, decay = self.state, self._schedule()
+        sums = self._sum_gradients(batch)
+        if self.group.size > 1:
+            sums = self.group.add_up(sums)
         if self.noise is not None:
             if self.plan.is_private:
                 sums = self.noise.add_noise(sums, self.sigmas)
-            self._update(sums)
+            if self._recorded_update is not None:
+                self._recorded_update.apply(sums, decay)
+            else:
+                move_weights(
+                    state.model, state.average, state.optimizer, sums, self.plan.batch_size, decay=decay
+                )
         if self.group.size > 1:
-            self.group.follow([p.detach() for p in self.state.model.parameters()])
+            self.group.follow([p.detach() for p in state.model.parameters()])
+
+    def _schedule(self) -> float:
+        """Set the learning rate of this step; return what the average of the weights keeps of itself."""
+        state, config = self.state, self.config
+        if config.schedule == "cosine":
+            for group in state.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
+        # A short memory at first, so that the average forgets where it began.
+        return min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
 
     def _sum_gradients(self, batch: Iterable[Any]) -> dict[str, Tensor]:
         model = self.state.model
@@ -188,35 +233,192 @@ class Trainer:
             name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()
         }
 
-    def _update(self, sums: dict[str, Tensor]) -> None:
-        """Divide by the expected batch size, step the optimiser, move the average of the weights."""
-        state, config = self.state, self.config
-        if config.schedule == "cosine":
-            for group in state.optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * (1 + math.cos(math.pi * state.step / self.plan.steps)) / 2
-        # A short memory at first, so that the average forgets where it began.
-        decay = min(config.average, (1 + state.step) / (10 + state.step)) if config.average else 0.0
-        if self._recorded_update is not None:
-            self._recorded_update.apply(sums, decay)
+
+@dataclass(eq=False)
+class Watch:
+    """Between steps: looks at the validation split, keeps checkpoints, tells the observer.
+
+    A process that does not lead has no ledger and does nothing between steps.
+
+    Attributes:
+        view: the graph, ready for inference.
+        epsilon: the price of the first `priced` steps: never less than what has been charged.
+    """
+
+    trainer: Trainer
+    ledger: Ledger | None
+    folder: RunFolder
+    view: WholeGraph
+    observer: Observer | None
+    steps_lost: int
+    begin: float
+    accuracy: float | None = None
+    epsilon: float = 0.0
+    priced: int = 0
+    saved_at: float = field(default_factory=time.monotonic)
+
+    def take_steps(self, end: int) -> None:
+        """Take the steps up to `end`; a checkpoint is kept of them, also where they end early."""
+        try:
+            self.trainer.run(self.after_step, until=end)
+        except BaseException:
+            # Ctrl-C included: whatever was learnt since the last checkpoint is worth keeping.
+            with contextlib.suppress(RunError):
+                self.checkpoint()
+            raise
+        self.trainer.by_leader(lambda _: self.checkpoint())
+
+    def after_step(self, done: int) -> None:
+        """Called by the loop with the number of steps done."""
+        if self.ledger is None:
             return
-        parameters = dict(state.model.named_parameters())
-        means = torch._foreach_div([sums[name] for name in parameters], float(self.plan.batch_size))
-        for parameter, mean in zip(parameters.values(), means, strict=True):
-            parameter.grad = mean.to(parameter.dtype)
-        state.optimizer.step()
-        weights = {name: parameter.detach() for name, parameter in state.model.named_parameters()}
-        torch._foreach_lerp_([state.average[name] for name in weights], list(weights.values()), 1 - decay)
+        plan, every = self.trainer.plan, self.trainer.config.evaluate_every
+        if self.ledger.steps_charged > self.priced:
+            self.priced = self._end_of_window(self.ledger.steps_charged)
+            self.epsilon = plan.epsilon_after(self.priced)
+        if done % every == 0 and done < plan.steps:
+            self._evaluate()
+            # These weights have seen the steps taken; what is charged ahead comes later.
+            self.folder.append_metrics(
+                step=done,
+                epsilon=plan.epsilon_after(self._end_of_window(done)),
+                val_accuracy=self.accuracy,
+                seconds=time.monotonic() - self.begin,
+            )
+        if self.observer is not None:
+            self.observer(done, plan.steps, self.epsilon, self.accuracy)
+        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self.checkpoint()
+
+    def _end_of_window(self, step: int) -> int:
+        plan = self.trainer.plan
+        window = max(self.trainer.config.evaluate_every, plan.steps // _PRICES_PER_RUN)
+        return min(plan.steps, math.ceil(step / window) * window)
+
+    def checkpoint(self) -> None:
+        """Write what a resumed run goes on from; in the process that leads."""
+        if self.ledger is None:
+            return
+        state = self.trainer.state
+        progress = Progress(state.step, self.steps_lost, round(time.monotonic() - self.begin, 3))
+        self.folder.save_checkpoint(state.model, state.average, state.optimizer.state_dict(), progress)
+        self.saved_at = time.monotonic()
+
+    def _evaluate(self) -> None:
+        """Measure the accuracy of the averaged weights on the validation split."""
+        graph, state = self.view.graph, self.trainer.state
+        if not len(graph.val_idx):
+            return
+        current = {name: p.detach().clone() for name, p in state.model.named_parameters()}
+        try:
+            state.model.load_state_dict(state.average, strict=False)
+            depth = self.trainer.plan.num_layers
+            best = best_classes(state.model, self.view, graph.val_idx, depth=depth)
+        finally:
+            state.model.load_state_dict(current, strict=False)
+        self.accuracy = measure_accuracy(best, graph, graph.val_idx)
+
+
+@contextlib.contextmanager
+def delay_interrupts() -> Iterator[Callable[[], None]]:
+    """Give what to call between steps, within this context: Ctrl-C then lets a step end.
+
+    From the first call on, Ctrl-C only makes a note, and the next call raises KeyboardInterrupt. A second
+    Ctrl-C interrupts at once, as ever. Outside the main thread, where signals cannot be handled, nothing
+    happens.
+    """
+    before: Any = None
+    is_requested = False
+
+    def note_interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal before, is_requested
+        is_requested = True
+        # None where it comes before `check` has noted what to restore.
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+            before = None
+
+    def check() -> None:
+        nonlocal before
+        if is_requested:
+            raise KeyboardInterrupt
+        if before is None and threading.current_thread() is threading.main_thread():
+            before = signal.signal(signal.SIGINT, note_interrupt)
+
+    try:
+        yield check
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def build_trainer(
+    plan: PrivacyPlan,
+    config: TrainingConfig,
+    state: State,
+    view: WholeGraph,
+    *,
+    key: int,
+    ledger: StepLedger | None,
+    noise: NoiseSource | None,
+    group: Group,
+) -> Trainer:
+    """The loop of a run; how its sums are computed follows from plan, model and device, never from the data.
+
+    Args:
+        plan, config, state, ledger, noise, group: as in `Trainer`.
+        view: the graph, and what roots see of it.
+        key: of the batches, the same in every process.
+    """
+    device = view.features.device
+    if device.type == "cuda":
+        # Norms and sums must be as exact as the bound assumes.
+        torch.backends.cuda.matmul.allow_tf32 = False
+    on_rows = takes_rows(plan, state.model)
+    if on_rows:
+        row_sums = RowSums(state.model) if device.type == "cpu" else RecordedRowSums(device)
+        sums: dict[str, Any] = {"clipped_sum": row_sums, "unclipped_sum": row_sums}
+    else:
+        sums = {"clipped_sum": choose_tree_sums(plan, view.graph.num_nodes, device)}
+    clipping = (
+        Clipping(kind="groups", clip=plan.clip)
+        if plan.clipping == "percentile"
+        else Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)
+    )
+    common: dict[str, Any] = {
+        "graph": view.graph,
+        "features": view.features,
+        "plan": plan,
+        "rng": KeyedGenerator(key),
+        "group": group,
+    }
+    batches: Batches = (
+        RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
+        if on_rows
+        else TreeBatches(**common, resample_every=config.resample_every)
+    )
+    trainer = Trainer(
+        plan=plan,
+        config=config,
+        state=state,
+        batches=batches,
+        clipping=clipping,
+        ledger=ledger,
+        noise=noise,
+        group=group,
+        **sums,
+    )
+    if plan.clipping == "percentile":
+        thresholds = choose_percentile_clipping(trainer).thresholds
+        encoder, aggregation, decoder = group.broadcast(lambda: require_leader(thresholds))
+        trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
+    return trainer
 
 
 def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
     """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
     chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
     return chain is not None and chain.is_float32
-
-
-def choose_row_sums(device: torch.device) -> RowSums | RecordedRowSums:
-    """The clipped sums of rows that suit the device."""
-    return RowSums() if device.type == "cpu" else RecordedRowSums(device)
 
 
 def choose_tree_sums(plan: PrivacyPlan, num_nodes: int, device: torch.device) -> ClippedSum:
