@@ -140,12 +140,7 @@ def discretise(loss: PairLoss, interval: float) -> GridLosses:
     probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=size)
     # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
     probs[0] += math.exp(float(fine.upper_log_sf[-1]))
-    return GridLosses(
-        interval=interval,
-        lowest=low,
-        probs=np.asarray(probs, np.float64),
-        infinite=min(1.0 - 1e-16, loss.tail),
-    )
+    return GridLosses(interval=interval, lowest=low, probs=probs, infinite=min(1.0 - 1e-16, loss.tail))
 
 
 def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
