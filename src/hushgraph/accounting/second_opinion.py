@@ -28,6 +28,8 @@ def confirm_price(charges: Iterable[tuple[Event, int]], *, delta: float, epsilon
         charges: events that the "pair" accountant prices, and how often each occurs; each shifts something.
         delta, epsilon: what they were priced at.
     """
+    if math.isinf(epsilon):
+        return
     counts: Counter[Event] = Counter()
     for event, count in charges:
         counts[event] += count

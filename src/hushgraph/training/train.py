@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shutil
 import sys
@@ -23,7 +22,6 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
@@ -158,8 +156,6 @@ def train(
             check_out(out)
         opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
         graph, plan, config = prepare(data, **settings, **others)
-        if plan.is_private and plan.accountant == "pair" and plan.sampling_rate < 1 and group.leads:
-            _confirm_price(plan)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
         folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
         if opened is not None:
@@ -186,14 +182,6 @@ def train(
         run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
-
-
-def _confirm_price(plan: PrivacyPlan) -> None:
-    """Have sampled steps priced a second time; those that draw every root have a formula."""
-    from hushgraph.accounting.second_opinion import confirm_price
-
-    if math.isfinite(plan.epsilon):
-        confirm_price(plan.charges, delta=plan.delta, epsilon=plan.epsilon)
 
 
 def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
