@@ -30,8 +30,14 @@ lint: setup ## Check style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## Check style and types, then run all tests.
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Types are checked beside the tests and shown behind them: before, one of two processors waited.
+test: setup ## Check style and types, and run all tests.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@echo "$(BIN)/mypy & $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder"; \
+	$(BIN)/mypy > .venv/types.txt 2>&1 & types=$$!; \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$types; types=$$?; cat .venv/types.txt; test $$tests -eq 0 && test $$types -eq 0
 
 bench: setup ## Run the CPU benchmarks.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
