@@ -10,8 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from hushgraph.training.optimizers import SGD, Adam
-from hushgraph.training.update import RecordedUpdate
+from hushgraph.training.optimizers import SGD, Adam, JoinedWeights
 
 CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     (Adam, torch.optim.Adam, {"lr": 0.05, "betas": (0.7, 0.999)}),
@@ -75,28 +74,48 @@ def test_nothing_imports_the_compiler_of_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_recorded_update_is_that_of_the_trainer_and_keeps_the_state() -> None:
-    mine, others = new_parameters(), new_parameters()
-    averages = [[p.detach().clone() for p in parameters] for parameters in (mine, others)]
-    one, other = (Adam(parameters, lr=0.05, betas=(0.7, 0.999)) for parameters in (mine, others))
+def test_joined_weights_move_as_single_ones_and_keep_the_state() -> None:
     names = ["a", "b"]
-    average = dict(zip(names, averages[0], strict=True))
-    recorded = RecordedUpdate(dict(zip(names, mine, strict=True)), average, one, 7)
+    kinds = ("single", "joined", "by numbers")
+    parameters = {kind: dict(zip(names, new_parameters(), strict=True)) for kind in kinds}
+    averages = {kind: {n: p.detach().clone() for n, p in parameters[kind].items()} for kind in kinds}
+    optimizers = {kind: Adam(parameters[kind].values(), lr=0.05, betas=(0.7, 0.999)) for kind in kinds}
+    joined = {kind: JoinedWeights(parameters[kind], averages[kind], optimizers[kind]) for kind in kinds[1:]}
     for number in range(12):
         generator = torch.Generator().manual_seed(number)
-        sums = [torch.randn(p.shape, generator=generator, dtype=torch.float64) for p in mine]
-        one.param_groups[0]["lr"] = other.param_groups[0]["lr"] = 0.05 / (1 + number)
-        recorded.apply(dict(zip(names, sums, strict=True)), decay=0.9)
-        for parameter, total in zip(others, sums, strict=True):
-            parameter.grad = (total / 7).float()
-        other.step()
-        torch._foreach_lerp_(averages[1], [p.detach() for p in others], 0.1)
-    for left, right in ((mine, others), (average.values(), averages[1])):
-        for a, b in zip(left, right, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-    states = one.state_dict()["state"]
-    torch.testing.assert_close(states, other.state_dict()["state"], rtol=1e-5, atol=1e-7)
-    # A checkpoint refuses tensors that share numbers.
-    safetensors.torch.save(
-        {f"{place}.{name}": v for place, kept in states.items() for name, v in kept.items()}
-    )
+        sums = {
+            n: torch.randn(p.shape, generator=generator).double() for n, p in parameters["single"].items()
+        }
+        for optimizer in optimizers.values():
+            optimizer.param_groups[0]["lr"] = 0.05 / (1 + number)
+        for name, parameter in parameters["single"].items():
+            parameter.grad = (sums[name] / 7).float()
+        optimizers["single"].step()
+        for name, average in averages["single"].items():
+            average.lerp_(parameters["single"][name].detach(), 1 - 0.9)
+        joined["joined"].move(sums, 7, decay=0.9)
+        move_by_numbers(joined["by numbers"], optimizers["by numbers"], sums)
+    for kind, tolerance in (("joined", 1e-7), ("by numbers", 1e-5)):
+        for name in names:
+            left, right = parameters[kind][name], parameters["single"][name]
+            torch.testing.assert_close(left, right, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(
+                averages[kind][name], averages["single"][name], rtol=tolerance, atol=tolerance
+            )
+        states = optimizers[kind].state_dict()["state"]
+        torch.testing.assert_close(states, optimizers["single"].state_dict()["state"], rtol=1e-5, atol=1e-7)
+        # A checkpoint refuses tensors that share numbers.
+        tensors = {f"{place}.{name}": value for place, kept in states.items() for name, value in kept.items()}
+        assert safetensors.torch.load(safetensors.torch.save(tensors)).keys() == tensors.keys()
+
+
+def move_by_numbers(joined: JoinedWeights, optimizer: Adam, sums: dict[str, torch.Tensor]) -> None:
+    """What a GPU records, on the CPU."""
+    kept = list(optimizer.state.values())
+    for one in kept:
+        one["step"] += 1
+    rate, correction = optimizer.correct_rate(kept[0]["step"].item())
+    joined._sums.copy_(torch.cat([value.reshape(-1) for value in sums.values()]))
+    joined._numbers.copy_(torch.tensor([rate, correction, 0.1, 7.0], dtype=torch.float64))
+    with torch.no_grad():
+        joined.move_by_numbers()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
+from hushgraph.models.recording import Recording
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Optimizer
 
@@ -38,7 +39,7 @@ def build_optimizer(
 
 def move_weights(
     model: nn.Module,
-    average: Mapping[str, Tensor],
+    average: dict[str, Tensor],
     optimizer: Optimizer,
     sums: Mapping[str, Tensor],
     batch_size: int,
@@ -55,6 +56,9 @@ def move_weights(
         batch_size: the expected number of roots of a batch.
         decay: from 0 to 1.
     """
+    if isinstance(optimizer, Adam) and (joined := optimizer.join(model, average)) is not None:
+        joined.move(sums, batch_size, decay)
+        return
     parameters = dict(model.named_parameters())
     means = torch._foreach_div([sums[name] for name in parameters], float(batch_size))
     for parameter, mean in zip(parameters.values(), means, strict=True):
@@ -126,6 +130,16 @@ class Adam(_Optimizer):
         eps: float = 1e-8,
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps)
+        self._joined: JoinedWeights | None = None
+
+    def join(self, model: nn.Module, average: dict[str, Tensor]) -> JoinedWeights | None:
+        """The weights of `model` and their average in one tensor each; None unless all are float32."""
+        if self._joined is None or self._joined.average is not average:
+            parameters = dict(model.named_parameters())
+            if any(parameter.dtype != torch.float32 for parameter in parameters.values()):
+                return None
+            self._joined = JoinedWeights(parameters, average, self)
+        return self._joined
 
     def prepare(self, parameters: list[Tensor]) -> list[dict[str, Any]]:
         """What is kept for each parameter; zero at first."""
@@ -168,6 +182,77 @@ class Adam(_Optimizer):
             rate, correction = self.count_step(kept)
             root = self.average_gradient(kept, gradient, correction)
             parameter.addcdiv_(kept["exp_avg"], root, value=-rate)
+
+
+class JoinedWeights:
+    """Weights, their average and the averages of Adam, each as views of one tensor.
+
+    An update is then a handful of operations, however many parameters there are: on a GPU, and for small
+    models, the time goes into starting operations. On a GPU they are recorded.
+
+    Args:
+        parameters: of the model, by name, on one device.
+        average: the averaged weights, by name; its tensors are replaced by the views.
+        optimizer: of the parameters; its state is kept up to date.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], average: dict[str, Tensor], optimizer: Adam) -> None:
+        self.average = average
+        self._names, self._optimizer = list(parameters), optimizer
+        self._kept = optimizer.prepare(list(parameters.values()))
+        self._weights, views = _join([parameter.detach() for parameter in parameters.values()])
+        for parameter, view in zip(parameters.values(), views, strict=True):
+            parameter.data = view
+        self._average, views = _join([average[name] for name in parameters])
+        average |= zip(parameters, views, strict=True)
+        gradients, views = _join([kept["exp_avg"] for kept in self._kept])
+        squares, square_views = _join([kept["exp_avg_sq"] for kept in self._kept])
+        for kept, view, square_view in zip(self._kept, views, square_views, strict=True):
+            kept["exp_avg"], kept["exp_avg_sq"] = view, square_view
+        self._averages = {"exp_avg": gradients, "exp_avg_sq": squares}
+        self._sums = torch.zeros_like(self._weights, dtype=torch.float64)
+        # Rate, correction, what the average moves by, and the batch size: what a recording reads anew.
+        self._numbers = torch.zeros(4, dtype=torch.float64, device=self._weights.device)
+        self._recording: Recording[None] | None = None
+
+    @torch.no_grad()
+    def move(self, sums: Mapping[str, Tensor], batch_size: float, decay: float) -> None:
+        """Move the weights along `sums` and their average, which keeps `decay` of itself, towards them."""
+        for kept in self._kept:
+            kept["step"] += 1
+        # All parameters have taken equally many steps.
+        rate, correction = self._optimizer.correct_rate(self._kept[0]["step"].item())
+        torch.cat([sums[name].reshape(-1) for name in self._names], out=self._sums)
+        if self._weights.is_cuda:
+            numbers = [rate, correction, 1 - decay, float(batch_size)]
+            pinned = torch.tensor(numbers, dtype=torch.float64, pin_memory=True)
+            self._numbers.copy_(pinned, non_blocking=True)
+            self._replay()
+            return
+        means = (self._sums / float(batch_size)).float()
+        root = self._optimizer.average_gradient(self._averages, means, correction)
+        self._weights.addcdiv_(self._averages["exp_avg"], root, value=-rate)
+        self._average.lerp_(self._weights, 1 - decay)
+
+    def _replay(self) -> None:
+        if self._recording is None:
+            self._recording = Recording(self.move_by_numbers, self._weights.device)
+        self._recording()
+
+    def move_by_numbers(self) -> None:
+        """What `move` does, with numbers that are read from the device."""
+        rate, correction, moved, batch_size = self._numbers.unbind()
+        means = (self._sums / batch_size).float()
+        root = self._optimizer.average_gradient(self._averages, means, correction.float())
+        self._weights.sub_(self._averages["exp_avg"].div(root).mul_(rate.float()))
+        self._average.add_((self._weights - self._average).mul_(moved.float()))
+
+
+def _join(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """One tensor with the numbers of all, and the views that have their shapes."""
+    joined = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    parts = torch.split(joined, [tensor.numel() for tensor in tensors])
+    return joined, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 class SGD(_Optimizer):

@@ -36,10 +36,9 @@ from hushgraph.runs.folder import Optimizer, Progress, RunFolder
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
-from hushgraph.training.optimizers import Adam, move_weights
+from hushgraph.training.optimizers import move_weights
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.tree_batches import TreeBatches
-from hushgraph.training.update import RecordedUpdate
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
@@ -117,16 +116,11 @@ class Trainer:
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
-    _recorded_update: RecordedUpdate | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.set_clipping(self.clipping)
-        parameters, optimizer = dict(self.state.model.named_parameters()), self.state.optimizer
-        if isinstance(optimizer, Adam) and all(parameter.is_cuda for parameter in parameters.values()):
-            average = self.state.average
-            self._recorded_update = RecordedUpdate(parameters, average, optimizer, self.plan.batch_size)
 
     def set_clipping(self, clipping: Clipping) -> None:
         """Clip this way from now on; the noise follows the clipping."""
@@ -199,12 +193,7 @@ class Trainer:
         if self.noise is not None:
             if self.plan.is_private:
                 sums = self.noise.add_noise(sums, self.sigmas)
-            if self._recorded_update is not None:
-                self._recorded_update.apply(sums, decay)
-            else:
-                move_weights(
-                    state.model, state.average, state.optimizer, sums, self.plan.batch_size, decay=decay
-                )
+            move_weights(state.model, state.average, state.optimizer, sums, self.plan.batch_size, decay=decay)
         if self.group.size > 1:
             self.group.follow([p.detach() for p in state.model.parameters()])
 
