@@ -382,7 +382,7 @@ def _train(
         "ledger_digest": hashlib.sha256(run.folder.ledger_path.read_bytes()).hexdigest(),
         "seconds": run.result["seconds"],
         "device": run.result["device"],
-        "versions": versions(),
+        "versions": dict(versions()),
         "commit": find_commit(),
         "run": job.digest,
     }

@@ -309,7 +309,7 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
         "ledger_digest": hashlib.sha256(run.folder.ledger_path.read_bytes()).hexdigest(),
         "seconds": run.result["seconds"],
         "device": run.result["device"],
-        "versions": versions(),
+        "versions": dict(versions()),
         "commit": find_commit(),
         "run": planned.run,
     }

@@ -22,7 +22,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -154,7 +154,7 @@ class RunFolder:
             "split_id": self.split_id,
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
-            "versions": versions(),
+            "versions": dict(versions()),
             "warnings": list(self.warnings),
         }
         if self.budget is not None:
@@ -526,7 +526,8 @@ def split_id(graph: Graph) -> str:
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
 
 
-def versions() -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """The versions that the run was made with."""
     names = {"python": platform.python_version()}
     for name in _VERSIONED:

@@ -89,7 +89,7 @@ class Session:
                 # Of two graphs, one row could change the trees of both: more of them than the plan covers.
                 "edges": digest_edges(self.graph, self.graph.num_nodes),
                 # Other versions may draw other batches and lists from the same seed.
-                "versions": json.dumps(versions()),
+                "versions": json.dumps(dict(versions())),
                 "device": self.device.type,
             }
         )
