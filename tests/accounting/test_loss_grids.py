@@ -10,7 +10,8 @@ from scipy import stats
 
 from hushgraph.accounting import PoissonDraw, StepEvent
 from hushgraph.accounting.pair_losses import _log_binomial, build_losses, discretise, estimate_spread
-from pair_divergence import divergence, to_pmf
+from hushgraph.accounting.second_opinion import convert_losses
+from pair_divergence import divergence
 
 SETTINGS = [(1, 0.01, 0.8), (1, 0.5, 2.0), (3, 0.1, 4.0), (8, 0.11, 32.0), (5, 1.0, 20.0)]
 
@@ -71,7 +72,7 @@ def test_repeated_as_dp_accounting_repeats(trees: int, rate: float, sigma: float
     for loss in build_losses(event(trees, rate, sigma), 1e-15 / count):
         grid = discretise(loss, estimate_spread(loss) / 25)
         ours = grid.repeat(count, left_out=1e-15)
-        theirs = to_pmf(grid).self_compose(count, 1e-15)
+        theirs = convert_losses(grid).self_compose(count, 1e-15)
         assert (ours.lowest, ours.infinite) == (theirs._lower_loss, theirs._infinity_mass)
         assert np.array_equal(ours.probs, theirs._probs)
         for epsilon in (0.0, 0.3, 2.0, 100.0):
@@ -85,7 +86,10 @@ def test_joined_as_dp_accounting_joins() -> None:
         for setting, count in (((3, 0.1, 4.0), 50), ((1, 0.5, 2.0), 9))
     )
     for left_out in (1e-15, 1e-4):
-        ours, theirs = one.join(other, left_out=left_out), to_pmf(one).compose(to_pmf(other), left_out)
+        ours, theirs = (
+            one.join(other, left_out=left_out),
+            convert_losses(one).compose(convert_losses(other), left_out),
+        )
         assert (ours.lowest, len(ours.probs)) == (theirs._lower_loss, theirs.size)
         assert ours.infinite == pytest.approx(theirs._infinity_mass, rel=1e-12)
         assert ours.probs == pytest.approx(theirs._probs, rel=1e-12, abs=1e-25)

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting.pld import privacy_loss_distribution
 
 from hushgraph.accounting.loss_grids import GridLosses
 from hushgraph.accounting.pair_losses import PairLoss
+from hushgraph.accounting.second_opinion import convert_losses
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -40,18 +41,7 @@ def divergence(loss: PairLoss, epsilon: npt.ArrayLike) -> FloatArray:
     return np.clip(deltas, 0.0, 1.0)
 
 
-def to_pmf(losses: GridLosses) -> pld_pmf.DensePLDPmf:
-    """The same losses as an object of dp_accounting."""
-    return pld_pmf.DensePLDPmf(
-        discretization=losses.interval,
-        lower_loss=losses.lowest,
-        probs=losses.probs.copy(),
-        infinity_mass=losses.infinite,
-        pessimistic_estimate=True,
-    )
-
-
 def epsilon_by_dp_accounting(directions: Iterable[GridLosses], delta: float) -> float:
     """What dp_accounting reads off the losses of both directions."""
-    distribution = privacy_loss_distribution.PrivacyLossDistribution(*map(to_pmf, directions))
+    distribution = privacy_loss_distribution.PrivacyLossDistribution(*map(convert_losses, directions))
     return float(distribution.get_epsilon_for_delta(delta))

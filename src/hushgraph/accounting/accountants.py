@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -202,8 +202,7 @@ class PairAccountant(Accountant):
 
     def _shift(self) -> float:
         """Shift, in standard deviations, of the Gaussian that dominates everything composed: rates of 1."""
-        # Multiplied, because a power that overflows raises and a product is infinite.
-        return math.sqrt(sum(n * largest_shift(e) * largest_shift(e) for e, n in self._counts.items()))
+        return compose_shifts(self._counts)
 
     def _is_gaussian(self) -> bool:
         return all(
@@ -227,6 +226,12 @@ class PairAccountant(Accountant):
             composed = compose_losses(counts, steps=self.steps, precision=self._precision)
             self._composed = dict(self._counts), composed
         return self._composed[1]
+
+
+def compose_shifts(counts: Mapping[Event, int]) -> float:
+    """Compose events as Gaussians that draw every root; return their joint shift in standard deviations."""
+    # Multiplied, because a power that overflows raises and a product is infinite.
+    return math.sqrt(sum(n * largest_shift(e) * largest_shift(e) for e, n in counts.items()))
 
 
 def check_event(event: Event) -> None:

@@ -80,7 +80,7 @@ class RecordedTreeSums:
         build: Callable[[], TreeBatch],
         clipping: Clipping,
     ) -> Recording[dict[str, Tensor]]:
-        """The recording of a clipped sum over trees built from `source`; the oldest are forgotten."""
+        """Return the recording of a clipped sum over trees built from `source`; evict the oldest."""
         key = (source, model, clipping)
         if key not in self._kept:
 
@@ -94,9 +94,9 @@ class RecordedTreeSums:
 
 
 class PaddedTrees:
-    """Trees of one layer in tensors with room for `room` roots; what is left over has no label and no reads.
+    """Trees of one layer, padded to `room` roots; padding roots have no label and no reads.
 
-    Entries behind the last read count for the last root, which is nobody: its gradient is zero.
+    Padding entries belong to the last root, which is always padding: its gradient is zero.
 
     Attributes:
         x: the features of all nodes.
@@ -114,7 +114,7 @@ class PaddedTrees:
         self.x, self._largest_tree = x, largest_tree
 
     def build(self) -> TreeBatch:
-        """The tensors as a batch; what is derived from the reads is derived anew."""
+        """Build a batch of the tensors, and derive parents and counts of its reads anew."""
         last = len(self._labels) - 1
         parents = torch.searchsorted(self._indptr, self._entries, right=True).sub_(1).clamp_(max=last)
         reads = Reads(indptr=self._indptr, index=self._index, num_lower=len(self.x))

@@ -98,7 +98,7 @@ class DeviceColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceRows:
-    """Rows on a device, and behind them rows of zeros without a label up to the end of a chunk.
+    """Rows on a device, padded with zeros without a label to whole chunks.
 
     Attributes:
         sparse: the sparse columns, which come first; None where they are written out.
@@ -118,7 +118,7 @@ class DeviceRows:
     def of(cls, rows: Rows, chain: Chain, device: torch.device, *, written_out: bool) -> DeviceRows:
         """Copy rows to a device; with `written_out`, zeros of sparse columns are written out."""
         count, num_sparse = rows.num_rows, rows.features.num_columns
-        # A row at least is nobody's.
+        # At least one padding row, which padding places point at.
         size = _fill_chunk(count + 1)
         sparse: DeviceColumns | None = None
         if num_sparse and not written_out and device.type == "cuda" and AVAILABLE:
@@ -192,7 +192,7 @@ class RecordedRowSums:
         sums: dict[str, Tensor] = {}
         # Once for an empty batch too: a sum of nothing. More than once hardly ever.
         for begin in range(0, max(1, rows.num_rows), rows.room):
-            self._send_places(rows.places[begin : begin + rows.room], nobody=rows.table.num_rows)
+            self._send_places(rows.places[begin : begin + rows.room], padding=rows.table.num_rows)
             part = recording()
             sums = {name: value + sums[name] if sums else value.clone() for name, value in part.items()}
         return sums
@@ -213,7 +213,6 @@ class RecordedRowSums:
                 table,
             )
         all_rows = self._table
-        # A place at least is nobody's, so that a part that is not full has a chunk to end with.
         self._places = torch.zeros(_fill_chunk(room), dtype=torch.int64, device=self._device)
         places = self._places
 
@@ -223,8 +222,8 @@ class RecordedRowSums:
         self._key, self._sums = key, Recording(compute, self._device)
         return self._sums
 
-    def _send_places(self, places: npt.NDArray[np.int64], nobody: int) -> None:
-        sent = np.full(len(self._places), nobody)
+    def _send_places(self, places: npt.NDArray[np.int64], padding: int) -> None:
+        sent = np.full(len(self._places), padding)
         sent[: len(places)] = places
         self._places.copy_(torch.from_numpy(sent))
 

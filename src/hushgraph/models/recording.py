@@ -57,5 +57,5 @@ def _record(work: Callable[[], _Result]) -> tuple[torch.cuda.CUDAGraph, _Result]
 
 
 def choose_room(mean: float, most: int) -> int:
-    """Room for nearly every draw of a set of `most` of which `mean` are expected."""
+    """Return a capacity that nearly every draw fits, of `mean` expected out of `most`."""
     return min(most, math.ceil(mean + 8 * math.sqrt(mean)))

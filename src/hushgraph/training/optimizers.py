@@ -6,6 +6,7 @@ Those of torch import its compiler first, which takes seconds.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def move_weights(
     torch._foreach_lerp_([average[name] for name in parameters], weights, 1 - decay)
 
 
-class _Optimizer:
+class _Optimizer(ABC):
     """Parameters, settings and state, laid out as those of a `torch.optim.Optimizer`.
 
     Attributes:
@@ -107,8 +108,9 @@ class _Optimizer:
         moved = [parameter for parameter in group["params"] if parameter.grad is not None]
         self._move(moved, [parameter.grad for parameter in moved], group)
 
+    @abstractmethod
     def _move(self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Move parameters along their gradients, with the settings of their group."""
 
 
 class Adam(_Optimizer):
