@@ -1,6 +1,6 @@
 """Peak memory of whole default runs, beside the bytes of the data.
 
-    python benchmarks/bench_memory.py DATA.npz... [--record FILE]
+    python benchmarks/bench_memory.py [DATA.npz...] [--generated dense|sparse|edges]... [--record FILE]
 
 Each run is a process of its own: `hushgraph.train(DATA, epsilon=4, symmetrize=True)`, loading included. The
 peak is that of the resident set (VmHWM of Linux), less what the process had before. "imported" is before:
@@ -8,6 +8,11 @@ everything is imported, nothing loaded. "warm" is before: a graph of 300 nodes h
 compiled kernels, pages of libraries and stacks of threads are there. "data" are the arrays of the graph as
 loaded: reads in both directions, features and labels. "board" is one float32 number a node and class: the run
 holds two boards and one table of readings of that size, which are no copies of the data.
+
+Generated graphs have gigabytes of random data, 2 million nodes and 8 classes: "dense" 200 columns and
+20 million edges, "sparse" 100 of 5,000 columns in every row and as many edges, "edges" 20 dense columns and
+150 million edges. Another process writes them to an uncompressed .npz first. Their runs take 8 steps instead
+of 300 (`--steps`): a step needs the same memory whether it is the first or the last.
 """
 
 from __future__ import annotations
@@ -25,6 +30,8 @@ from typing import Any
 
 MIB = 2.0**20
 SPLIT = "0.6/0.2/0.2"
+GENERATED_STEPS = 8
+NODES, CLASSES = 2_000_000, 8
 # Optional parts that need other packages.
 LEFT_OUT = ("spark", "duck", "__main__")
 
@@ -49,7 +56,32 @@ def import_everything() -> None:
             importlib.import_module(module.name)
 
 
-def measure(path: str) -> dict[str, float]:
+def generate(kind: str, path: Path) -> None:
+    """Write a graph of random data."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    num_edges = 150_000_000 if kind == "edges" else 20_000_000
+    arrays: dict[str, Any] = {
+        "edge_index": random.integers(0, NODES, (2, num_edges)),
+        "y": random.integers(0, CLASSES, NODES),
+    }
+    if kind == "sparse":
+        # One of every 50 columns: ascending, and none twice.
+        firsts = np.arange(0, 5_000, 50, dtype=np.int32)
+        columns = firsts + random.integers(0, 50, (NODES, len(firsts)), dtype=np.int32)
+        arrays |= {
+            "x_indptr": np.arange(0, columns.size + 1, len(firsts)),
+            "x_indices": columns.reshape(-1),
+            "x_data": random.random(columns.size, dtype=np.float32),
+            "x_shape": np.array([NODES, 5_000]),
+        }
+    else:
+        arrays["x"] = random.random((NODES, 20 if kind == "edges" else 200), dtype=np.float32)
+    np.savez(path, **arrays)
+
+
+def measure(path: str, steps: int | None) -> dict[str, float]:
     """Figures of one run, MiB."""
     import numpy as np
     from scipy import sparse
@@ -68,7 +100,7 @@ def measure(path: str) -> dict[str, float]:
         graph = load_graph(path, symmetrize=True, split=split)
         loading = read_status("VmHWM")
         reset_peak()
-        hg.train(graph, epsilon=4.0, out=f"{folder}/run")
+        hg.train(graph, epsilon=4.0, steps=steps, out=f"{folder}/run")
         training = read_status("VmHWM")
     x: Any = graph.x
     features = [x.data, x.indices, x.indptr] if sparse.issparse(x) else [x]
@@ -83,21 +115,34 @@ def measure(path: str) -> dict[str, float]:
     }
 
 
-def measure_apart(path: Path) -> dict[str, float]:
-    """The figures, from a process of its own."""
+def call_apart(*arguments: str) -> str:
+    """Call this script in a process of its own; return what it prints."""
     source = Path(__file__).parent.parent / "src"
     environment = {"PYTHONPATH": str(source)} | os.environ
-    command = [sys.executable, "-W", "ignore", __file__, str(path), "--one"]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, "-W", "ignore", __file__, *arguments]
+    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def measure_apart(path: Path, steps: int | None) -> dict[str, float]:
+    """The figures, from a process of its own."""
+    given = [] if steps is None else ["--steps", str(steps)]
+    figures: dict[str, float] = json.loads(call_apart(str(path), "--one", *given).splitlines()[-1])
     return figures
+
+
+def measure_generated(kind: str, steps: int | None) -> dict[str, float]:
+    """The figures of a generated graph, whose file is removed again."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{kind}.npz"
+        call_apart(str(path), "--write", kind)
+        return measure_apart(path, steps or GENERATED_STEPS)
 
 
 def describe(name: str, figures: dict[str, float]) -> str:
     data, warm = figures["data"], figures["warm"]
     peak = max(figures["loading"], figures["training"])
     return (
-        f"{name:20} {data:6.1f} {figures['board']:6.1f} {figures['imported']:9.0f} {warm:6.0f} "
+        f"{name:20} {data:7.1f} {figures['board']:6.1f} {figures['imported']:9.0f} {warm:6.0f} "
         f"{figures['loading'] - warm:8.0f} {figures['training'] - warm:8.0f} {(peak - warm) / data:6.2f} "
         f"{peak - figures['imported']:9.0f} {(peak - figures['imported']) / data:6.2f}"
     )
@@ -107,19 +152,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("data", nargs="*", type=Path)
+    parser.add_argument("--generated", action="append", default=[], choices=("dense", "sparse", "edges"))
+    parser.add_argument("--steps", type=int, help="steps of every run")
     parser.add_argument("--record", type=Path, help="append the table to this file")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--write", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.write:
+        generate(arguments.write, arguments.data[0])
+        return
     if arguments.one:
-        print(json.dumps(measure(str(arguments.data[0]))))
+        print(json.dumps(measure(str(arguments.data[0]), arguments.steps)))
         return
     lines = [
-        f"{'MiB':20} {'data':>6} {'board':>6} {'imported':>9} {'warm':>6} {'loading':>8} {'training':>8} "
+        f"{'MiB':20} {'data':>7} {'board':>6} {'imported':>9} {'warm':>6} {'loading':>8} {'training':>8} "
         f"{'/ data':>6} {'all added':>9} {'/ data':>6}"
     ]
     for path in arguments.data:
-        lines.append(describe(path.stem, measure_apart(path)))
+        lines.append(describe(path.stem, measure_apart(path, arguments.steps)))
+    for kind in arguments.generated:
+        lines.append(describe(f"generated {kind}", measure_generated(kind, arguments.steps)))
     print("\n".join(lines))
     if arguments.record is not None:
         with arguments.record.open("a") as record:

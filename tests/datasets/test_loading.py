@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 from torch_geometric.data import Data
 
-from hushgraph.datasets import from_pyg, load_graph, load_npz, load_pt, store, synthetic
+from hushgraph.datasets import from_pyg, load_graph, load_npz, load_pt, npz, store, synthetic
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.graph import Graph
 
@@ -154,6 +154,51 @@ def test_npz_refused(tmp_path: Path, base: dict[str, Any], changes: dict[str, An
     with pytest.raises(GraphError, match=message) as caught:
         load_npz(save(tmp_path, base, **changes))
     assert "graph.npz: " in str(caught.value)
+
+
+@pytest.mark.parametrize("symmetrize", [False, True])
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_edges_read_in_parts_give_the_same_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, symmetrize: bool
+) -> None:
+    edges = np.random.default_rng(1).integers(0, 50, (2, 999))
+    path = tmp_path / "graph.npz"
+    write(path, edge_index=edges, x=np.ones((50, 1)), y=np.zeros(50, int), train_idx=[0])
+    whole = load_npz(path, symmetrize=symmetrize)
+    monkeypatch.setattr(npz, "_HELD_BYTES", 0)
+    monkeypatch.setattr(npz, "_PART", 100)
+    parts = load_npz(path, symmetrize=symmetrize)
+    assert isinstance(npz.read_npz(path, splits=True)["edge_index"], npz.StoredEdges)
+    np.testing.assert_array_equal(parts.indptr, whole.indptr)
+    np.testing.assert_array_equal(parts.indices, whole.indices)
+    assert parts.duplicates_removed == whole.duplicates_removed > 0
+    assert parts.self_loops_removed == whole.self_loops_removed > 0
+    edges[1, 345] = 50
+    write(path, edge_index=edges, x=np.ones((50, 1)), y=np.zeros(50, int), train_idx=[0])
+    with pytest.raises(GraphError, match=r"graph\.npz: edge_index\[1, 345\]=50; expected 0\.\.49"):
+        load_npz(path, symmetrize=symmetrize)
+
+
+def test_edges_in_parts_of_a_file_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npz, "_HELD_BYTES", 0)
+    path = save(tmp_path, DENSE)
+    edges = npz.read_npz(path, splits=True)["edge_index"]
+    assert len(list(edges(3)())) == 1
+    save(tmp_path, DENSE, y=np.array([1, 1, 1]), more=np.arange(9))
+    with pytest.raises(GraphError, match="the file has changed while it was read; load it again"):
+        list(edges(3)())
+
+
+def test_damaged_edges_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "graph.npz"
+    edges = np.arange(200).reshape(2, 100)
+    np.savez(path, edge_index=edges, x=np.ones((200, 1)), y=np.zeros(200, int), train_idx=[0])
+    content = path.read_bytes()
+    at = content.index(edges.tobytes()) + 8 * 150
+    path.write_bytes(content[:at] + b"\x07" + content[at + 1 :])
+    monkeypatch.setattr(npz, "_HELD_BYTES", 0)
+    with pytest.raises(GraphError, match=r"edge_index cannot be read \(BadZipFile\); the file is damaged"):
+        load_npz(path)
 
 
 def test_files_that_are_no_archives(tmp_path: Path) -> None:
@@ -303,11 +348,11 @@ def test_files_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    npz = save(tmp_path, DENSE)
+    archive = save(tmp_path, DENSE)
     torch.save(FIELDS, tmp_path / "graph.pt")
     monkeypatch.setattr(Path, "open", refuse)
     monkeypatch.setattr(torch, "load", refuse)
-    for path in (npz, tmp_path / "graph.pt"):
+    for path in (archive, tmp_path / "graph.pt"):
         with pytest.raises(
             GraphError, match=r"cannot be read \(permission denied\); allow reading it"
         ) as caught:

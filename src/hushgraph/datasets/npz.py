@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +18,17 @@ from scipy import sparse
 
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
-from hushgraph.graph.graph import check_integers, check_range
+from hushgraph.graph.graph import Array, Chunks, check_ends, check_integers, check_range, id_type
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"
 # Fields of edges that PyG knows and nothing here reads.
 UNREAD = ("edge_weight", "edge_attr")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
+_EDGES = "edge_index"
+# Edges that take more bytes stay in the file and are read in parts, of so many edges.
+_HELD_BYTES = 1 << 26
+_PART = 1 << 20
 
 
 def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]:
@@ -43,6 +51,55 @@ def read_lists_npz(path: Path) -> dict[str, Any]:
     return _read_archive(path, lambda archive: _read_arrays(archive, ["places_indptr", "places"]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredEdges:
+    """Edges that stay in an `.npz` file: beside the reads made of them, only a part is in memory.
+
+    Attributes:
+        path: the file.
+        begin: bytes before the first id in the member of the archive.
+        count: number of edges.
+        dtype: of the ids.
+        version: size and time of the file, which must not change while it is read.
+    """
+
+    path: Path
+    begin: int
+    count: int
+    dtype: np.dtype[Any]
+    version: tuple[int, int]
+
+    def __call__(self, num_nodes: int) -> Chunks:
+        """The chunks of a graph of `num_nodes`; every id is checked when it is read."""
+        return partial(self._read, num_nodes)
+
+    def _read(self, num_nodes: int) -> Iterator[tuple[Array, Array]]:
+        try:
+            with self.path.open("rb") as file, zipfile.ZipFile(file) as archive:
+                if _version_of(file.fileno()) != self.version:
+                    raise GraphError("the file has changed while it was read; load it again")
+                # Sources come before targets, so both are read side by side.
+                with archive.open(f"{_EDGES}.npy") as sources, archive.open(f"{_EDGES}.npy") as targets:
+                    sources.seek(self.begin)
+                    targets.seek(self.begin + self.count * self.dtype.itemsize)
+                    for first in range(0, self.count, _PART):
+                        edges = np.empty((2, min(_PART, self.count - first)), self.dtype)
+                        for ends, member in zip(edges, (sources, targets), strict=True):
+                            member.readinto(ends.view(np.uint8))
+                        check_ends(edges, num_nodes, first=first)
+                        ids = edges.astype(id_type(num_nodes), copy=False)
+                        yield ids[0], ids[1]
+        except (GraphError, PermissionError):
+            raise
+        except Exception as error:  # zipfile and zlib raise a dozen types on damaged members
+            raise _damage_error(_EDGES, error) from error
+
+
+def _version_of(file: int) -> tuple[int, int]:
+    status = os.fstat(file)
+    return status.st_size, status.st_mtime_ns
+
+
 def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     check_is_file(path)
     # A damaged header can make NumPy warn before it fails; the error alone is enough.
@@ -62,7 +119,7 @@ def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str
 
 def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
     keys = set(archive.files)
-    arrays = _read_arrays(archive, ["edge_index", *(["y"] if labels else [])])
+    arrays = _read_arrays(archive, [_EDGES, *(["y"] if labels else [])])
     arrays["unread"] = tuple(name for name in UNREAD if name in keys)
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
@@ -114,16 +171,20 @@ def nodes_of_mask(name: str, mask: npt.NDArray[Any], shape: tuple[int, ...]) -> 
     return np.flatnonzero(mask)
 
 
-def _read_member(archive: Any, key: str) -> npt.NDArray[Any]:
-    """Read one array, after checking that its header agrees with the size of the archive member."""
+def _read_member(archive: Any, key: str) -> Any:
+    """Read one array, after checking that its header agrees with the size of the archive member.
+
+    Many edges are left where they are.
+    """
     try:
         info = archive.zip.getinfo(f"{key}.npy")
         with archive.zip.open(info) as member:
             is_version_1 = np.lib.format.read_magic(member) == (1, 0)
             header_1, header_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
             read = header_1 if is_version_1 else header_2
-            shape, _, dtype = read(member)
-            stored = info.file_size - member.tell()
+            shape, is_by_columns, dtype = read(member)
+            begin = member.tell()
+        stored = info.file_size - begin
         if dtype.hasobject:
             raise GraphError(f"{key} is an object array, which is never unpickled; expected numbers")
         # A wrong shape would make NumPy allocate memory for values that do not exist.
@@ -132,12 +193,19 @@ def _read_member(archive: Any, key: str) -> npt.NDArray[Any]:
                 f"{key} declares shape {str(list(shape))[:60]}, {dtype.itemsize} bytes each, but holds "
                 f"{stored} bytes; the file is damaged"
             )
-        array: npt.NDArray[Any] = archive[key]
-        return array
+        is_edges = key == _EDGES and len(shape) == 2 and shape[0] == 2 and dtype.kind in "iu"
+        if is_edges and stored > _HELD_BYTES and not is_by_columns:
+            path, version = Path(archive.zip.filename), _version_of(archive.zip.fp.fileno())
+            return StoredEdges(path=path, begin=begin, count=shape[1], dtype=dtype, version=version)
+        return archive[key]
     except GraphError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged members
-        raise GraphError(f"{key} cannot be read ({type(error).__name__}); the file is damaged") from error
+        raise _damage_error(key, error) from error
+
+
+def _damage_error(key: str, error: Exception) -> GraphError:
+    return GraphError(f"{key} cannot be read ({type(error).__name__}); the file is damaged")
 
 
 def _build_sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> Any:
@@ -164,6 +232,9 @@ def _build_sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> An
     if values.dtype.kind not in "biuf":
         raise GraphError(f"x_data has dtype {str(values.dtype)[:40]}; expected real numbers")
     with np.errstate(over="ignore"):
-        data = np.broadcast_to(values.astype(np.float32), len(column_ids)).copy()
+        data = values.astype(np.float32, copy=False)
+    if len(data) != len(column_ids):
+        data = np.broadcast_to(data, len(column_ids)).copy()
     width = np.int32 if len(column_ids) < 2**31 else np.int64
-    return sparse.csr_array((data, column_ids.astype(width), starts.astype(width)), shape=(rows, columns))
+    indices = column_ids.astype(width, copy=False)
+    return sparse.csr_array((data, indices, starts.astype(width)), shape=(rows, columns))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Chunks = Callable[[], Iterable[tuple[Array, Array]]]
 """Gives all edges as (sources, targets), in chunks; called twice."""
+EdgeParts = Callable[[int], Chunks]
+"""From the number of nodes to edges that are read in parts, each of which is checked."""
 EdgeOwner = Literal["sender", "reader"]
 SPLITS = ("train_idx", "val_idx", "test_idx")
 # Reads that are checked at a time.
@@ -131,6 +133,7 @@ class Graph:
 
         Args:
             edge_index: integers [2, E]; column (u, w) means w reads u. Repeats and self-loops are dropped.
+                Edges that are not in memory are given as a function (`hushgraph.graph.graph.EdgeParts`).
             x: features [N, d], a NumPy array or any SciPy sparse matrix.
             y: integer labels [N]; -1 means no label.
             train_idx, val_idx, test_idx: node ids. Nodes of any split may be unlabelled.
@@ -149,8 +152,12 @@ class Graph:
         # Imported here, because commands that only look at the class need no compiler.
         from hushgraph.graph.reads import build_reads, lacks_reverse
 
-        edges = check_edges(edge_index, num_nodes)
-        reads = build_reads(cut_edges(edges, num_nodes), num_nodes, symmetrize=symmetrize)
+        chunks: Chunks = (
+            edge_index(num_nodes)
+            if callable(edge_index)
+            else cut_edges(check_edges(edge_index, num_nodes), num_nodes)
+        )
+        reads = build_reads(chunks, num_nodes, symmetrize=symmetrize)
         directed = False if symmetrize else directed
         if num_classes is None:
             labels = check_integers("y", y, ndim=1)
@@ -342,12 +349,13 @@ def check_integers(name: str, values: Any, ndim: int) -> Array:
     raise GraphError(f"{name} has dtype {str(array.dtype)[:40]}; expected integers{hint}")
 
 
-def check_range(name: str, array: Array, low: int, high: int, advice: str) -> None:
-    """Raise GraphError naming the first value outside low..high."""
+def check_range(name: str, array: Array, low: int, high: int, advice: str, *, first: int = 0) -> None:
+    """Raise GraphError naming the first value outside low..high; columns are counted from `first` on."""
     if array.size == 0 or (int(array.min()) >= low and int(array.max()) <= high):
         return
     position = np.argwhere((array < low) | (array > high))[0]
     value = array[tuple(position)]
+    position[-1] += first
     where = ", ".join(str(i) for i in position)
     raise GraphError(f"{name}[{where}]={value}; expected {low}..{high}; {advice}")
 
@@ -423,8 +431,14 @@ def check_edges(edge_index: Any, num_nodes: int) -> Array:
     if edges.ndim != 2 or edges.shape[0] != 2:
         raise GraphError(f"edge_index has shape {list(edges.shape)}; expected [2, E]: sources, then targets")
     edges = check_integers("edge_index", edges, ndim=2)
-    check_range("edge_index", edges, 0, num_nodes - 1, f"x has {num_nodes} rows, one per node")
+    check_ends(edges, num_nodes)
     return edges
+
+
+def check_ends(edges: Array, num_nodes: int, *, first: int = 0) -> None:
+    """Raise GraphError unless edges, which begin with edge number `first`, are between nodes."""
+    advice = f"x has {num_nodes} rows, one per node"
+    check_range("edge_index", edges, 0, num_nodes - 1, advice, first=first)
 
 
 def cut_edges(edges: npt.NDArray[Any], num_nodes: int, size: int = 1 << 20) -> Chunks:
