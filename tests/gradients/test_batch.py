@@ -113,7 +113,9 @@ def test_sparse_features_of_a_stored_graph_stay_sparse(
         assert index is not None
         assert expected_index is not None
         assert torch.equal(batch.dense_x[index], expected.dense_x[expected_index])
-    rows, expected_rows = (f.take(np.array([5, 0, 5]), norm=2.0) for f in (features, Features(graph)))
+    rows, expected_rows = (
+        f.take(np.array([5, 0, 5]), norm=2.0).gathered() for f in (features, Features(graph))
+    )
     assert rows.features.values.tolist() == expected_rows.features.values.tolist()
 
 

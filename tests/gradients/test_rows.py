@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,10 +160,43 @@ def test_rows_that_are_not_finite_contribute_nothing() -> None:
 def test_sparse_rows_are_scaled_to_their_norm() -> None:
     _, dense, _ = random_rows(50)
     csr = sparse.csr_array(dense.dense[:, :FEATURES])
-    norms = np.sqrt(SparseRows.of(csr, norm=6.0).squares)
+    features = SparseRows.of(csr)
+    rows = replace(dense, features=features, scales=features.scales(6.0), dense=np.zeros((50, 0), np.float32))
+    norms = np.sqrt(rows.input_squares(0)[0])
     is_empty = np.diff(csr.indptr) == 0
     assert is_empty.any()
     np.testing.assert_allclose(norms, np.where(is_empty, 0.0, 6.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [0.0, 6.0])
+def test_rows_read_in_place_give_the_sums_of_copies_bit_for_bit(norm: float) -> None:
+    mixed, dense, _ = random_rows(900)
+    features, readings = dense.dense[:, :FEATURES].copy(), mixed.dense
+    nodes = np.random.default_rng(5).permutation(900)[:500]
+    scales = mixed.features.scales(norm)
+    own: dict[str, Any] = {"dense": readings[nodes], "labels": mixed.labels[nodes]}
+    own |= {"scales": scales, "nodes": nodes}
+    model, clipping = random_model("reading"), Clipping()
+    chain = find_chain(model)
+    assert chain is not None
+    for rows in (Rows(features=mixed.features, **own), Rows(table=features, **own)):
+        copied = rows.gathered()
+        assert copied.nodes is None
+        assert len(copied.dense) == 500
+        expected = RowSums()(model, copied, clipping)
+        for name, value in RowSums()(model, rows, clipping).items():
+            assert torch.equal(value, expected[name])
+        assert torch.equal(RowPass(chain).scores(rows), RowPass(chain).scores(copied))
+        taken = features[nodes] if scales is None else features[nodes] * scales[nodes, None]
+        written_out = Rows(dense=np.concatenate([taken, readings[nodes]], axis=1), labels=copied.labels)
+        for name, value in RowSums()(model, written_out, clipping).items():
+            torch.testing.assert_close(value, expected[name], rtol=2e-6, atol=4e-6)
+
+
+def test_sparse_entries_that_are_given_twice_are_added_up() -> None:
+    twice = sparse.csr_array((np.ones(3, np.float32), [1, 0, 1], [0, 3]), shape=(1, 2))
+    rows = SparseRows.of(twice)
+    assert (rows.indices.tolist(), rows.values.tolist(), twice.nnz) == ([0, 1], [1.0, 2.0], 3)
 
 
 def test_other_models_are_no_chains() -> None:

@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from hushgraph.gradients.norms import PairProducts
-from hushgraph.gradients.rows import Rows, SparseRows
+from hushgraph.gradients.rows import NO_SPARSE_ROWS, Rows, SparseRows
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.stored import StoredGraph
@@ -42,6 +42,8 @@ class Features:
         if isinstance(graph.x, np.ndarray) and not is_stored:
             self._dense = torch.from_numpy(graph.x).to(self.device)
         self._sparse: SparseInputs | None = None
+        self._sparse_rows: SparseRows | None = None
+        self._scales: dict[float, npt.NDArray[np.float32] | None] = {}
         self._loads = not is_stored or 4 * graph.num_nodes * graph.num_features <= _LOADED_BYTES
         self._positions: np.ndarray | None = None
         self._lock = threading.Lock()
@@ -78,13 +80,51 @@ class Features:
         return self._sparse
 
     def take(self, nodes: np.ndarray, *, norm: float = 0.0) -> Rows:
-        """The rows of these nodes, with labels; sparse features stay sparse, scaled to `norm` unless 0."""
+        """The rows of these nodes, with labels; features are scaled to `norm` unless it is 0.
+
+        Sparse features stay sparse. Those in memory are read where they are, unless a GPU computes with them.
+        """
+        if self._is_read_in_place:
+            return self._number_rows(nodes, norm, np.zeros((len(nodes), 0), np.float32))
         labels = np.asarray(self._graph.y[nodes], np.int64)
         if not self.is_sparse:
             dense = scale_rows(self.rows(nodes), norm).cpu().numpy()
             return Rows(dense=np.ascontiguousarray(dense), labels=labels)
-        features = SparseRows.of(self._graph.x[nodes], norm=norm)
-        return Rows(features=features, dense=np.zeros((len(nodes), 0), np.float32), labels=labels)
+        features, dense = SparseRows.of(self._graph.x[nodes]), np.zeros((len(nodes), 0), np.float32)
+        return Rows(features=features, scales=features.scales(norm), dense=dense, labels=labels)
+
+    @property
+    def _is_read_in_place(self) -> bool:
+        return self.device.type == "cpu" and not self.is_stored
+
+    def _number_rows(self, nodes: np.ndarray, norm: float, dense: npt.NDArray[np.float32]) -> Rows:
+        """The rows of these nodes by their numbers in the graph, with the columns `dense` behind features."""
+        features, table = self._tables()
+        return Rows(
+            features=features,
+            table=table,
+            scales=self._find_scales(norm),
+            dense=dense,
+            labels=np.asarray(self._graph.y[nodes], np.int64),
+            nodes=np.asarray(nodes, np.int64),
+        )
+
+    def _tables(self) -> tuple[SparseRows, npt.NDArray[np.float32]]:
+        """The features of all nodes for `Rows`, sparse and dense, one of which has no columns."""
+        if self._sparse_rows is None:
+            self._sparse_rows = SparseRows.of(self._graph.x) if self.is_sparse else NO_SPARSE_ROWS
+        return self._sparse_rows, np.zeros((0, 0), np.float32) if self.is_sparse else self._graph.x
+
+    def _find_scales(self, norm: float) -> npt.NDArray[np.float32] | None:
+        """float32 [num_nodes]: what scales the features of every node to `norm`; None for 0."""
+        if norm not in self._scales:
+            features, table = self._tables()
+            self._scales[norm] = (
+                row_scales(torch.from_numpy(table), norm).flatten().numpy()
+                if norm and not self.is_sparse
+                else features.scales(norm)
+            )
+        return self._scales[norm]
 
     def shares_all(self, num_rows: float) -> bool:
         """Whether trees of so many rows take the features of all nodes, and not of those that occur.
@@ -123,26 +163,35 @@ class RowTable(Features):
         feature_norm: float,
     ) -> None:
         super().__init__(graph, device)
-        self.readings = readings
         self._readings = torch.from_numpy(readings).to(self.device)
         self._feature_norm = feature_norm
         self.width += readings.shape[1]
-        if self._dense is not None:
-            self._dense = self._join(self._dense, self._readings)
+        # Features and readings of all nodes side by side, for those who ask for them.
+        self._joined: Tensor | None = None
+        if self._dense is not None and self.device.type != "cpu":
+            self._joined, self._dense = self._join(self._dense, self._readings), None
 
     def rows(self, nodes: npt.NDArray[np.int64]) -> Tensor:
         """float32 [len(nodes), d + k]."""
-        if self._dense is not None:
-            return super().rows(nodes)
         index = torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
+        if self._joined is not None:
+            return self._joined.index_select(0, index)
         return self._join(super().rows(nodes), self._readings.index_select(0, index))
+
+    def all(self) -> Tensor:
+        """float32 [num_nodes, d + k]."""
+        if self._joined is None:
+            self._joined = self.rows(np.arange(self.num_nodes))
+        return self._joined
 
     def inputs(self, nodes: np.ndarray | None = None) -> Tensor:
         """Dense rows of these nodes, or of all: a reading is no feature."""
         return self.all() if nodes is None else self.rows(nodes)
 
     def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
-        """The rows of these nodes, with labels; sparse features stay sparse. They are scaled already."""
+        """The rows of these nodes, with labels; sparse features stay sparse. The table scales them itself."""
+        if self._is_read_in_place:
+            return self._number_rows(nodes, self._feature_norm, self._readings.numpy()[nodes])
         if not self.is_sparse:
             return super().take(nodes)
         rows = super().take(nodes, norm=self._feature_norm)
@@ -154,11 +203,14 @@ class RowTable(Features):
 
 def scale_rows(features: Tensor, norm: float) -> Tensor:
     """Scale every row to this norm; 0 leaves the rows unscaled."""
-    if not norm:
-        return features
+    return features * row_scales(features, norm) if norm else features
+
+
+def row_scales(features: Tensor, norm: float) -> Tensor:
+    """float32 [rows, 1]: what every row is multiplied by to have this norm."""
     # The lower limit keeps a row of zeros at zero.
     norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-    return features * (norm / norms.clamp(min=1e-12))
+    return norm / norms.clamp(min=1e-12)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -52,6 +52,14 @@ def _store_vector(builder: Any, value: Any, place: Any) -> None:
     builder.store(value, place).align = 4
 
 
+def _repeat(builder: Any, number: Any) -> Any:
+    """A vector of `LANES` times the same number."""
+    kind, lanes = ir.VectorType(number.type, LANES), ir.VectorType(ir.IntType(32), LANES)
+    nothing = ir.Constant(kind, ir.Undefined)
+    one = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(lanes, None))
+
+
 @intrinsic
 def _registers(typing_context):  # type: ignore[no-untyped-def]
     """`_ROWS` vectors that nothing else points to: the compiler keeps them in registers."""
@@ -107,10 +115,7 @@ def _add_multiple(typing_context, registers, number, factor, source):  # type: i
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         registers, number, factor, source = arguments
         place = _vector(builder, registers, number)
-        kind = place.type.pointee
-        lanes = ir.VectorType(ir.IntType(32), LANES)
-        one = builder.insert_element(ir.Constant(kind, ir.Undefined), factor, ir.Constant(ir.IntType(32), 0))
-        factors = builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(lanes, None))
+        factors = _repeat(builder, factor)
         product = builder.fmul(factors, _load_vector(builder, _vector(builder, source)), flags=("contract",))
         total = builder.fadd(_load_vector(builder, place), product, flags=("contract",))
         _store_vector(builder, total, place)
@@ -145,6 +150,31 @@ def _add_to_double(typing_context, registers, number, target):  # type: ignore[n
         return context.get_dummy_value()
 
     return types.void(registers, types.int64, target), generate
+
+
+@intrinsic
+def _copy_lanes(typing_context, target, source):  # type: ignore[no-untyped-def]
+    """The `LANES` numbers from `target` on = those from `source` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, source = (_vector(builder, pointer) for pointer in arguments)
+        _store_vector(builder, _load_vector(builder, source), target)
+        return context.get_dummy_value()
+
+    return types.void(target, source), generate
+
+
+@intrinsic
+def _scale_lanes(typing_context, target, factor, source):  # type: ignore[no-untyped-def]
+    """The `LANES` numbers from `target` on = factor times those from `source` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, factor, source = arguments
+        product = builder.fmul(_repeat(builder, factor), _load_vector(builder, _vector(builder, source)))
+        _store_vector(builder, product, _vector(builder, target))
+        return context.get_dummy_value()
+
+    return types.void(target, types.float32, source), generate
 
 
 @intrinsic
@@ -207,12 +237,30 @@ def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at): 
             j += 1
 
 
+# What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def multiply_sparse(indptr, indices, values, begin, rows, w, w_at, width, out, out_at):  # type: ignore[no-untyped-def]
-    """out[rows, width] += the sparse rows from `begin` on times w."""
+def _node_of(nodes, row):  # type: ignore[no-untyped-def]
+    if nodes is None:
+        return row
+    return nodes[row]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _scale_of(scales, node):  # type: ignore[no-untyped-def]
+    if scales is None:
+        return np.float32(1)
+    return scales[node]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def multiply_sparse(  # type: ignore[no-untyped-def]
+    nodes, scales, indptr, indices, values, begin, rows, w, w_at, width, out, out_at
+):
+    """out[rows, width] += the sparse rows of the nodes from `begin` on, scaled, times w."""
     acc = _registers()
     for i in range(rows):
-        first, last = indptr[begin + i], indptr[begin + i + 1]
+        node = _node_of(nodes, begin + i)
+        first, last, scale = indptr[node], indptr[node + 1], _scale_of(scales, node)
         b = 0
         while b + _WIDE * LANES <= width:
             target = out_at + i * width + b
@@ -220,7 +268,7 @@ def multiply_sparse(indptr, indices, values, begin, rows, w, w_at, width, out, o
                 _load(acc, r, _pointer(out, target + r * LANES))
             for p in range(first, last):
                 at = w_at + np.int64(_pointer(indices, p)[0]) * width + b
-                value = _pointer(values, p)[0]
+                value = scale * _pointer(values, p)[0]
                 for r in range(_WIDE):
                     _add_multiple(acc, r, value, _pointer(w, at + r * LANES))
             for r in range(_WIDE):
@@ -230,19 +278,19 @@ def multiply_sparse(indptr, indices, values, begin, rows, w, w_at, width, out, o
             _load(acc, 0, _pointer(out, out_at + i * width + b))
             for p in range(first, last):
                 at = w_at + np.int64(_pointer(indices, p)[0]) * width + b
-                _add_multiple(acc, 0, _pointer(values, p)[0], _pointer(w, at))
+                _add_multiple(acc, 0, scale * _pointer(values, p)[0], _pointer(w, at))
             _store(acc, 0, _pointer(out, out_at + i * width + b))
             b += LANES
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def add_sparse_products(  # type: ignore[no-untyped-def]
-    starts, columns, places, values, first_column, last_column, d, d_at, width, total, total_at
+    counts, columns, places, values, first_column, last_column, first, d, d_at, width, total, total_at
 ):
     """total[:, width], float64, += the sparse rows of one chunk, given by columns, transposed times d."""
     acc = _registers()
     for column in range(first_column, last_column):
-        first, last = starts[column], starts[column + 1]
+        last = first + np.int64(counts[column])
         out = total_at + np.int64(columns[column]) * width
         b = 0
         while b + _WIDE * LANES <= width:
@@ -263,6 +311,7 @@ def add_sparse_products(  # type: ignore[no-untyped-def]
                 _add_multiple(acc, 0, _pointer(values, p)[0], _pointer(d, at))
             _add_to_double(acc, 0, _pointer(total, out + b))
             b += LANES
+        first = last
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -338,10 +387,26 @@ def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def forward(  # type: ignore[no-untyped-def]
-    layers, skip, relu, params, work, indptr, indices, values, dense, dense_width, begin, rows
+    layers,
+    skip,
+    relu,
+    params,
+    work,
+    nodes,
+    scales,
+    indptr,
+    indices,
+    values,
+    begin,
+    inputs,
+    inputs_at,
+    dense_width,
+    rows,
 ):
-    """Outputs of all layers for the rows from `begin` on, the scores last."""
-    flat = dense.reshape(-1)
+    """Outputs of all layers for the rows from `begin` on, the scores last.
+
+    Their dense columns are those of `inputs` from `inputs_at` on.
+    """
     for number in range(len(layers)):
         layer = layers[number]
         width, out = layer[WIDTH], layer[OUTPUT]
@@ -366,11 +431,12 @@ def forward(  # type: ignore[no-untyped-def]
         else:
             num_sparse = layer[SIZE_IN] - dense_width
             if num_sparse:
+                at = layer[FORWARD]
                 multiply_sparse(
-                    indptr, indices, values, begin, rows, params, layer[FORWARD], width, work, out
+                    nodes, scales, indptr, indices, values, begin, rows, params, at, width, work, out
                 )
             at = layer[FORWARD] + num_sparse * width
-            multiply(flat, begin * dense_width, dense_width, rows, dense_width, params, at, width, work, out)
+            multiply(inputs, inputs_at, dense_width, rows, dense_width, params, at, width, work, out)
         if number < len(layers) - 1:
             if relu:
                 for i in range(rows * width):
@@ -379,8 +445,8 @@ def forward(  # type: ignore[no-untyped-def]
             else:
                 _tanh(output, rows * width)
         elif skip[SIZE_IN]:
-            first = begin * dense_width + dense_width - skip[SIZE_IN]
-            multiply(flat, first, dense_width, rows, skip[SIZE_IN], params, skip[FORWARD], width, work, out)
+            first = inputs_at + dense_width - skip[SIZE_IN]
+            multiply(inputs, first, dense_width, rows, skip[SIZE_IN], params, skip[FORWARD], width, work, out)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -497,10 +563,22 @@ def _weigh(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _add_sums(  # type: ignore[no-untyped-def]
-    layers, skip, work, starts, columns, places, entries, chunk_starts, dense, dense_width, begin, rows, total
+    layers,
+    skip,
+    work,
+    counts,
+    columns,
+    places,
+    entries,
+    chunk_starts,
+    chunk,
+    inputs,
+    inputs_at,
+    dense_width,
+    rows,
+    total,
 ):
     """Add the weighted gradients of a chunk to the totals."""
-    flat = dense.reshape(-1)
     for number in range(len(layers)):
         layer = layers[number]
         width, gradient = layer[WIDTH], layer[GRADIENT]
@@ -525,14 +603,14 @@ def _add_sums(  # type: ignore[no-untyped-def]
             continue
         num_sparse = layer[SIZE_IN] - dense_width
         if num_sparse:
-            chunk = begin // CHUNK
             add_sparse_products(
-                starts,
+                counts,
                 columns,
                 places,
                 entries,
-                chunk_starts[chunk],
-                chunk_starts[chunk + 1],
+                chunk_starts[chunk, 0],
+                chunk_starts[chunk + 1, 0],
+                chunk_starts[chunk, 1],
                 work,
                 gradient,
                 width,
@@ -540,15 +618,48 @@ def _add_sums(  # type: ignore[no-untyped-def]
                 layer[FORWARD],
             )
         at = layer[FORWARD] + num_sparse * width
-        add_products(
-            flat, begin * dense_width, dense_width, dense_width, work, gradient, width, rows, total, at
-        )
+        add_products(inputs, inputs_at, dense_width, dense_width, work, gradient, width, rows, total, at)
     if skip[SIZE_IN]:
-        first = begin * dense_width + dense_width - skip[SIZE_IN]
-        width = layers[len(layers) - 1][WIDTH]
+        first, width = inputs_at + dense_width - skip[SIZE_IN], layers[len(layers) - 1][WIDTH]
         add_products(
-            flat, first, dense_width, skip[SIZE_IN], work, skip[GRADIENT], width, rows, total, skip[FORWARD]
+            inputs, first, dense_width, skip[SIZE_IN], work, skip[GRADIENT], width, rows, total, skip[FORWARD]
         )
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no-untyped-def]
+    """Write the scaled dense features of a chunk of rows, and the dense columns behind them, side by side."""
+    first, last = table.shape[1], dense.shape[1]
+    flat_table, flat_dense = table.reshape(-1), dense.reshape(-1)
+    for i in range(rows):
+        node, at = _node_of(nodes, begin + i), i * (first + last)
+        _copy_scaled(inputs, at, flat_table, node * first, first, _scale_of(scales, node))
+        _copy(inputs, at + first, flat_dense, (begin + i) * last, last)
+
+
+# Copies write whole vectors: what they write behind a row belongs to the next one, which is written later.
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
+    """Copy numbers; `target` has room for `LANES` more."""
+    k = 0
+    while k < count and at + k + LANES <= len(source):
+        _copy_lanes(_pointer(target, target_at + k), _pointer(source, at + k))
+        k += LANES
+    while k < count:
+        target[target_at + k] = source[at + k]
+        k += 1
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[no-untyped-def]
+    """Copy numbers, each multiplied by `scale`; `target` has room for `LANES` more."""
+    k = 0
+    while k < count and at + k + LANES <= len(source):
+        _scale_lanes(_pointer(target, target_at + k), scale, _pointer(source, at + k))
+        k += LANES
+    while k < count:
+        target[target_at + k] = scale * source[at + k]
+        k += 1
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -558,15 +669,19 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     relu,
     params,
     work,
+    gathered,
+    nodes,
+    scales,
+    table,
+    dense,
     indptr,
     indices,
     values,
-    starts,
+    counts,
     columns,
     places,
     entries,
     chunk_starts,
-    dense,
     labels,
     input_squares,
     skip_squares,
@@ -579,25 +694,46 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     total,
 ):
     """Add the clipped gradients of the rows of some chunks to `total`: one pass, nothing allocated."""
-    dense_width = dense.shape[1]
+    dense_width = table.shape[1] + dense.shape[1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(labels) - begin)
-        forward(layers, skip, relu, params, work, indptr, indices, values, dense, dense_width, begin, rows)
+        inputs, at = dense.reshape(-1), begin * dense_width
+        if table.shape[1]:
+            gather(nodes, scales, table, dense, begin, rows, gathered)
+            inputs, at = gathered, 0
+        forward(
+            layers,
+            skip,
+            relu,
+            params,
+            work,
+            nodes,
+            scales,
+            indptr,
+            indices,
+            values,
+            begin,
+            inputs,
+            at,
+            dense_width,
+            rows,
+        )
         _backward(layers, relu, params, work, labels, begin, rows)
         _weigh(layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows)
         _add_sums(
             layers,
             skip,
             work,
-            starts,
+            counts,
             columns,
             places,
             entries,
             chunk_starts,
-            dense,
+            chunk,
+            inputs,
+            at,
             dense_width,
-            begin,
             rows,
             total,
         )
@@ -605,64 +741,131 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def write_scores(  # type: ignore[no-untyped-def]
-    layers, skip, relu, params, work, indptr, indices, values, dense, first_chunk, last_chunk, scores
+    layers,
+    skip,
+    relu,
+    params,
+    work,
+    gathered,
+    nodes,
+    scales,
+    table,
+    dense,
+    indptr,
+    indices,
+    values,
+    first_chunk,
+    last_chunk,
+    scores,
 ):
     """Write the scores of the rows of some chunks."""
-    last = layers[len(layers) - 1]
+    last, dense_width = layers[len(layers) - 1], table.shape[1] + dense.shape[1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(scores) - begin)
-        forward(layers, skip, relu, params, work, indptr, indices, values, dense, dense.shape[1], begin, rows)
+        inputs, at = dense.reshape(-1), begin * dense_width
+        if table.shape[1]:
+            gather(nodes, scales, table, dense, begin, rows, gathered)
+            inputs, at = gathered, 0
+        forward(
+            layers,
+            skip,
+            relu,
+            params,
+            work,
+            nodes,
+            scales,
+            indptr,
+            indices,
+            values,
+            begin,
+            inputs,
+            at,
+            dense_width,
+            rows,
+        )
         for i in range(rows):
             for k in range(last[SIZE_OUT]):
                 scores[begin + i, k] = work[last[OUTPUT] + i * last[WIDTH] + k]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def sort_by_columns(indptr, indices, values, num_columns, chunk_starts, starts, columns, places, entries):  # type: ignore[no-untyped-def]
-    """Sort the entries of every chunk of sparse rows by column.
+def sort_by_columns(  # type: ignore[no-untyped-def]
+    nodes,
+    scales,
+    indptr,
+    indices,
+    values,
+    num_rows,
+    num_columns,
+    chunk_starts,
+    counts,
+    columns,
+    places,
+    entries,
+):
+    """Sort the entries of every chunk of sparse rows by column; return the number of columns of all chunks.
 
-    Entries starts[s] to starts[s + 1] are of column columns[s], in the rows `places` of the chunk. Chunk c
-    has the columns chunk_starts[c] to chunk_starts[c + 1].
+    The next counts[s] entries are of column columns[s], in the rows `places` of the chunk. Chunk c has the
+    columns from chunk_starts[c, 0] to chunk_starts[c + 1, 0]; its entries begin at chunk_starts[c, 1].
     """
-    counts = np.zeros(num_columns, np.int64)
+    ends = np.zeros(num_columns, np.int64)
     number, done = 0, 0
-    num_rows = len(indptr) - 1
     chunk_starts[0] = 0
     for chunk in range(len(chunk_starts) - 1):
         begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, num_rows)
-        for p in range(indptr[begin], indptr[end]):
-            counts[indices[p]] += 1
-        for column in range(num_columns):
-            if counts[column]:
-                starts[number], columns[number] = done, column
-                number += 1
-                done += counts[column]
-                counts[column] = done - counts[column]
         for i in range(begin, end):
-            for p in range(indptr[i], indptr[i + 1]):
-                at = counts[indices[p]]
-                counts[indices[p]] += 1
-                places[at], entries[at] = i - begin, values[p]
-        for p in range(indptr[begin], indptr[end]):
-            counts[indices[p]] = 0
-        chunk_starts[chunk + 1] = number
-    starts[number] = done
+            node = _node_of(nodes, i)
+            for p in range(indptr[node], indptr[node + 1]):
+                ends[indices[p]] += 1
+        for column in range(num_columns):
+            if ends[column]:
+                counts[number], columns[number] = ends[column], column
+                number += 1
+                done += ends[column]
+                ends[column] = done - ends[column]
+        for i in range(begin, end):
+            node = _node_of(nodes, i)
+            scale = _scale_of(scales, node)
+            for p in range(indptr[node], indptr[node + 1]):
+                at = ends[indices[p]]
+                ends[indices[p]] += 1
+                places[at], entries[at] = i - begin, scale * values[p]
+        for i in range(begin, end):
+            node = _node_of(nodes, i)
+            for p in range(indptr[node], indptr[node + 1]):
+                ends[indices[p]] = 0
+        chunk_starts[chunk + 1, 0], chunk_starts[chunk + 1, 1] = number, done
     return number
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def square_sparse_rows(indptr, values, squares):  # type: ignore[no-untyped-def]
+def square_sparse_rows(nodes, scales, indptr, values, squares):  # type: ignore[no-untyped-def]
     """Squared norms of sparse rows, in float64."""
+    most = 0
     for i in range(len(squares)):
-        squares[i] = _square(_pointer(values, indptr[i]), indptr[i + 1] - indptr[i])
+        node = _node_of(nodes, i)
+        most = max(most, indptr[node + 1] - indptr[node])
+    row = np.empty(most + LANES, np.float32)
+    for i in range(len(squares)):
+        node = _node_of(nodes, i)
+        count = indptr[node + 1] - indptr[node]
+        scale = _scale_of(scales, node)
+        _copy_scaled(row, 0, values, indptr[node], count, scale)
+        squares[i] = _square(_pointer(row, 0), count)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def square_dense_rows(rows, num_last, squares, last):  # type: ignore[no-untyped-def]
-    """Squared norms of rows, and of their last `num_last` columns, in float64."""
-    flat, width = rows.reshape(-1), rows.shape[1]
+def square_dense_rows(nodes, scales, table, dense, num_last, squares, last):  # type: ignore[no-untyped-def]
+    """Squared norms of the dense columns of rows, and of their last `num_last` columns, in float64."""
+    flat_table, flat_dense = table.reshape(-1), dense.reshape(-1)
+    size, dense_size = table.shape[1], dense.shape[1]
+    width = size + dense_size
+    row = np.empty(width + LANES, np.float32)
     for i in range(len(squares)):
-        end = (i + 1) * width
-        last[i] = _square(_pointer(flat, end - num_last), num_last)
-        squares[i] = last[i] + _square(_pointer(flat, end - width), width - num_last)
+        node = _node_of(nodes, i)
+        scale = _scale_of(scales, node)
+        _copy_scaled(row, 0, flat_table, node * size, size, scale)
+        _copy(row, size, flat_dense, i * dense_size, dense_size)
+        last[i] = _square(_pointer(row, width - num_last), num_last)
+        squares[i] = last[i] + _square(_pointer(row, 0), width - num_last)

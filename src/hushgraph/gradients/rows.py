@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
 _PARTS = 8
 _RULES = {"normalised": kernels.NORMALISED, "flat": kernels.FLAT, "groups": kernels.GROUPS}
 
+Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseRows:
@@ -46,18 +49,15 @@ class SparseRows:
     num_columns: int
 
     @classmethod
-    def of(cls, rows: Any, *, norm: float = 0.0) -> SparseRows:
-        """Of a SciPy CSR matrix; with `norm`, every row is scaled to this norm."""
-        indptr = rows.indptr.astype(np.int64)
-        values = rows.data.astype(np.float32, copy=False)
-        if norm:
-            # The lower limit keeps a row of zeros at zero.
-            lengths = np.maximum(np.sqrt(_row_squares(indptr, values)), 1e-12)
-            values = values * np.repeat((norm / lengths).astype(np.float32), np.diff(indptr))
+    def of(cls, rows: Any) -> SparseRows:
+        """Of a SciPy CSR matrix, whose arrays are shared where they have these types."""
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
         return cls(
-            indptr=indptr,
+            indptr=rows.indptr.astype(np.int64, copy=False),
             indices=rows.indices.astype(np.int32, copy=False),
-            values=values,
+            values=rows.data.astype(np.float32, copy=False),
             num_columns=int(rows.shape[1]),
         )
 
@@ -65,39 +65,26 @@ class SparseRows:
     def num_rows(self) -> int:
         return len(self.indptr) - 1
 
-    @cached_property
-    def squares(self) -> npt.NDArray[np.float64]:
-        """Squared norms of the rows."""
-        return _row_squares(self.indptr, self.values)
+    def scales(self, norm: float) -> Float32Array | None:
+        """float32 [rows]: what every row is multiplied by to have this norm; None for the norm 0."""
+        if not norm:
+            return None
+        squares = np.zeros(self.num_rows)
+        kernels.square_sparse_rows(None, None, self.indptr, self.values, squares)
+        # The lower limit keeps a row of zeros at zero.
+        lengths = np.maximum(np.sqrt(squares, out=squares), 1e-12, out=squares)
+        return np.divide(norm, lengths, out=lengths).astype(np.float32)
 
-    @cached_property
-    def by_columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them."""
-        count, chunks = len(self.values), -(-self.num_rows // CHUNK)
-        chunk_starts, starts = np.zeros(chunks + 1, np.int64), np.zeros(count + 1, np.int64)
-        columns, places = np.zeros(count, np.int32), np.zeros(count, np.uint8)
-        entries = np.zeros(count, np.float32)
-        number = kernels.sort_by_columns(
-            self.indptr,
-            self.indices,
-            self.values,
-            self.num_columns,
-            chunk_starts,
-            starts,
-            columns,
-            places,
-            entries,
-        )
-        return starts[: number + 1].copy(), columns[:number].copy(), places, entries, chunk_starts
-
-    def take(self, places: npt.NDArray[np.int64]) -> SparseRows:
-        """Some of the rows."""
+    def take(self, places: Int64Array, scales: Float32Array | None = None) -> SparseRows:
+        """Some of the rows, each multiplied by its scale if there are any."""
         shape = (self.num_rows, self.num_columns)
         rows = sparse.csr_array((self.values, self.indices, self.indptr), shape=shape)[places]
+        if scales is not None:
+            rows.data *= np.repeat(scales[places], np.diff(rows.indptr))
         return SparseRows.of(rows)
 
 
-_NO_ROWS = SparseRows(
+NO_SPARSE_ROWS = SparseRows(
     indptr=np.zeros(1, np.int64),
     indices=np.zeros(0, np.int32),
     values=np.zeros(0, np.float32),
@@ -107,17 +94,26 @@ _NO_ROWS = SparseRows(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """Inputs and labels of roots: sparse columns, which come first, and dense ones.
+    """Inputs and labels of roots: features, sparse or dense, and dense columns behind them.
+
+    Features are read where they are, such as those of all nodes of a graph: nothing of them is copied but the
+    chunk that is computed with.
 
     Attributes:
-        features: the sparse columns; none where all columns are dense.
-        dense: float32 [rows, columns].
+        features: a table of sparse features; without columns where there are none.
+        table: float32 [nodes, columns], a table of dense features; without columns where there are none.
+        scales: float32 [nodes], what the features of a node are multiplied by; None leaves them unscaled.
+        nodes: int64 [rows], whose features each row has; None where rows are the nodes, in order.
+        dense: float32 [rows, columns], the last columns.
         labels: int64 [rows], -1 where a root has none.
     """
 
-    dense: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
-    features: SparseRows = _NO_ROWS
+    dense: Float32Array
+    labels: Int64Array
+    features: SparseRows = NO_SPARSE_ROWS
+    table: Float32Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    scales: Float32Array | None = None
+    nodes: Int64Array | None = None
     _squares: dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -126,20 +122,77 @@ class Rows:
     def num_rows(self) -> int:
         return len(self.labels)
 
+    @property
+    def dense_width(self) -> int:
+        """The number of columns that are not sparse."""
+        return self.table.shape[1] + self.dense.shape[1]
+
+    @property
+    def tables(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        """The inputs, as the kernels read them."""
+        features = self.features
+        of_features = features.indptr, features.indices, features.values
+        return self.nodes, self.scales, self.table, self.dense, *of_features
+
+    @cached_property
+    def by_columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them."""
+        features, nodes = self.features, self.nodes
+        chunks = -(-self.num_rows // CHUNK) if features.num_columns else 0
+        lengths = np.diff(features.indptr)
+        count = int((lengths if nodes is None else lengths[nodes]).sum()) if chunks else 0
+        chunk_starts = np.zeros((chunks + 1, 2), np.int64)
+        # No more columns than entries, and no more than there are in each chunk.
+        most = min(count, chunks * features.num_columns)
+        counts, columns = np.empty(most, np.uint8), np.empty(most, np.int32)
+        places, entries = np.empty(count, np.uint8), np.empty(count, np.float32)
+        number = kernels.sort_by_columns(
+            nodes,
+            self.scales,
+            features.indptr,
+            features.indices,
+            features.values,
+            self.num_rows,
+            features.num_columns,
+            chunk_starts,
+            counts,
+            columns,
+            places,
+            entries,
+        )
+        # Made smaller where they are: copies would take memory twice.
+        counts.resize(number, refcheck=False)
+        columns.resize(number, refcheck=False)
+        return counts, columns, places, entries, chunk_starts
+
     def input_squares(self, num_last: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
         if num_last not in self._squares:
             inputs, last = np.zeros(self.num_rows), np.zeros(self.num_rows)
-            kernels.square_dense_rows(self.dense, num_last, inputs, last)
-            if self.features.num_columns:
-                inputs += self.features.squares
+            nodes, scales, features = self.nodes, self.scales, self.features
+            kernels.square_dense_rows(nodes, scales, self.table, self.dense, num_last, inputs, last)
+            if features.num_columns:
+                squares = np.zeros(self.num_rows)
+                kernels.square_sparse_rows(nodes, scales, features.indptr, features.values, squares)
+                inputs += squares
             self._squares[num_last] = inputs, last
         return self._squares[num_last]
 
-    def take(self, places: npt.NDArray[np.int64]) -> Rows:
-        """Some of the rows, in this order."""
-        features = self.features.take(places) if self.features.num_columns else _NO_ROWS
-        return replace(self, dense=self.dense[places], labels=self.labels[places], features=features)
+    def take(self, places: Int64Array) -> Rows:
+        """Some of the rows, in this order, with arrays of their own."""
+        nodes, dense = places if self.nodes is None else self.nodes[places], self.dense[places]
+        if self.table.shape[1]:
+            table = self.table[nodes]
+            if self.scales is not None:
+                table *= self.scales[nodes, None]
+            dense = np.concatenate([table, dense], axis=1)
+        features = self.features.take(nodes, self.scales) if self.features.num_columns else NO_SPARSE_ROWS
+        return Rows(dense=dense, labels=self.labels[places], features=features)
+
+    def gathered(self) -> Rows:
+        """The same rows, with arrays of their own."""
+        is_gathered = self.nodes is None and self.scales is None and not self.table.shape[1]
+        return self if is_gathered else self.take(np.arange(self.num_rows))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -282,7 +335,9 @@ class RowPass:
     def __init__(self, chain: Chain, *, threads: int | None = None) -> None:
         self._chain, self._layout, self._given_threads = chain, chain.layout, threads
         self._weights = torch.zeros(self._layout.num_weights)
-        self._totals = np.zeros((_PARTS, self._layout.num_sums))
+        # Tensors begin where lines of the cache begin, so that no vector is in two of them.
+        self._totals = torch.zeros(_PARTS, self._layout.num_sums, dtype=torch.float64).numpy()
+        self._buffers: list[_Buffers] = []
 
     @cached_property
     def _threads(self) -> int:
@@ -293,31 +348,32 @@ class RowPass:
         """The threads beside the calling one."""
         return ThreadPoolExecutor(self._threads - 1, "rows") if self._threads > 1 else None
 
-    @cached_property
-    def _work(self) -> npt.NDArray[np.float32]:
-        """A buffer for every thread."""
-        return np.zeros((self._threads, self._layout.num_work), np.float32)
+    def _prepare_buffers(self, rows: Rows) -> list[_Buffers]:
+        """A set of buffers for every thread, with room for a chunk of the rows."""
+        # Copies write whole vectors, also at the end.
+        num_inputs = CHUNK * rows.dense_width + kernels.LANES if rows.table.shape[1] else 0
+        if not self._buffers or len(self._buffers[0].inputs) < num_inputs:
+            sizes = self._layout.num_work, num_inputs
+            self._buffers = [
+                _Buffers(*(torch.zeros(size).numpy() for size in sizes)) for _ in range(self._threads)
+            ]
+        return self._buffers
 
     def clipped_sum(self, rows: Rows, clipping: Clipping | None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over rows of their clipped gradients; unclipped without a rule."""
         self._layout.pack(self._weights)
-        starts, columns, places, entries, chunk_starts = rows.features.by_columns
+        by_columns = rows.by_columns
         skip = self._chain.skip
         input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
         limits = (0.0,) * len(GROUPS) if clipping is None else clipping.thresholds or (0.0,) * len(GROUPS)
         rule = kernels.UNCLIPPED if clipping is None else _RULES[clipping.kind]
         clip, stability = (0.0, 0.0) if clipping is None else (clipping.clip, clipping.stability)
 
-        def add(part: int, first: int, last: int, work: npt.NDArray[np.float32]) -> None:
+        def add(part: int, first: int, last: int, buffers: _Buffers) -> None:
             self._totals[part] = 0
             kernels.add_clipped_sums(
-                *self._arguments(rows, work),
-                starts,
-                columns,
-                places,
-                entries,
-                chunk_starts,
-                rows.dense,
+                *self._arguments(rows, buffers),
+                *by_columns,
                 rows.labels,
                 input_squares,
                 skip_squares,
@@ -330,7 +386,7 @@ class RowPass:
                 self._totals[part],
             )
 
-        self._share(rows.num_rows, add)
+        self._share(rows, add)
         return self._layout.unpack(torch.from_numpy(self._totals.sum(0)))
 
     def scores(self, rows: Rows) -> Tensor:
@@ -338,42 +394,43 @@ class RowPass:
         self._layout.pack(self._weights)
         scores = np.empty((rows.num_rows, self._chain.layers[-1][1].out_features), np.float32)
 
-        def write(part: int, first: int, last: int, work: npt.NDArray[np.float32]) -> None:
-            kernels.write_scores(*self._arguments(rows, work), rows.dense, first, last, scores)
+        def write(part: int, first: int, last: int, buffers: _Buffers) -> None:
+            kernels.write_scores(*self._arguments(rows, buffers), first, last, scores)
 
-        self._share(rows.num_rows, write)
+        self._share(rows, write)
         return torch.from_numpy(scores)
 
-    def _arguments(self, rows: Rows, work: npt.NDArray[np.float32]) -> tuple[Any, ...]:
-        layout, features = self._layout, rows.features
-        weights = self._weights.numpy()
-        return (
-            layout.layers,
-            layout.skip,
-            self._chain.relu,
-            weights,
-            work,
-            features.indptr,
-            features.indices,
-            features.values,
-        )
+    def _arguments(self, rows: Rows, buffers: _Buffers) -> tuple[Any, ...]:
+        layout, weights = self._layout, self._weights.numpy()
+        return (layout.layers, layout.skip, self._chain.relu, weights, *buffers, *rows.tables)
 
-    def _share(
-        self, num_rows: int, work_on: Callable[[int, int, int, npt.NDArray[np.float32]], None]
-    ) -> None:
-        """Call `work_on` with every part, its first and last chunk and a buffer, in all threads."""
-        chunks = -(-num_rows // CHUNK)
+    def _share(self, rows: Rows, work_on: Callable[[int, int, int, _Buffers], None]) -> None:
+        """Call `work_on` with every part, its first and last chunk and buffers, in all threads."""
+        chunks = -(-rows.num_rows // CHUNK)
         parts = itertools.count()
 
-        def take_parts(work: npt.NDArray[np.float32]) -> None:
+        def take_parts(buffers: _Buffers) -> None:
             # Whoever is done takes the next part: a thread that is slowed down does not hold up the others.
             while (part := next(parts)) < _PARTS:
-                work_on(part, chunks * part // _PARTS, chunks * (part + 1) // _PARTS, work)
+                work_on(part, chunks * part // _PARTS, chunks * (part + 1) // _PARTS, buffers)
 
-        others = [self._workers.submit(take_parts, work) for work in self._work[1:]] if self._workers else []
-        take_parts(self._work[0])
-        for other in others:
-            other.result()
+        own, *others = self._prepare_buffers(rows)
+        working = [self._workers.submit(take_parts, each) for each in others] if self._workers else []
+        take_parts(own)
+        for each in working:
+            each.result()
+
+
+class _Buffers(NamedTuple):
+    """What a thread computes a chunk with.
+
+    Attributes:
+        work: outputs and gradients of all layers.
+        inputs: features and dense columns side by side, where features are dense.
+    """
+
+    work: Float32Array
+    inputs: Float32Array
 
 
 class RowSums:
@@ -399,9 +456,3 @@ def _require_chain(model: nn.Module) -> Chain:
     if chain is None:
         raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")
     return chain
-
-
-def _row_squares(indptr: npt.NDArray[np.int64], values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    squares = np.zeros(len(indptr) - 1)
-    kernels.square_sparse_rows(indptr, values, squares)
-    return squares

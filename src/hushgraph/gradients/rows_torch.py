@@ -117,6 +117,7 @@ class DeviceRows:
     @classmethod
     def of(cls, rows: Rows, chain: Chain, device: torch.device, *, written_out: bool) -> DeviceRows:
         """Copy rows to a device; with `written_out`, zeros of sparse columns are written out."""
+        rows = rows.gathered()
         count, num_sparse = rows.num_rows, rows.features.num_columns
         # At least one padding row, which padding places point at.
         size = _fill_chunk(count + 1)

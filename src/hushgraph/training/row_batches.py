@@ -21,6 +21,9 @@ from hushgraph.training.distributed import Group
 
 # The part of a GPU's memory that the rows of all training nodes may take.
 _TABLE_SHARE = 0.25
+# Sparse rows that every step uses are copied side by side, which saves a few percent of a step, if they would
+# take no more bytes with their zeros.
+_COPIED_BYTES = 1 << 30
 
 
 @dataclass(eq=False)
@@ -65,6 +68,8 @@ class RowBatches:
         """
         if self.plan.sampling_rate == 1:
             rows = self._take(self.graph.train_idx)
+            if self.features.is_sparse and 4 * rows.num_rows * self.features.width <= _COPIED_BYTES:
+                rows = rows.gathered()
             while True:
                 yield [rows]
         elif self._fits_device():
