@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -338,8 +339,7 @@ class RowPass:
     def __init__(self, chain: Chain, *, threads: int | None = None) -> None:
         self._chain, self._layout, self._given_threads = chain, chain.layout, threads
         self._weights = torch.zeros(self._layout.num_weights)
-        # Tensors begin where lines of the cache begin, so that no vector is in two of them.
-        self._totals = torch.zeros(_PARTS, self._layout.num_sums, dtype=torch.float64).numpy()
+        self._totals = _Totals(self._layout.num_sums)
         self._buffers: list[_Buffers] = []
 
     @cached_property
@@ -373,7 +373,7 @@ class RowPass:
         clip, stability = (0.0, 0.0) if clipping is None else (clipping.clip, clipping.stability)
 
         def add(part: int, first: int, last: int, buffers: _Buffers) -> None:
-            self._totals[part] = 0
+            total = self._totals.take()
             kernels.add_clipped_sums(
                 *self._arguments(rows, buffers),
                 *by_columns,
@@ -386,11 +386,13 @@ class RowPass:
                 np.array(limits),
                 first,
                 last,
-                self._totals[part],
+                total,
             )
+            self._totals.add(part, total)
 
+        self._totals.begin()
         self._share(rows, add)
-        return self._layout.unpack(torch.from_numpy(self._totals.sum(0)))
+        return self._layout.unpack(torch.from_numpy(self._totals.finish()))
 
     def scores(self, rows: Rows) -> Tensor:
         """float32 [rows, classes]."""
@@ -422,6 +424,48 @@ class RowPass:
         take_parts(own)
         for each in working:
             each.result()
+
+
+class _Totals:
+    """Adds up the sums of all parts in the order of the parts, whichever is done first.
+
+    Few arrays are held at once: one for every thread that works, the sum of the parts that are done, and
+    those that wait for a part before them.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size, self._lock = size, Lock()
+        self._free: list[npt.NDArray[np.float64]] = []
+        self._waiting: dict[int, npt.NDArray[np.float64]] = {}
+        self._next = 0
+
+    def begin(self) -> None:
+        """Begin a new sum."""
+        self._waiting, self._next, self._sum = {}, 0, self.take()
+
+    def take(self) -> npt.NDArray[np.float64]:
+        """An array of zeros."""
+        with self._lock:
+            total = self._free.pop() if self._free else None
+        if total is None:
+            # A tensor begins where a line of the cache begins, so that no vector is in two of them.
+            return torch.zeros(self._size, dtype=torch.float64).numpy()
+        total[:] = 0
+        return total
+
+    def add(self, part: int, total: npt.NDArray[np.float64]) -> None:
+        """Add the sums of a part, or keep them until the parts before it are done."""
+        with self._lock:
+            self._waiting[part] = total
+            while (following := self._waiting.pop(self._next, None)) is not None:
+                self._next += 1
+                self._sum += following
+                self._free.append(following)
+
+    def finish(self) -> npt.NDArray[np.float64]:
+        """The sum of all parts, which is good until the next sum begins."""
+        self._free.append(self._sum)
+        return self._sum
 
 
 class _Buffers(NamedTuple):
