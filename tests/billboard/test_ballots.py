@@ -139,6 +139,16 @@ def test_stored_graphs_and_small_chunks_give_the_same_tally(
     assert np.array_equal(both(graph), expected)
 
 
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_tallies_of_some_places_are_rows_of_the_whole_tally(owner: EdgeOwner) -> None:
+    graph, _ = random_graph(5, symmetrize=False)
+    said = np.random.default_rng(0).dirichlet(np.ones(4), 30)
+    ballots = with_probabilities(label_ballots(graph, owner, num_classes=4), said)
+    whole = cast(graph, ballots)
+    for first, end in ((0, 30), (0, 7), (7, 8), (8, 30), (4, 4)):
+        assert np.array_equal(cast(graph, ballots, places=(first, end)), whole[first:end])
+
+
 def test_probabilities_become_centred_ballots() -> None:
     graph = small(y=[-1, 1, 1, 0])
     said = np.array([[0.9, 0.1], [0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from scipy import stats
 
 import exact_normal
 from hushgraph._files import write_tensors
-from hushgraph.billboard.ballots import GRID
-from hushgraph.billboard.board import Board, load_board, noise_divisor, release, save_board
+from hushgraph.billboard import board as board_module
+from hushgraph.billboard.ballots import GRID, cast, label_ballots
+from hushgraph.billboard.board import Board, cast_and_release, load_board, noise_divisor, release, save_board
 from hushgraph.errors import GraphError, PlanError, RunError
+from hushgraph.graph.graph import Graph
+from hushgraph.noise import normal
 from hushgraph.privacy import bounds
 from hushgraph.privacy.plan import BillboardPlan
 
@@ -55,6 +59,24 @@ def test_noise_is_never_less_than_asked_for(std: float) -> None:
     used = release(np.zeros((1, 2), np.int64), noise_std=std, draws=seeded()).noise_std
     assert std <= used <= std * (1 + std / 65_000 + 1e-12)
     assert noise_divisor(used) == m
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_a_board_made_in_parts_is_that_of_the_whole_tally(
+    owner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = np.random.default_rng(1).integers(0, 40_000, (2, 90_000))
+    labels = np.arange(40_000) % 3
+    graph = Graph.from_arrays(edge_index=edges, x=np.ones((40_000, 1)), y=labels, train_idx=np.arange(20_000))
+    ballots = label_ballots(graph, owner, num_classes=3)
+    std, keys = 0.7, normal.seeded_keys
+    whole = release(cast(graph, ballots), noise_std=std, draws=partial(normal.draw, keys=keys(1)))
+    monkeypatch.setattr(board_module, "_HELD_TALLY", 3)
+    assert len(list(board_module._cut_places(40_000, ballots))) == 2
+    draws = partial(normal.draw, keys=keys(1))
+    parts = cast_and_release(graph, ballots, noise_std=std, draws=draws, plan="a")
+    assert np.array_equal(parts.values, whole.values)
+    assert (parts.noise_std, parts.plan, parts.names) == (whole.noise_std, "a", None)
 
 
 def test_the_board_is_a_rounding_of_tally_plus_noise() -> None:

@@ -15,7 +15,7 @@ import exact_normal
 import hushgraph as hg
 from hushgraph.billboard.ballots import GRID, Ballots, cast, label_ballots, with_probabilities
 from hushgraph.billboard.board import Board, release
-from hushgraph.billboard.reading import CastLists, place_weights, read, read_rows
+from hushgraph.billboard.reading import CastLists, combine_boards, place_weights, read, read_rows
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 
@@ -163,6 +163,21 @@ def test_a_row_reads_the_same_in_any_company() -> None:
     together = read_rows(board, *flat(lists)).values
     for v in range(NODES):
         np.testing.assert_array_equal(read_rows(board, *flat([lists[v][::-1]])).values[0], together[v])
+
+
+def test_boards_are_combined_in_place_or_not() -> None:
+    first, second = (
+        Board(values=np.random.default_rng(n).normal(size=(40, 3)).astype(np.float32), noise_std=1.0 + n)
+        for n in range(2)
+    )
+    before = first.values.copy()
+    apart, parts = combine_boards([first, second])
+    assert np.array_equal(first.values, before)
+    assert parts == (0.8, 0.2)
+    np.testing.assert_allclose(apart.values.mean(axis=1), 0, atol=1e-6)
+    joined, _ = combine_boards([first, second], in_place=True)
+    assert joined.values is first.values
+    assert np.array_equal(joined.values, apart.values)
 
 
 def test_weights_by_eye() -> None:

@@ -141,10 +141,8 @@ def test_labels_outside_the_training_split_cast_nothing(trained: Trained) -> Non
         y[nodes] = (y[nodes] + 1) % 3
     changed = replace(graph, y=y)
     for place in range(run.folder.num_boards):
-        wanted = cast(graph, make_ballots(run.folder, graph, run.folder.load_boards(), place))
-        assert np.array_equal(
-            wanted, cast(changed, make_ballots(run.folder, changed, run.folder.load_boards(), place))
-        )
+        wanted = cast(graph, make_ballots(run.folder, graph, place))
+        assert np.array_equal(wanted, cast(changed, make_ballots(run.folder, changed, place)))
         assert wanted.any()
     assert np.array_equal(run.predict_proba(graph), run.predict_proba(changed))
 
@@ -156,7 +154,7 @@ def test_a_training_label_is_cast_and_taken_off_its_own_reading(trained: Trained
     y = graph.y.copy()
     y[node] = (y[node] + 1) % 3
     changed = replace(graph, y=y)
-    tallies = [cast(each, make_ballots(run.folder, each, [], 0)) for each in (graph, changed)]
+    tallies = [cast(each, make_ballots(run.folder, each, 0)) for each in (graph, changed)]
     moved = (tallies[1] - tallies[0]) / GRID
     assert np.square(moved).sum() == pytest.approx(2 * 3 / (3 - 1), rel=1e-5)
     touched = np.flatnonzero(np.abs(moved).sum(1))

@@ -189,12 +189,13 @@ def with_probabilities(ballots: Ballots, probabilities: npt.NDArray[Any]) -> Bal
     return replace(ballots, soft=soft, soft_rows=soft_rows)
 
 
-def cast(graph: Graph, ballots: Ballots) -> Int64Array:
+def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
     """int64 [N, c]: the sum of the ballots cast onto every place, in units. Private, exact.
 
     Args:
         graph: the one that the ballots were made for; read once, in chunks.
         ballots: what every row casts.
+        places: the first place and the one behind the last, if not all places are wanted.
 
     Guarantees:
         Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row
@@ -215,16 +216,33 @@ def cast(graph: Graph, ballots: Ballots) -> Int64Array:
             f"num_nodes={graph.num_nodes}, num_edges={graph.num_edges}: the ballots belong to a graph with "
             f"{ballots.num_nodes} and {listed}; make them for this one"
         )
-    tally = np.zeros((graph.num_nodes, ballots.num_classes), np.int64)
-    taken = np.zeros(graph.num_nodes, np.int64)
+    wanted = (0, graph.num_nodes) if places is None else places
+    tally = np.zeros((wanted[1] - wanted[0], ballots.num_classes), np.int64)
+    taken = np.zeros(len(tally), np.int64)
     # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
     gain = ballots.own + ballots.rest
-    for owners, places in owned_records(graph, ballots.edge_owner):
-        add_label_ballots(owners, places, ballots.labels, gain, ballots.rest, tally, taken)
+    for owners, listed in _records_of_places(graph, ballots.edge_owner, wanted):
+        add_label_ballots(owners, listed, ballots.labels, gain, ballots.rest, tally, taken)
         if len(ballots.soft):
-            _cast_soft(owners, places, ballots.soft_rows, ballots.soft, tally)
+            _cast_soft(owners, listed, ballots.soft_rows, ballots.soft, tally)
     tally -= taken[:, None]
     return tally
+
+
+def _records_of_places(
+    graph: Graph, edge_owner: EdgeOwner, places: tuple[int, int]
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """The records that list these places, which are numbered from the first of them on."""
+    first, end = places
+    if (first, end) == (0, graph.num_nodes):
+        yield from owned_records(graph, edge_owner)
+    elif edge_owner == "sender":
+        for owners, listed in graph.edge_chunks(targets=places):
+            yield owners, listed - first
+    else:
+        for owners, listed in owned_records(graph, edge_owner):
+            is_wanted = (listed >= first) & (listed < end)
+            yield owners[is_wanted], listed[is_wanted] - first
 
 
 def check_classes(num_classes: int) -> None:

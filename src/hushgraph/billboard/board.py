@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.ballots import GRID, GRID_BITS, Int64Array, check_classes
+from hushgraph.billboard.ballots import GRID, GRID_BITS, Ballots, Int64Array, cast, check_classes
 from hushgraph.errors import PlanError, RunError
+from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.privacy.bounds import LEAST_BOARD_NOISE
 
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 
 
 # Draws taken at a time: little beside a large board.
-_BLOCK = 1 << 20
+_BLOCK = 4 * normal.PIECE
+# Entries of a tally that are held at a time, 16 MiB, and the most parts that all edges are read again for.
+_HELD_TALLY = 1 << 21
+_MOST_PASSES = 8
 # A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
 _FARTHEST = 1 << 62
 _LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
@@ -143,6 +148,44 @@ def release(
         out[begin : begin + _BLOCK] = part / float(GRID)
     std = _float_below(Fraction(_LARGEST_STD, divisor)) if divisor else 0.0
     return Board(values=values, noise_std=std, names=names, plan=plan)
+
+
+def cast_and_release(
+    graph: Graph,
+    ballots: Ballots,
+    *,
+    noise_std: float,
+    draws: Draws = normal.draw,
+    plan: str = "",
+) -> Board:
+    """`release` of what `cast` gives, for some of the places at a time: the whole tally is never held.
+
+    Args:
+        graph, ballots: as in `cast`.
+        noise_std, draws, plan: as in `release`. The places are called as the nodes are.
+
+    Guarantees:
+        The board is that of `release(cast(graph, ballots), ...)`, number for number.
+    """
+    values = np.empty((graph.num_nodes, ballots.num_classes), np.float32)
+    std = 0.0
+    for first, end in _cut_places(graph.num_nodes, ballots):
+        part = release(cast(graph, ballots, places=(first, end)), noise_std=noise_std, draws=draws)
+        values[first:end], std = part.values, part.noise_std
+    return Board(values=values, noise_std=std, names=graph.node_names, plan=plan)
+
+
+def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of places whose tallies are held one after another."""
+    classes = ballots.num_classes
+    # Whole pieces of the draws, so that every place gets the draws it would get in one part.
+    unit = normal.PIECE // math.gcd(normal.PIECE, classes)
+    size = max(1, _HELD_TALLY // classes)
+    if ballots.edge_owner == "reader":
+        size = max(size, num_places // _MOST_PASSES)
+    size = -(-size // unit) * unit
+    for first in range(0, num_places, size):
+        yield first, min(first + size, num_places)
 
 
 def noise_divisor(noise_std: float) -> int:

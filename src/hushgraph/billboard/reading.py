@@ -73,6 +73,7 @@ def read_boards(
     own: Sequence[Ballots],
     scale: float,
     radius: float,
+    in_place: bool = False,
 ) -> Float32Array:
     """Read all boards together for every node, float32 [N, classes], in public units.
 
@@ -82,8 +83,9 @@ def read_boards(
         edge_owner: whose row holds an edge record.
         own: the ballots cast onto each board; a row's own ballot is subtracted from its reading.
         scale, radius: as in `scale_readings`.
+        in_place: whether the first board is written over.
     """
-    board, parts = combine_boards(boards)
+    board, parts = combine_boards(boards, in_place=in_place)
     readings = read(board, graph, edge_owner, own=list(zip(parts, own, strict=True)))
     return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 
@@ -129,22 +131,23 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     return weights
 
 
-def combine_boards(boards: Sequence[Board]) -> tuple[Board, tuple[float, ...]]:
+def combine_boards(boards: Sequence[Board], *, in_place: bool = False) -> tuple[Board, tuple[float, ...]]:
     """The mean of several boards by precision, and the part of each in it; a function of the boards alone.
 
     Ballots sum to 0 over classes, so the mean over classes at a place is noise and is taken off.
 
     Args:
         boards: of one graph, all with noise or all without.
+        in_place: whether the first of them is written over.
     """
     precisions = np.array([1 / board.noise_std**2 if board.noise_std else 1.0 for board in boards])
     parts = tuple((precisions / precisions.sum()).tolist())
-    values = np.zeros_like(boards[0].values)
+    values = boards[0].values if in_place else np.empty_like(boards[0].values)
     for begin in range(0, len(values), _READ_BLOCK):
-        block = values[begin : begin + _READ_BLOCK]
+        block = np.zeros_like(values[begin : begin + _READ_BLOCK])
         for part, board in zip(parts, boards, strict=True):
             block += np.float32(part) * board.values[begin : begin + _READ_BLOCK]
-        block -= block.mean(axis=1, keepdims=True)
+        values[begin : begin + _READ_BLOCK] = block - block.mean(axis=1, keepdims=True)
     std = float(precisions.sum() ** -0.5) if boards[0].noise_std else 0.0
     return replace(boards[0], values=values, noise_std=std), parts
 

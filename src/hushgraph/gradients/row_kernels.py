@@ -840,6 +840,16 @@ def sort_by_columns(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
+def copy_sparse_rows(nodes, scales, indptr, indices, values, new_indptr, new_indices, new_values):  # type: ignore[no-untyped-def]
+    """Copy the rows of some nodes, with values multiplied by the scale of their row."""
+    for i in range(len(nodes)):
+        scale, first, at = _scale_of(scales, nodes[i]), indptr[nodes[i]], new_indptr[i]
+        for p in range(new_indptr[i + 1] - at):
+            new_indices[at + p] = indices[first + p]
+            new_values[at + p] = scale * values[first + p]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def square_sparse_rows(nodes, scales, indptr, values, squares):  # type: ignore[no-untyped-def]
     """Squared norms of sparse rows, in float64."""
     most = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple, cast
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import sparse
 from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels as kernels
@@ -78,11 +77,12 @@ class SparseRows:
 
     def take(self, places: Int64Array, scales: Float32Array | None = None) -> SparseRows:
         """Some of the rows, each multiplied by its scale if there are any."""
-        shape = (self.num_rows, self.num_columns)
-        rows = sparse.csr_array((self.values, self.indices, self.indptr), shape=shape)[places]
-        if scales is not None:
-            rows.data *= np.repeat(scales[places], np.diff(rows.indptr))
-        return SparseRows.of(rows)
+        indptr = np.zeros(len(places) + 1, np.int64)
+        np.cumsum(np.diff(self.indptr)[places], out=indptr[1:])
+        indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+        source = self.indptr, self.indices, self.values
+        kernels.copy_sparse_rows(places, scales, *source, indptr, indices, values)
+        return replace(self, indptr=indptr, indices=indices, values=values)
 
 
 NO_SPARSE_ROWS = SparseRows(
@@ -181,19 +181,26 @@ class Rows:
 
     def take(self, places: Int64Array) -> Rows:
         """Some of the rows, in this order, with arrays of their own."""
-        nodes, dense = places if self.nodes is None else self.nodes[places], self.dense[places]
-        if self.table.shape[1]:
-            table = self.table[nodes]
-            if self.scales is not None:
-                table *= self.scales[nodes, None]
-            dense = np.concatenate([table, dense], axis=1)
-        features = self.features.take(nodes, self.scales) if self.features.num_columns else NO_SPARSE_ROWS
-        return Rows(dense=dense, labels=self.labels[places], features=features)
+        nodes = places if self.nodes is None else self.nodes[places]
+        own = replace(self, nodes=nodes, dense=self.dense[places], labels=self.labels[places])
+        return own.gathered()
 
     def gathered(self) -> Rows:
         """The same rows, with arrays of their own."""
-        is_gathered = self.nodes is None and self.scales is None and not self.table.shape[1]
-        return self if is_gathered else self.take(np.arange(self.num_rows))
+        if self.nodes is None and self.scales is None and not self.table.shape[1]:
+            return self
+        nodes = np.arange(self.num_rows) if self.nodes is None else self.nodes
+        features = self.features.take(nodes, self.scales) if self.features.num_columns else NO_SPARSE_ROWS
+        return Rows(dense=self._join_dense(nodes, self.dense), labels=self.labels, features=features)
+
+    def _join_dense(self, nodes: Int64Array, dense: Float32Array) -> Float32Array:
+        """The dense features of these nodes, scaled, with the columns `dense` behind them."""
+        if not self.table.shape[1]:
+            return dense
+        table = self.table[nodes]
+        if self.scales is not None:
+            table *= self.scales[nodes, None]
+        return np.concatenate([table, dense], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -342,6 +349,11 @@ class RowPass:
         self._totals = _Totals(self._layout.num_sums)
         self._buffers: list[_Buffers] = []
 
+    @property
+    def num_classes(self) -> int:
+        """The number of scores of a row."""
+        return self._chain.layers[-1][1].out_features
+
     @cached_property
     def _threads(self) -> int:
         return min(count_threads() if self._given_threads is None else self._given_threads, _PARTS)
@@ -397,7 +409,7 @@ class RowPass:
     def scores(self, rows: Rows) -> Tensor:
         """float32 [rows, classes]."""
         self._layout.pack(self._weights)
-        scores = np.empty((rows.num_rows, self._chain.layers[-1][1].out_features), np.float32)
+        scores = np.empty((rows.num_rows, self.num_classes), np.float32)
 
         def write(part: int, first: int, last: int, buffers: _Buffers) -> None:
             kernels.write_scores(*self._arguments(rows, buffers), first, last, scores)

@@ -207,19 +207,26 @@ class Graph:
         return mask
 
     def edge_chunks(
-        self, chunk_edges: int = 1 << 20, *, shard: int = 0, shards: int = 1
+        self,
+        chunk_edges: int = 1 << 20,
+        *,
+        shard: int = 0,
+        shards: int = 1,
+        targets: tuple[int, int] | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
 
         Args:
             chunk_edges: the largest number of reads in a chunk.
             shard, shards: yield only shard number `shard` of `shards` shards of about equal size.
+            targets: yield only the reads of the nodes from the first of these to the one before the last.
         """
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
         if not 0 <= shard < shards:
             raise GraphError(f"shard={shard}, shards={shards}; expected a shard from 0 to shards - 1")
-        first_read, end = (self.num_edges * number // shards for number in (shard, shard + 1))
+        low, high = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
+        first_read, end = (low + (high - low) * number // shards for number in (shard, shard + 1))
         for start in range(first_read, end, chunk_edges):
             stop = min(start + chunk_edges, end)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1

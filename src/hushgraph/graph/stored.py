@@ -54,10 +54,15 @@ class StoredGraph(Graph):
         object.__setattr__(self, "_rows", None if sparse.issparse(self.x) else MappedRows(self.x))
 
     def edge_chunks(
-        self, chunk_edges: int = 1 << 20, *, shard: int = 0, shards: int = 1
+        self,
+        chunk_edges: int = 1 << 20,
+        *,
+        shard: int = 0,
+        shards: int = 1,
+        targets: tuple[int, int] | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """Like `Graph.edge_chunks`; at most two chunks of the file are mapped at a time."""
-        for chunk in super().edge_chunks(chunk_edges, shard=shard, shards=shards):
+        for chunk in super().edge_chunks(chunk_edges, shard=shard, shards=shards, targets=targets):
             yield chunk
             release(self.indices)
 

@@ -143,11 +143,11 @@ def best_classes(
 
 def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
     """Scores of nodes by their own rows, of which few are gathered at a time."""
-    parts = []
-    for begin in range(0, max(1, len(nodes)), _SCORED_ROWS):
+    result = torch.empty(len(nodes), rows_alone.num_classes)
+    for begin in range(0, len(nodes), _SCORED_ROWS):
         rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
-        parts.append(rows_alone.scores(rows))
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+        result[begin : begin + _SCORED_ROWS] = rows_alone.scores(rows)
+    return result
 
 
 def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:

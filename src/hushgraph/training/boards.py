@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.accounting.events import GaussianEvent
-from hushgraph.billboard.ballots import Ballots, cast, label_ballots, with_probabilities
-from hushgraph.billboard.board import Board, Draws, release, save_board
+from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
+from hushgraph.billboard.board import Board, Draws, cast_and_release, save_board
 from hushgraph.billboard.reading import read_boards
 from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
@@ -38,7 +38,7 @@ class Boards:
     Attributes:
         folder, graph: of the run.
         halfway: the weights that the ballots of a second board come from; read from their file unless known.
-        boards: those that are made or loaded.
+        boards: those that are made or loaded and not read yet; they are written over.
     """
 
     folder: RunFolder
@@ -62,16 +62,24 @@ class Boards:
         plan, config = get_billboard_plan(self.folder), self.folder.config
         # Those of the boards before are as large as the new ones.
         self._readings = None
-        self._readings = read_boards(
-            self.boards[: place + 1],
+        # A board is kept in its file until it is read again.
+        boards, self.boards = self.boards[: place + 1], []
+        readings = read_boards(
+            boards,
             self.graph,
             plan.edge_owner,
             own=self._ballots[: place + 1],
             scale=config.reading_scale,
             radius=config.reading_radius,
+            in_place=True,
         )
+        del boards
+        if place + 1 < self.folder.num_boards:
+            self._readings = readings
+        else:
+            self._ballots = []
         release_freed_memory()
-        return RowTable(self.graph, self._readings, device, feature_norm=config.feature_norm)
+        return RowTable(self.graph, readings, device, feature_norm=config.feature_norm)
 
     def _make(self, ledger: Ledger, place: int) -> None:
         """Charge a board, then cast, release and write it, unless it is there.
@@ -88,19 +96,22 @@ class Boards:
         if path.exists():
             return
         draws, event = _choose_draws(folder.config.seed, place), _board_event(plan, place)
-        self._catch_up(num_boards=place, num_ballots=place + 1)
+        self._catch_up(num_boards=0, num_ballots=place + 1)
+        # They were for these ballots.
+        self._readings = None
         if ledger.boards_charged <= place:
             ledger.charge(event)
-        board = release(
-            cast(graph, self._ballots[place]),
+        board = cast_and_release(
+            graph,
+            self._ballots[place],
             noise_std=plan.board_noise[place],
             draws=draws,
-            names=graph.node_names,
             plan=plan.fingerprint(),
         )
         save_board(board, path)
         release_freed_memory()
-        self.boards.append(board)
+        if len(self.boards) == place:
+            self.boards.append(board)
 
     def _catch_up(self, *, num_boards: int, num_ballots: int) -> None:
         """Load boards that were made elsewhere, by an earlier session or by the process that leads."""
@@ -110,7 +121,7 @@ class Boards:
         for place in range(len(self._ballots), num_ballots):
             known = self._readings, self.halfway
             labels = self._ballots[0] if self._ballots else None
-            self._ballots.append(make_ballots(folder, graph, self.boards, place, *known, labels=labels))
+            self._ballots.append(make_ballots(folder, graph, place, *known, labels=labels))
 
 
 def _choose_draws(seed: int | None, place: int) -> Draws:
@@ -124,7 +135,6 @@ def _choose_draws(seed: int | None, place: int) -> Draws:
 def make_ballots(
     folder: RunFolder,
     graph: Graph,
-    boards: Sequence[Board],
     place: int,
     readings: npt.NDArray[np.float32] | None = None,
     halfway: Mapping[str, Tensor] | None = None,
@@ -133,8 +143,8 @@ def make_ballots(
 ) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
-    `boards` are those before this one, or all of them; `readings` are of the boards before it, `halfway` the
-    weights of the model, and `labels` the ballots of the first board, if known.
+    `readings` are of the boards before it, `halfway` the weights of the model, and `labels` the ballots of
+    the first board, if known.
     """
     plan = get_billboard_plan(folder)
     ballots = labels or label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
@@ -144,7 +154,7 @@ def make_ballots(
     folder.load_halfway(model, halfway)
     # On the CPU, so that what is taken off later is what was cast.
     table = (
-        Boards(folder, graph, boards=list(boards)).read(place - 1, torch.device("cpu"))
+        Boards(folder, graph).read(place - 1, torch.device("cpu"))
         if readings is None
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
