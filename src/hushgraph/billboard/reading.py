@@ -73,7 +73,6 @@ def read_boards(
     own: Sequence[Ballots],
     scale: float,
     radius: float,
-    in_place: bool = False,
 ) -> Float32Array:
     """Read all boards together for every node, float32 [N, classes], in public units.
 
@@ -83,10 +82,23 @@ def read_boards(
         edge_owner: whose row holds an edge record.
         own: the ballots cast onto each board; a row's own ballot is subtracted from its reading.
         scale, radius: as in `scale_readings`.
-        in_place: whether the first board is written over.
     """
-    board, parts = combine_boards(boards, in_place=in_place)
-    readings = read(board, graph, edge_owner, own=list(zip(parts, own, strict=True)))
+    board, parts = combine_boards(boards)
+    parts_and_ballots = list(zip(parts, own, strict=True))
+    return read_scaled(board, graph, edge_owner, own=parts_and_ballots, scale=scale, radius=radius)
+
+
+def read_scaled(
+    board: Board,
+    graph: Graph,
+    edge_owner: EdgeOwner,
+    *,
+    own: Sequence[tuple[float, Ballots]],
+    scale: float,
+    radius: float,
+) -> Float32Array:
+    """What `read_boards` gives, from what `combine_boards` gave; `own` as in `read`."""
+    readings = read(board, graph, edge_owner, own=own)
     return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 
 
@@ -205,7 +217,9 @@ def read(
             add_records(owners, places, slots, weights, values, sums, square)
         for part, ballots in owns:
             take_off(sums, part * own_weight, ballots, picked, classes)
-        readings[:, classes] = normalise(sums, square)
+        for first in range(0, len(picked), _READ_BLOCK):
+            block = slice(first, first + _READ_BLOCK)
+            readings[block, classes] = normalise(sums[block], square[block])
     return readings
 
 

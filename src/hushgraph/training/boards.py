@@ -14,7 +14,7 @@ from torch import Tensor
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
 from hushgraph.billboard.board import Board, Draws, cast_and_release, save_board
-from hushgraph.billboard.reading import read_boards
+from hushgraph.billboard.reading import combine_boards, read_scaled
 from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
@@ -63,17 +63,17 @@ class Boards:
         # Those of the boards before are as large as the new ones.
         self._readings = None
         # A board is kept in its file until it is read again.
-        boards, self.boards = self.boards[: place + 1], []
-        readings = read_boards(
-            boards,
+        board, parts = combine_boards(self.boards[: place + 1], in_place=True)
+        self.boards = []
+        readings = read_scaled(
+            board,
             self.graph,
             plan.edge_owner,
-            own=self._ballots[: place + 1],
+            own=list(zip(parts, self._ballots, strict=False)),
             scale=config.reading_scale,
             radius=config.reading_radius,
-            in_place=True,
         )
-        del boards
+        del board
         if place + 1 < self.folder.num_boards:
             self._readings = readings
         else:
