@@ -1,18 +1,20 @@
 """Peak memory of whole default runs, beside the bytes of the data.
 
-    python benchmarks/bench_memory.py [DATA.npz...] [--generated dense|sparse|edges]... [--record FILE]
+    python benchmarks/bench_memory.py [DATA.npz...] [--generated dense|sparse|edges|wide]... [--record FILE]
 
 Each run is a process of its own: `hushgraph.train(DATA, epsilon=4, symmetrize=True)`, loading included. The
 peak is that of the resident set (VmHWM of Linux), less what the process had before. "imported" is before:
 everything is imported, nothing loaded. "warm" is before: a graph of 300 nodes has been trained on, so that
 compiled kernels, pages of libraries and stacks of threads are there. "data" are the arrays of the graph as
 loaded: reads in both directions, features and labels. "board" is one float32 number a node and class: the run
-holds two boards and one table of readings of that size, which are no copies of the data.
+holds two of them at a time, of boards and readings, which are no copies of the data.
 
-Generated graphs have gigabytes of random data, 2 million nodes and 8 classes: "dense" 200 columns and
-20 million edges, "sparse" 100 of 5,000 columns in every row and as many edges, "edges" 20 dense columns and
-150 million edges. Another process writes them to an uncompressed .npz first. Their runs take 8 steps instead
-of 300 (`--steps`): a step needs the same memory whether it is the first or the last.
+Generated graphs have gigabytes of random data and 8 classes. "dense": 2 million nodes, 200 columns and
+20 million edges. "sparse": as many nodes and edges, 100 of 5,000 columns in every row. "edges": as many
+nodes, 20 dense columns, 150 million edges. "wide": 280,000 nodes, 714 of 4,998 columns in every row,
+3 million edges; every step uses all training nodes, where those with 2 million nodes draw 200,000 of them.
+Another process writes them to an uncompressed .npz first. Their runs take 8 steps instead of 300 (`--steps`):
+a step needs the same memory whether it is the first or the last.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ from typing import Any
 MIB = 2.0**20
 SPLIT = "0.6/0.2/0.2"
 GENERATED_STEPS = 8
-NODES, CLASSES = 2_000_000, 8
+CLASSES = 8
+# Nodes, edges, columns and, of sparse features, of how many columns one is not zero.
+GENERATED = {
+    "dense": (2_000_000, 20_000_000, 200, 0),
+    "sparse": (2_000_000, 20_000_000, 5_000, 50),
+    "edges": (2_000_000, 150_000_000, 20, 0),
+    "wide": (280_000, 3_000_000, 4_998, 7),
+}
 # Optional parts that need other packages.
 LEFT_OUT = ("spark", "duck", "__main__")
 
@@ -60,24 +69,24 @@ def generate(kind: str, path: Path) -> None:
     """Write a graph of random data."""
     import numpy as np
 
+    nodes, edges, columns, among = GENERATED[kind]
     random = np.random.default_rng(0)
-    num_edges = 150_000_000 if kind == "edges" else 20_000_000
     arrays: dict[str, Any] = {
-        "edge_index": random.integers(0, NODES, (2, num_edges)),
-        "y": random.integers(0, CLASSES, NODES),
+        "edge_index": random.integers(0, nodes, (2, edges)),
+        "y": random.integers(0, CLASSES, nodes),
     }
-    if kind == "sparse":
-        # One of every 50 columns: ascending, and none twice.
-        firsts = np.arange(0, 5_000, 50, dtype=np.int32)
-        columns = firsts + random.integers(0, 50, (NODES, len(firsts)), dtype=np.int32)
+    if among:
+        # One of every few columns: ascending, and none twice.
+        firsts = np.arange(0, columns, among, dtype=np.int32)
+        entries = firsts + random.integers(0, among, (nodes, len(firsts)), dtype=np.int32)
         arrays |= {
-            "x_indptr": np.arange(0, columns.size + 1, len(firsts)),
-            "x_indices": columns.reshape(-1),
-            "x_data": random.random(columns.size, dtype=np.float32),
-            "x_shape": np.array([NODES, 5_000]),
+            "x_indptr": np.arange(0, entries.size + 1, len(firsts)),
+            "x_indices": entries.reshape(-1),
+            "x_data": random.random(entries.size, dtype=np.float32),
+            "x_shape": np.array([nodes, columns]),
         }
     else:
-        arrays["x"] = random.random((NODES, 20 if kind == "edges" else 200), dtype=np.float32)
+        arrays["x"] = random.random((nodes, columns), dtype=np.float32)
     np.savez(path, **arrays)
 
 
@@ -153,7 +162,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", nargs="*", type=Path)
-    parser.add_argument("--generated", action="append", default=[], choices=("dense", "sparse", "edges"))
+    parser.add_argument("--generated", action="append", default=[], choices=list(GENERATED))
     parser.add_argument("--steps", type=int, help="steps of every run")
     parser.add_argument("--record", type=Path, help="append the table to this file")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)

@@ -156,12 +156,13 @@ def test_npz_refused(tmp_path: Path, base: dict[str, Any], changes: dict[str, An
     assert "graph.npz: " in str(caught.value)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("symmetrize", [False, True])
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
 def test_edges_read_in_parts_give_the_same_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, symmetrize: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, symmetrize: bool, order: Any
 ) -> None:
-    edges = np.random.default_rng(1).integers(0, 50, (2, 999))
+    edges = np.array(np.random.default_rng(1).integers(0, 50, (2, 999)), order=order)
     path = tmp_path / "graph.npz"
     write(path, edge_index=edges, x=np.ones((50, 1)), y=np.zeros(50, int), train_idx=[0])
     whole = load_npz(path, symmetrize=symmetrize)

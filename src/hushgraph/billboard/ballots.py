@@ -216,15 +216,15 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
             f"num_nodes={graph.num_nodes}, num_edges={graph.num_edges}: the ballots belong to a graph with "
             f"{ballots.num_nodes} and {listed}; make them for this one"
         )
-    wanted = (0, graph.num_nodes) if places is None else places
-    tally = np.zeros((wanted[1] - wanted[0], ballots.num_classes), np.int64)
-    taken = np.zeros(len(tally), np.int64)
+    first, end = (0, graph.num_nodes) if places is None else places
+    tally = np.zeros((end - first, ballots.num_classes), np.int64)
+    taken = np.zeros(end - first, np.int64)
     # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
     gain = ballots.own + ballots.rest
-    for owners, listed in _records_of_places(graph, ballots.edge_owner, wanted):
-        add_label_ballots(owners, listed, ballots.labels, gain, ballots.rest, tally, taken)
+    for owners, at in _records_of_places(graph, ballots.edge_owner, (first, end)):
+        add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
         if len(ballots.soft):
-            _cast_soft(owners, listed, ballots.soft_rows, ballots.soft, tally)
+            _cast_soft(owners, at, ballots.soft_rows, ballots.soft, tally)
     tally -= taken[:, None]
     return tally
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,7 @@ class StoredEdges:
         begin: bytes before the first id in the member of the archive.
         count: number of edges.
         dtype: of the ids.
+        is_by_edges: whether the two ends of an edge stand side by side; else all sources come first.
         version: size and time of the file, which must not change while it is read.
     """
 
@@ -67,6 +68,7 @@ class StoredEdges:
     begin: int
     count: int
     dtype: np.dtype[Any]
+    is_by_edges: bool
     version: tuple[int, int]
 
     def __call__(self, num_nodes: int) -> Chunks:
@@ -78,21 +80,31 @@ class StoredEdges:
             with self.path.open("rb") as file, zipfile.ZipFile(file) as archive:
                 if _version_of(file.fileno()) != self.version:
                     raise GraphError("the file has changed while it was read; load it again")
-                # Sources come before targets, so both are read side by side.
-                with archive.open(f"{_EDGES}.npy") as sources, archive.open(f"{_EDGES}.npy") as targets:
-                    sources.seek(self.begin)
-                    targets.seek(self.begin + self.count * self.dtype.itemsize)
-                    for first in range(0, self.count, _PART):
-                        edges = np.empty((2, min(_PART, self.count - first)), self.dtype)
-                        for ends, member in zip(edges, (sources, targets), strict=True):
-                            member.readinto(ends.view(np.uint8))
-                        check_ends(edges, num_nodes, first=first)
-                        ids = edges.astype(id_type(num_nodes), copy=False)
-                        yield ids[0], ids[1]
+                for first, edges in self._read_parts(archive):
+                    check_ends(edges, num_nodes, first=first)
+                    ids = np.ascontiguousarray(edges, id_type(num_nodes))
+                    yield ids[0], ids[1]
         except (GraphError, PermissionError):
             raise
         except Exception as error:  # zipfile and zlib raise a dozen types on damaged members
             raise _damage_error(_EDGES, error) from error
+
+    def _read_parts(self, archive: zipfile.ZipFile) -> Iterator[tuple[int, Array]]:
+        """Number of the first edge and [2, edges] of every part."""
+        # All sources come before all targets: both are read side by side.
+        with archive.open(f"{_EDGES}.npy") as member, archive.open(f"{_EDGES}.npy") as targets:
+            member.seek(self.begin)
+            if not self.is_by_edges:
+                targets.seek(self.begin + self.count * self.dtype.itemsize)
+            for first in range(0, self.count, _PART):
+                size = min(_PART, self.count - first)
+                if self.is_by_edges:
+                    yield first, self._read_ids(member, 2 * size).reshape(size, 2).T
+                else:
+                    yield first, np.stack([self._read_ids(each, size) for each in (member, targets)])
+
+    def _read_ids(self, member: IO[bytes], count: int) -> Array:
+        return np.frombuffer(member.read(count * self.dtype.itemsize), self.dtype, count)
 
 
 def _version_of(file: int) -> tuple[int, int]:
@@ -182,7 +194,7 @@ def _read_member(archive: Any, key: str) -> Any:
             is_version_1 = np.lib.format.read_magic(member) == (1, 0)
             header_1, header_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
             read = header_1 if is_version_1 else header_2
-            shape, is_by_columns, dtype = read(member)
+            shape, is_by_edges, dtype = read(member)
             begin = member.tell()
         stored = info.file_size - begin
         if dtype.hasobject:
@@ -194,9 +206,15 @@ def _read_member(archive: Any, key: str) -> Any:
                 f"{stored} bytes; the file is damaged"
             )
         is_edges = key == _EDGES and len(shape) == 2 and shape[0] == 2 and dtype.kind in "iu"
-        if is_edges and stored > _HELD_BYTES and not is_by_columns:
-            path, version = Path(archive.zip.filename), _version_of(archive.zip.fp.fileno())
-            return StoredEdges(path=path, begin=begin, count=shape[1], dtype=dtype, version=version)
+        if is_edges and stored > _HELD_BYTES:
+            return StoredEdges(
+                path=Path(archive.zip.filename),
+                begin=begin,
+                count=shape[1],
+                dtype=dtype,
+                is_by_edges=is_by_edges,
+                version=_version_of(archive.zip.fp.fileno()),
+            )
         return archive[key]
     except GraphError:
         raise

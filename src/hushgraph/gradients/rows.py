@@ -126,7 +126,7 @@ class Rows:
     @property
     def dense_width(self) -> int:
         """The number of columns that are not sparse."""
-        return self.table.shape[1] + self.dense.shape[1]
+        return int(self.table.shape[1] + self.dense.shape[1])
 
     @property
     def tables(self) -> tuple[npt.NDArray[Any] | None, ...]:
