@@ -7,13 +7,17 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
 import hushgraph as hg
 from hushgraph.gradients.batch import Features
+from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.rows import RowSums
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.sampling.random import KeyedGenerator
+from hushgraph.training import row_batches
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.trainer import takes_rows
@@ -44,7 +48,8 @@ def test_full_batches_are_one_object_with_all_training_rows(data: Graph) -> None
     batches = new_batches(data, new_plan(data, batch_size=len(data.train_idx)))
     [first], [second] = islice(batches.iterate(0), 2)
     assert first is second
-    np.testing.assert_array_equal(first.dense, data.x[data.train_idx])
+    assert first.table is data.x
+    np.testing.assert_array_equal(first.gathered().dense, data.x[data.train_idx])
     np.testing.assert_array_equal(first.labels, data.y[data.train_idx])
 
 
@@ -54,7 +59,7 @@ def test_poisson_batches_have_training_rows_and_about_the_expected_size(data: Gr
     sizes = []
     for [batch] in islice(new_batches(data, plan).iterate(0), 50):
         sizes.append(batch.num_rows)
-        assert {tuple(row) for row in batch.dense} <= rows
+        assert {tuple(row) for row in batch.gathered().dense} <= rows
     assert len(set(sizes)) > 5
     assert abs(np.mean(sizes) - plan.batch_size) < 5
 
@@ -66,12 +71,28 @@ def test_sparse_features_stay_sparse_and_hold_the_same(data: Graph) -> None:
     for given in (x, sparse.csr_array(x)):
         [rows] = next(new_batches(replace(data, x=given), plan, norm=6.0).iterate(0))
         taken.append(rows)
-    dense, mixed = taken
+    dense, mixed = taken[0].gathered(), taken[1]
     assert mixed.dense.shape[1] == 0
     assert dense.features.num_columns == 0
     features = mixed.features
     written = sparse.csr_array((features.values, features.indices, features.indptr), shape=dense.dense.shape)
     np.testing.assert_allclose(written.toarray(), dense.dense, rtol=1e-6)
+
+
+def test_sparse_rows_that_every_step_uses_are_copied_up_to_a_public_size(
+    data: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = replace(data, x=sparse.csr_array(np.where(np.abs(data.x) < 1, 0, data.x).astype(np.float32)))
+    plan = new_plan(data, batch_size=len(data.train_idx))
+    [copied] = next(new_batches(graph, plan, norm=6.0).iterate(0))
+    monkeypatch.setattr(row_batches, "_COPIED_BYTES", 4 * len(data.train_idx) * data.num_features - 1)
+    [in_place] = next(new_batches(graph, plan, norm=6.0).iterate(0))
+    assert (copied.nodes, copied.scales) == (None, None)
+    assert np.shares_memory(in_place.features.values, graph.x.data)
+    model = GNN(data.num_features, 3, model="mlp", hidden=8)
+    expected = RowSums()(model, copied, Clipping())
+    for name, value in RowSums()(model, in_place, Clipping()).items():
+        assert torch.equal(value, expected[name])
 
 
 def test_plan_and_model_decide_whether_rows_are_enough(data: Graph) -> None:
