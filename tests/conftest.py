@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
 import pytest
-import torch
-import typer.main
-
-from hushgraph.cli.app import main
-
-# On small inputs the thread pools of torch and numba only wait for each other.
-torch.set_num_threads(1)
-numba.set_num_threads(1)
 
 # A shell lets commands in the background ignore SIGINT, and their children too; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Typer builds all commands anew whenever one is called, which takes longer than most of what tests call.
-typer.main.get_command = functools.cache(typer.main.get_command)
+
+def pytest_collectstart() -> None:
+    """Called in processes that run tests; the one that only hands out files needs nothing of this."""
+    prepare()
+
+
+@functools.cache
+def prepare() -> None:
+    """One thread, and commands that are built once."""
+    import numba
+    import torch
+    import typer.main
+
+    from hushgraph.cli import app
+
+    # On small inputs the thread pools of torch and numba only wait for each other.
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    # Commands are built anew whenever one is called, which takes longer than most of what tests call.
+    build = functools.cache(app.build_app)
+    app.build_app = lambda names=tuple(app._COMMANDS): build(tuple(names))
+    typer.main.get_command = functools.cache(typer.main.get_command)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays until the end: modules and tests, a million objects."""
+    gc.collect()
+    gc.freeze()
+    atexit.register(gc.unfreeze)
 
 
 # Two processes take whole files, in this order and then all others. The first two files compile different
@@ -61,6 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Calls the command; gives its exit code, output and errors."""
+
+    from hushgraph.cli.app import main
 
     def call(*arguments: Any) -> tuple[int, str, str]:
         code = main([str(argument) for argument in arguments])
