@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from hushgraph.cli.app import main
+from hushgraph.cli.app import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

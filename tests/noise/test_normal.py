@@ -196,6 +196,21 @@ def test_where_buffers_end_makes_no_difference() -> None:
     assert_normal(out / STEPS)
 
 
+# With the large slack every piece waits for decisions of integers.
+@pytest.mark.parametrize("slack", [normal.SLACK, 0.01])
+def test_pieces_are_the_same_filled_together_or_one_by_one(slack: float) -> None:
+    size = 2 * normal.PIECE + 100
+    keys = [key for key, _ in zip(seeded_keys(3), range(2 * normal.count_pieces(size)), strict=False)]
+    together, apart = np.zeros((2, size), np.int64), np.zeros((2, size), np.int64)
+    for first, last in ((0, 1), (1, 5)):
+        normal.fill(together, keys, first, last, slack=slack)
+    pieces = [row[at : at + normal.PIECE] for row in apart for at in range(0, size, normal.PIECE)]
+    for piece, key in zip(pieces[:5], keys, strict=False):
+        normal.fill_piece(piece, key, slack=slack)
+    np.testing.assert_array_equal(together, apart)
+    assert not together[1, 2 * normal.PIECE :].any()
+
+
 def test_the_operating_system_gives_new_draws_every_time() -> None:
     one, two = normal.draw(10_000), normal.draw(10_000)
     assert np.isin(one, two).sum() < 3
@@ -218,7 +233,7 @@ def test_words_that_never_accept_end_in_an_error(monkeypatch: pytest.MonkeyPatch
         normal, "random_words", lambda key, first, count: np.full(count, 2**64 - 1, np.uint64)
     )
     with pytest.raises(RuntimeError, match="the generator of this system is broken"):
-        normal.draw(10)
+        normal.fill_piece(np.empty(10, np.int64), bytes(32))
 
 
 def test_a_tie_of_all_digits_ends_in_an_error() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from hushgraph.errors import PlanError
 from hushgraph.noise import normal, source
-from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource, add_on_grid
+from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource, add_on_grid, join
 
 # Some hundred thousand draws on a grid of 2^-40 standard deviations: two are equal once in 40 tests or more
 # seldom, more than this once in 10^20. Noise that is used again is thousands of equal numbers.
@@ -31,10 +31,10 @@ def zeros(*shape: int) -> torch.Tensor:
 def test_results_are_the_sums_on_the_grid_plus_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = np.array([1, -2, 3 << 40, 4, 5], np.int64)
 
-    def fill_piece(out: np.ndarray, key: bytes) -> None:
-        out[:] = drawn[: len(out)]
+    def fill(out: np.ndarray, *_: object) -> None:
+        out[:] = drawn
 
-    monkeypatch.setattr(normal, "fill_piece", fill_piece)
+    monkeypatch.setattr(normal, "fill", fill)
     sums = {"a": torch.tensor([[0.5, -0.25]], dtype=torch.float64), "b": torch.tensor([1.0, 2.0, 0.0])}
     noise = exact()
     found = noise.add_noise(sums, {"a": 2.0, "b": 3.0})
@@ -82,14 +82,14 @@ def test_noise_that_was_drawn_ahead_serves_one_size() -> None:
 def test_every_piece_has_a_key_of_its_own_in_whichever_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes] = []
     threads: set[str] = set()
-    real = normal.fill_piece
+    real = normal.fill
 
-    def fill_piece(out: np.ndarray, key: bytes) -> None:
-        keys.append(key)
+    def fill(out: np.ndarray, given: list[bytes], first: int, last: int) -> None:
+        keys.extend(given[first:last])
         threads.add(threading.current_thread().name)
-        real(out, key)
+        real(out, given, first, last)
 
-    monkeypatch.setattr(normal, "fill_piece", fill_piece)
+    monkeypatch.setattr(normal, "fill", fill)
     noises = [exact(), exact()]
     for _ in range(5):
         for noise in noises:
@@ -152,3 +152,23 @@ def test_float_noise_is_torch_s_and_guarantees_nothing() -> None:
     expected = 1 + 2 * torch.randn(100, generator=torch.Generator().manual_seed(5))
     torch.testing.assert_close(found, expected.double(), rtol=0, atol=0)
     assert noise.guarantee == "none"
+
+
+def test_parts_of_one_tensor_are_joined_without_a_copy() -> None:
+    flat = torch.arange(14.0)
+    parts = [flat[2:8].view(2, 3), flat[8:9], flat[9:13].view(2, 2)]
+    joined = join(parts)
+    assert torch.equal(joined, flat[2:13])
+    assert joined.data_ptr() == flat[2:].data_ptr()
+
+
+def test_other_tensors_are_copied() -> None:
+    flat = torch.arange(12.0)
+    apart = [flat[0:3], flat[4:6]]
+    swapped = [flat[4:6], flat[0:4]]
+    turned = [flat[0:6].view(2, 3).T, flat[6:7]]
+    mixed = [flat[0:2], torch.ones(2, 2)]
+    for parts in (apart, swapped, turned, mixed):
+        joined = join(parts)
+        assert joined.tolist() == [number for part in parts for number in part.reshape(-1).tolist()]
+        assert joined.untyped_storage().data_ptr() != flat.untyped_storage().data_ptr()

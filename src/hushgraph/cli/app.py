@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import json
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -147,6 +148,23 @@ def _choose_commands(words: Sequence[str]) -> Sequence[str]:
     return _TOGETHER.get(words[0], words[:1])
 
 
+def run() -> NoReturn:
+    """Be the `hushgraph` command: `main`, then the end of the process.
+
+    With torch loaded, Python takes longer to take itself apart than some commands take: the process ends once
+    what waits for its end has been called and everything is written.
+    """
+    # Imports make a million objects that are no garbage, and looking for some among them takes half a second.
+    gc.set_threshold(*_COLLECTION)
+    code = main()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        # The reader may have left.
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -157,19 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 failed, 2 bad input, 3 over budget, 130 interrupted. With `--json`, a command
         that fails prints an object with `error` and `exit_code` as the last line of standard output.
     """
-    if arguments is not None:
-        return _run(list(arguments))
-    # Imports make a million objects that are no garbage. Looking for some among them takes half a second
-    # while they are made, and half a second at exit.
-    gc.set_threshold(*_COLLECTION)
-    try:
-        return _run(sys.argv[1:])
-    finally:
-        gc.freeze()
-
-
-def _run(words: list[str]) -> int:
-    """Run the command line and turn what goes wrong into an exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
         with _treat_sigterm_as_interrupt():

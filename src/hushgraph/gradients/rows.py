@@ -234,14 +234,17 @@ class Layout:
             block[:, : layer.in_features] = layer.weight
 
     def unpack(self, sums: Tensor) -> dict[str, Tensor]:
-        """The sums of a flat tensor by the names of the parameters."""
+        """The sums of a flat tensor by the names of the parameters: parts of one tensor, in their order."""
+        blocks = list(self._forward_blocks())
+        sizes = [p.numel() for _, layer, *_ in blocks for p in layer.parameters()]
+        parts = iter(torch.split(sums.new_empty(sum(sizes)), sizes))
         named = {}
-        for name, layer, place, width, bias in self._forward_blocks():
+        for name, layer, place, width, bias in blocks:
             size_in, size_out = layer.in_features, layer.out_features
             block = sums[place : place + size_in * width].view(size_in, width)
-            named[f"{name}.weight"] = block[:, :size_out].T.contiguous()
+            named[f"{name}.weight"] = next(parts).view(size_out, size_in).copy_(block[:, :size_out].T)
             if bias is not None:
-                named[f"{name}.bias"] = sums[bias : bias + size_out].clone()
+                named[f"{name}.bias"] = next(parts).copy_(sums[bias : bias + size_out])
         return named
 
 

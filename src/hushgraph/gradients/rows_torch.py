@@ -217,7 +217,11 @@ class RecordedRowSums:
         places = self._places
 
         def compute() -> dict[str, Tensor]:
-            return clipped_row_sums(chain, all_rows.take(places) if room else all_rows, clipping)
+            sums = clipped_row_sums(chain, all_rows.take(places) if room else all_rows, clipping)
+            # As parts of one tensor, which noise and update take at once.
+            joined = torch.cat([value.reshape(-1) for value in sums.values()])
+            parts = torch.split(joined, [value.numel() for value in sums.values()])
+            return {name: part.view(sums[name].shape) for name, part in zip(sums, parts, strict=True)}
 
         self._key, self._sums = key, Recording(compute, self._device)
         return self._sums

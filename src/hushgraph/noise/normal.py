@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -248,6 +248,12 @@ def _decide(state: npt.NDArray[np.int64], words: npt.NDArray[np.uint64]) -> bool
 _REPEATS = "random words repeat themselves; the generator of this system is broken"
 
 
+@numba.njit(cache=True, nogil=True)
+def _count_words(draws):  # type: ignore[no-untyped-def]
+    """Words that nearly always suffice."""
+    return draws * 17 // 16 + 2 * _WORDS_FOR_ONE
+
+
 def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) -> None:
     """Fill `out` with floor(2^40 z) for independent standard normal numbers z, from the stream of `key`.
 
@@ -263,7 +269,7 @@ def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) 
     state, (cuts, guide) = np.zeros(6, np.int64), table()
     block = 0
     while state[_DONE] < len(out):
-        words = random_words(key, block, (len(out) - int(state[_DONE])) * 17 // 16 + 2 * _WORDS_FOR_ONE)
+        words = random_words(key, block, _count_words(len(out) - int(state[_DONE])))
         block += blocks_of(words)
         state[_NEXT] = 0
         while (code := _fill(out, words, state, cuts, guide, slack)) == _OPEN:
@@ -277,6 +283,51 @@ def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) 
             raise RuntimeError(_REPEATS)
 
 
+@numba.njit(cache=True, nogil=True)
+def _fill_pieces(out, keys, first, last, cuts, guide, slack):  # type: ignore[no-untyped-def]
+    """`fill_piece` for the pieces from `first` to `last`, counted row by row.
+
+    Return the first that is not finished, `last` where all are.
+    """
+    flat, size = out.reshape(-1), out.shape[1]
+    pieces = -(-size // PIECE)
+    words = np.empty(_fill_groups(_count_words(min(size, PIECE))), np.uint32)
+    state = np.zeros(6, np.int64)
+    for number in range(first, last):
+        row, begin = number // pieces, number % pieces * PIECE
+        piece = flat[row * size + begin : row * size + min(begin + PIECE, size)]
+        state[:] = 0
+        block = 0
+        while state[_DONE] < len(piece):
+            used = words[: _fill_groups(_count_words(len(piece) - state[_DONE]))]
+            _fill_words(keys[number], np.uint64(block), used)
+            block += len(used) // _BLOCK
+            state[_NEXT] = 0
+            if _fill(piece, used.view(np.uint64), state, cuts, guide, slack):
+                return number
+    return last
+
+
+def fill(
+    out: npt.NDArray[np.int64], keys: Sequence[bytes], first: int, last: int, *, slack: float = SLACK
+) -> None:
+    """Fill pieces of rows as `fill_piece` does, hardly ever holding the interpreter's lock.
+
+    Args:
+        out: [rows, size]; each row is cut into pieces of `PIECE`.
+        keys: one of 32 random bytes for every piece, row by row.
+        first, last: which pieces are filled.
+        slack: as in `fill_piece`.
+    """
+    (cuts, guide), pieces = table(), count_pieces(out.shape[1])
+    words = np.frombuffer(b"".join(keys), np.uint32).reshape(-1, KEY_BYTES // 4)
+    while (first := _fill_pieces(out, words, first, last, cuts, guide, slack)) < last:
+        # A draw waits for a decision.
+        row, begin = first // pieces, first % pieces * PIECE
+        fill_piece(out[row, begin : begin + PIECE], keys[first], slack=slack)
+        first += 1
+
+
 def draw(count: int, keys: Iterator[bytes] | None = None) -> npt.NDArray[np.int64]:
     """int64 [count]: floor(2^40 z) for independent standard normal z; a new key for every `PIECE` of them.
 
@@ -285,10 +336,14 @@ def draw(count: int, keys: Iterator[bytes] | None = None) -> npt.NDArray[np.int6
         keys: 32 random bytes each; the operating system's unless given.
     """
     keys = fresh_keys() if keys is None else keys
-    out = np.empty(count, np.int64)
-    for begin in range(0, count, PIECE):
-        fill_piece(out[begin : begin + PIECE], next(keys))
+    out, pieces = np.empty(count, np.int64), count_pieces(count)
+    fill(out[None], [next(keys) for _ in range(pieces)], 0, pieces)
     return out
+
+
+def count_pieces(count: int) -> int:
+    """How many keys `count` draws take."""
+    return -(-count // PIECE)
 
 
 KEY_BYTES = 32
@@ -313,14 +368,19 @@ def seeded_keys(seed: int | str) -> Iterator[bytes]:
         number += 1
 
 
+@numba.njit(cache=True, nogil=True)
+def _fill_groups(count):  # type: ignore[no-untyped-def]
+    """The 32-bit numbers of the groups of blocks that hold `count` words."""
+    return -(-2 * count // _GROUP) * _GROUP
+
+
 def random_words(key: bytes, first_block: int, count: int) -> npt.NDArray[np.uint64]:
     """At least `count` words of the stream of `key`, from block `first_block` on.
 
     The words are those of ChaCha20 with nonce 0 and a 64-bit block counter. Within a group of 16 blocks they
     are ordered by their place in the block, then by block.
     """
-    groups = -(-2 * count // _GROUP)
-    out = np.empty(groups * _GROUP, np.uint32)
+    out = np.empty(_fill_groups(count), np.uint32)
     _fill_words(np.frombuffer(key, np.uint32), np.uint64(first_block), out)
     return out.view(np.uint64)
 

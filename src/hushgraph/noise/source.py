@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numba
@@ -23,8 +24,12 @@ from hushgraph.noise.normal import fresh_keys, seeded_keys
 NORM_EXCESS = 1e-6
 # The largest number of steps from zero that a sum may be away: with the noise it stays within int64.
 _FARTHEST = 2.0**61
+# Draws for a GPU: threads, steps of a block, numbers of a block, and how far ahead of the steps they are.
 _MOST_WORKERS = 4
-_MOST_UPCOMING = 4
+_MOST_STEPS = 16
+_BLOCK = 1 << 19
+_STEPS_AHEAD = 4
+_LEAST_BLOCKS = 2
 
 
 class NoiseSource(Protocol):
@@ -95,7 +100,10 @@ class ExactNoise:
         return (1 + a) / (1 - b)
 
     def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        """Every sum, rounded to its grid, plus noise; on its device and in its precision."""
+        """Every sum, rounded to its grid, plus noise; on its device and in its precision.
+
+        On a GPU the next call writes to the same tensors.
+        """
         size = sum(value.numel() for value in sums.values())
         device = next(iter(sums.values())).device
         wider = self.widening(size)
@@ -104,24 +112,47 @@ class ExactNoise:
             self._drawer = _Drawer(size, self._keys, device, ahead=self._draw_ahead)
         if device.type == "cuda":
             return self._add_at_once(sums, steps, self._drawer)
-        noisy, parts = {}, torch.split(self._drawer.take(), [value.numel() for value in sums.values()])
-        for (name, value), part in zip(sums.items(), parts, strict=True):
-            noisy[name] = add_on_grid(value.detach(), part.view(value.shape), steps[name]).to(value.dtype)
-        return noisy
+        values, noisy = list(sums.values()), torch.empty(size, dtype=torch.float64)
+        ends = np.cumsum([value.numel() for value in values])
+        _add_parts(
+            join(values).detach().double().numpy(),
+            self._drawer.take().numpy(),
+            np.array(list(steps.values())),
+            ends,
+            _FARTHEST,
+            noisy.numpy(),
+        )
+        return _name_parts(noisy, sums)
 
     def _add_at_once(
         self, sums: Mapping[str, Tensor], steps: Mapping[str, float], drawer: _Drawer
     ) -> dict[str, Tensor]:
         """All sums as one: on a GPU the time goes into starting operations."""
-        sizes = tuple(value.numel() for value in sums.values())
-        key = (tuple(steps.values()), sizes)
+        key = (tuple(steps.values()), tuple(value.numel() for value in sums.values()))
         if self._adder is None or self._adder.key != key:
             self._adder = _Adder(key, next(iter(sums.values())).device)
-        noisy = torch.split(self._adder.add(list(sums.values()), drawer), list(sizes))
-        return {
-            name: part.view(value.shape).to(value.dtype)
-            for (name, value), part in zip(sums.items(), noisy, strict=True)
-        }
+        return _name_parts(self._adder.add(list(sums.values()), drawer), sums)
+
+
+def _name_parts(joined: Tensor, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parts of a flat tensor by the names of the sums, in their shapes and precision."""
+    parts = torch.split(joined, [value.numel() for value in sums.values()])
+    return {
+        name: part.view(value.shape).to(value.dtype)
+        for (name, value), part in zip(sums.items(), parts, strict=True)
+    }
+
+
+def join(tensors: Sequence[Tensor]) -> Tensor:
+    """One flat tensor with the numbers of all: a view where they are parts of one tensor, in this order."""
+    first = tensors[0]
+    storage, end = first.untyped_storage().data_ptr(), first.storage_offset()
+    for tensor in tensors:
+        is_next = tensor.storage_offset() == end and tensor.untyped_storage().data_ptr() == storage
+        if not is_next or tensor.dtype != first.dtype or not tensor.is_contiguous():
+            return torch.cat([tensor.reshape(-1) for tensor in tensors])
+        end += tensor.numel()
+    return first.as_strided((end - first.storage_offset(),), (1,), first.storage_offset())
 
 
 class _Adder:
@@ -142,60 +173,77 @@ class _Adder:
 
     @torch.no_grad()
     def add(self, values: list[Tensor], drawer: _Drawer) -> Tensor:
-        """float64: all values, one behind the other, with the noise that `drawer` gives."""
-        torch.cat([value.reshape(-1) for value in values], out=self._sums)
+        """float64: all values, one behind the other, with the noise that `drawer` gives.
+
+        The next call writes to the same tensor.
+        """
+        self._sums.copy_(join(values))
         drawer.copy_to(self._noise)
-        # The next call writes to the same tensor.
-        return self._add().clone()
+        return self._add()
 
 
 class _Drawer:
-    """Draws of one size, in page-locked memory where a GPU will read them."""
+    """Draws of one size, in page-locked memory where a GPU will read them.
+
+    For a GPU, the noise of several steps is drawn at once: threads that ask for the interpreter's lock at
+    every step would hold up the one that starts the work of the GPU.
+    """
 
     def __init__(self, size: int, keys: Iterator[bytes], device: torch.device, *, ahead: bool) -> None:
         self.size = size
         self._keys, self._is_pinned, self._ahead = keys, device.type == "cuda", ahead
-        workers = min(_MOST_WORKERS, os.cpu_count() or 1) if self._is_pinned else 1
-        self._workers = ThreadPoolExecutor(workers, "noise") if ahead else None
-        # A GPU takes steps faster than some draws are ready: several are under way.
+        self._steps = max(1, min(_MOST_STEPS, _BLOCK // max(1, size))) if self._is_pinned else 1
+        self._num_workers = min(_MOST_WORKERS, os.cpu_count() or 1) if self._is_pinned else 1
+        self._workers = ThreadPoolExecutor(self._num_workers, "noise") if ahead else None
+        self._most_upcoming = max(_LEAST_BLOCKS, _STEPS_AHEAD // self._steps) if self._is_pinned else 1
         self._upcoming: deque[tuple[Tensor, list[Future[None]]]] = deque()
-        self._most_upcoming = _MOST_UPCOMING if self._is_pinned else 1
+        self._block, self._given = torch.empty(0, size, dtype=torch.int64), 0
         # Page-locked memory takes long to get. What a GPU may still be reading is not written to.
         self._in_use: deque[tuple[Tensor, torch.cuda.Event]] = deque()
 
     def take(self) -> Tensor:
-        """int64 [size], each given out once."""
-        buffer, pieces = self._upcoming.popleft() if self._upcoming else self._begin()
+        """int64 [size], each given out once; to be copied before the next is taken."""
+        if self._given == len(self._block):
+            self._go_on()
+        self._given += 1
+        return self._block[self._given - 1]
+
+    def copy_to(self, target: Tensor) -> None:
+        """Copy what `take` gives to a tensor on the GPU."""
+        target.copy_(self.take(), non_blocking=True)
+
+    def _go_on(self) -> None:
+        """Take the next block, and begin others."""
+        if self._is_pinned and len(self._block):
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+            self._in_use.append((self._block, event))
+        self._block, pieces = self._upcoming.popleft() if self._upcoming else self._begin()
+        self._given = 0
         while self._ahead and len(self._upcoming) < self._most_upcoming:
             self._upcoming.append(self._begin())
         for piece in pieces:
             piece.result()
-        return buffer
-
-    def copy_to(self, target: Tensor) -> None:
-        """Copy what `take` gives to a tensor on the GPU."""
-        buffer = self.take()
-        target.copy_(buffer, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        self._in_use.append((buffer, event))
 
     def _begin(self) -> tuple[Tensor, list[Future[None]]]:
-        buffer = self._new_buffer()
-        pieces = []
-        for part in torch.split(buffer, normal.PIECE):
-            # Keys are handed out here, in order, whichever thread comes first.
-            out, key = part.numpy(), next(self._keys)
-            if self._workers is None:
-                normal.fill_piece(out, key)
-            else:
-                pieces.append(self._workers.submit(normal.fill_piece, out, key))
-        return buffer, pieces
+        block = self._new_block()
+        # Keys are handed out here, in order, whichever thread comes first.
+        keys = [next(self._keys) for _ in range(len(block) * normal.count_pieces(self.size))]
+        if self._workers is None:
+            normal.fill(block.numpy(), keys, 0, len(keys))
+            return block, []
+        parts = np.linspace(0, len(keys), min(self._num_workers, len(keys)) + 1).astype(int).tolist()
+        return block, [
+            self._workers.submit(normal.fill, block.numpy(), keys, first, last)
+            for first, last in pairwise(parts)
+        ]
 
-    def _new_buffer(self) -> Tensor:
-        if self._in_use and self._in_use[0][1].query():  # type: ignore[no-untyped-call]
-            return self._in_use.popleft()[0]
-        return torch.empty(self.size, dtype=torch.int64, pin_memory=self._is_pinned)
+    def _new_block(self) -> Tensor:
+        if self._in_use and (len(self._in_use) > self._most_upcoming or self._in_use[0][1].query()):  # type: ignore[no-untyped-call]
+            block, event = self._in_use.popleft()
+            event.synchronize()
+            return block
+        return torch.empty(self._steps, self.size, dtype=torch.int64, pin_memory=self._is_pinned)
 
 
 class FloatNoise:
@@ -240,8 +288,18 @@ def add_on_grid(values: Tensor, noise: Tensor, step: float | Tensor) -> Tensor:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _add(values, noise, step, farthest, out):  # type: ignore[no-untyped-def]
     for i in range(len(values)):
         nearest = min(max(np.rint(values[i] / step), -farthest), farthest)
         out[i] = np.float64(np.int64(nearest) + noise[i]) * step
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _add_parts(values, noise, steps, ends, farthest, out):  # type: ignore[no-untyped-def]
+    """`_add` for parts that end at `ends`, each with a step of its own."""
+    begin = 0
+    for part in range(len(ends)):
+        end = ends[part]
+        _add(values[begin:end], noise[begin:end], steps[part], farthest, out[begin:end])
+        begin = end

@@ -8,13 +8,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numba
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
 from hushgraph.models.recording import Recording
+from hushgraph.noise.source import join
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Optimizer
 
@@ -220,21 +225,31 @@ class JoinedWeights:
     @torch.no_grad()
     def move(self, sums: Mapping[str, Tensor], batch_size: float, decay: float) -> None:
         """Move the weights along `sums` and their average, which keeps `decay` of itself, towards them."""
-        for kept in self._kept:
-            kept["step"] += 1
+        torch._foreach_add_([kept["step"] for kept in self._kept], 1)
         # All parameters have taken equally many steps.
         rate, correction = self._optimizer.correct_rate(self._kept[0]["step"].item())
-        torch.cat([sums[name].reshape(-1) for name in self._names], out=self._sums)
+        joined = join([sums[name] for name in self._names])
         if self._weights.is_cuda:
+            self._sums.copy_(joined)
             numbers = [rate, correction, 1 - decay, float(batch_size)]
             pinned = torch.tensor(numbers, dtype=torch.float64, pin_memory=True)
             self._numbers.copy_(pinned, non_blocking=True)
             self._replay()
             return
-        means = (self._sums / float(batch_size)).float()
-        root = self._optimizer.average_gradient(self._averages, means, correction)
-        self._weights.addcdiv_(self._averages["exp_avg"], root, value=-rate)
-        self._average.lerp_(self._weights, 1 - decay)
+        [group] = self._optimizer.param_groups
+        beta1, beta2 = group["betas"]
+        _move(
+            joined.double().numpy(),
+            *self._arrays,
+            float(batch_size),
+            np.array([1 - beta1, beta2, 1 - beta2, group["eps"]], np.float32),
+            np.array([rate, correction, 1 - decay], np.float32),
+        )
+
+    @cached_property
+    def _arrays(self) -> list[npt.NDArray[np.float32]]:
+        """What `_move` changes: averages of Adam, weights and their average."""
+        return [tensor.numpy() for tensor in (*self._averages.values(), self._weights, self._average)]
 
     def _replay(self) -> None:
         if self._recording is None:
@@ -248,6 +263,19 @@ class JoinedWeights:
         root = self._optimizer.average_gradient(self._averages, means, correction.float())
         self._weights.sub_(self._averages["exp_avg"].div(root).mul_(rate.float()))
         self._average.add_((self._weights - self._average).mul_(moved.float()))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _move(sums, gradients, squares, weights, averages, batch_size, settings, numbers):  # type: ignore[no-untyped-def]
+    """`JoinedWeights.move_by_numbers` in one pass."""
+    share, kept, square_share, eps = settings
+    rate, correction, moved = numbers
+    for i in range(len(weights)):
+        mean = np.float32(sums[i] / batch_size)
+        gradients[i] += share * (mean - gradients[i])
+        squares[i] = kept * squares[i] + square_share * (mean * mean)
+        weights[i] -= rate * (gradients[i] / (np.sqrt(squares[i]) / correction + eps))
+        averages[i] += moved * (weights[i] - averages[i])
 
 
 def _join(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
