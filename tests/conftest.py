@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ def pytest_collectstart() -> None:
 @functools.cache
 def prepare() -> None:
     """One thread, and commands that are built once."""
+    # Until all tests are imported, nothing is garbage.
+    gc.disable()
     import numba
     import torch
     import typer.main
@@ -42,9 +45,18 @@ def prepare() -> None:
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what stays until the end: modules and tests, a million objects."""
-    gc.collect()
+    gc.enable()
     gc.freeze()
     atexit.register(gc.unfreeze)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
+    """Let the second process read the files from the last on, so that each compiles half of them."""
+    report = yield
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" and isinstance(collector, pytest.Directory):
+        report.result.reverse()
+    return report
 
 
 # Two processes take whole files, in this order and then all others. The first two files compile different
@@ -75,7 +87,7 @@ FIRST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {Path(__file__).parent / name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(item.path, len(FIRST)))
+    items.sort(key=lambda item: (places.get(item.path, len(FIRST)), item.path))
 
 
 @pytest.fixture

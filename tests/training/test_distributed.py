@@ -36,7 +36,8 @@ PATIENCE, NEVER = 300, 3600
 # what it tells them in the environment. One line of JSON starts a group, the answer is their numbers; an
 # empty line waits for all of them, the answer is their exit codes.
 LAUNCHER = """
-import contextlib, io, json, os, sys
+import contextlib, gc, io, json, os, sys
+gc.disable()
 import torch
 torch.set_num_threads(1)
 import hushgraph as hg
@@ -52,6 +53,9 @@ for method in ({"max_readers": 2, "batch_size": 10}, {"model": "mlp", "batch_siz
 # What the command imports when it is called is inherited too.
 with contextlib.redirect_stderr(io.StringIO()):
     main(["train", "no-such-file.npz", "--epsilon", "4"])
+# All this is no garbage.
+gc.freeze()
+gc.enable()
 print("ready", flush=True)
 for line in iter(sys.stdin.readline, ""):
     order = json.loads(line)
