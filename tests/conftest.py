@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+# On small inputs threads only wait for each other. Those of numpy and SciPy start with the import.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell lets commands in the background ignore SIGINT, and their children too; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,7 +37,6 @@ def prepare() -> None:
 
     from hushgraph.cli import app
 
-    # On small inputs the thread pools of torch and numba only wait for each other.
     torch.set_num_threads(1)
     numba.set_num_threads(1)
     # Commands are built anew whenever one is called, which takes longer than most of what tests call.
