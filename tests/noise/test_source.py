@@ -73,6 +73,19 @@ def test_tensors_and_steps_get_noise_of_their_own(ahead: bool) -> None:
     assert rows.size - len(np.unique(rows)) <= FEW_EQUAL
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is visible to torch")
+def test_a_gpu_gets_the_noise_of_every_step_in_order() -> None:
+    """Where the noise of many steps is drawn at once, and memory is used again."""
+    sigmas = {"a": 1.0, "b": 3.0}
+    sums = {"a": torch.rand(70, 90, dtype=torch.float64), "b": zeros(5)}
+    on_gpu = {name: value.cuda() for name, value in sums.items()}
+    noise, same = exact(seed=1), exact(seed=1)
+    for _ in range(100):
+        expected, found = same.add_noise(sums, sigmas), noise.add_noise(on_gpu, sigmas)
+        for name in sums:
+            assert torch.equal(found[name].cpu(), expected[name])
+
+
 def test_noise_that_was_drawn_ahead_serves_one_size() -> None:
     noise = exact()
     for size in (5, 7, 7, 3):

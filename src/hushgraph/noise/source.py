@@ -192,7 +192,8 @@ class _Drawer:
     def __init__(self, size: int, keys: Iterator[bytes], device: torch.device, *, ahead: bool) -> None:
         self.size = size
         self._keys, self._is_pinned, self._ahead = keys, device.type == "cuda", ahead
-        self._steps = max(1, min(_MOST_STEPS, _BLOCK // max(1, size))) if self._is_pinned else 1
+        together = max(1, min(_MOST_STEPS, _BLOCK // max(1, size)))
+        self._steps = together if self._is_pinned and ahead else 1
         self._num_workers = min(_MOST_WORKERS, os.cpu_count() or 1) if self._is_pinned else 1
         self._workers = ThreadPoolExecutor(self._num_workers, "noise") if ahead else None
         self._most_upcoming = max(_LEAST_BLOCKS, _STEPS_AHEAD // self._steps) if self._is_pinned else 1
