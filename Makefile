@@ -51,7 +51,8 @@ kernel-test: setup ## Run the tests of the GPU kernels in Triton's interpreter, 
 	  tests/gradients/test_norms.py tests/gradients/test_sums.py tests/models/test_row_sums.py
 
 gpu-test: setup ## Run the tests and benchmarks of the GPU.
-	$(BIN)/pytest -rs tests/gradients tests/models tests/noise
+	$(BIN)/pytest -rs tests/gradients tests/models tests/noise tests/claims/test_norms.py tests/claims/test_rings.py \
+	  tests/training/test_train.py tests/training/test_optimizers.py tests/training/test_distributed.py
 	$(BIN)/python benchmarks/bench_gpu_rows.py $(GPU_DATA)
 	! $(BIN)/python -c "import torch; assert torch.cuda.is_available()" 2> /dev/null || \
 	  ($(BIN)/python benchmarks/bench_step.py --device cuda && $(BIN)/python benchmarks/bench_noise.py --device cuda)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
@@ -200,33 +201,53 @@ def test_ten_thousand_new_rows_are_read_at_once() -> None:
         np.testing.assert_allclose(rows.values[i], expected, rtol=1e-5, atol=1e-6)
 
 
-GRAPH = make_graph()
-BALLOTS = label_ballots(GRAPH, "sender", num_classes=CLASSES)
-BOARD = make_board(GRAPH, BALLOTS)
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return make_graph()
+
+
+@pytest.fixture(scope="module")
+def board(graph: Graph) -> Board:
+    return make_board(graph, label_ballots(graph, "sender", num_classes=CLASSES))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: read(Board(values=BOARD.values[:5], noise_std=1.0), GRAPH, "sender", own=None),
+            lambda board, graph: read(
+                Board(values=board.values[:5], noise_std=1.0), graph, "sender", own=None
+            ),
             "num_nodes=30: the board has 5 places",
         ),
         (
-            lambda: read(BOARD, GRAPH, "sender", own=label_ballots(GRAPH, "sender", num_classes=4)),
+            lambda board, graph: read(
+                board, graph, "sender", own=label_ballots(graph, "sender", num_classes=4)
+            ),
             "own has 30 rows and 4 classes.*expected 30 and 3",
         ),
-        (lambda: read(BOARD, GRAPH, "sender", own=None, rows=[1, 30]), "rows hold 30; expected different"),
-        (lambda: read(BOARD, GRAPH, "sender", own=None, rows=[4, 4]), "rows hold 4; expected different"),
-        (lambda: read(BOARD, GRAPH, "both", own=None), "edge_owner='both'"),
-        (lambda: read_rows(BOARD, [0, 2], [0]), "indptr does not rise from 0 to 1"),
-        (lambda: read_rows(BOARD, [0, 2, 1], [0]), "indptr does not rise from 0 to 1"),
-        (lambda: read_rows(BOARD, [], []), "indptr does not rise from 0 to 0"),
-        (lambda: read_rows(BOARD, [0, 1], [0.5]), "places has dtype float64"),
-        (lambda: read_rows(BOARD, [0, 1], [0], own_places=[1, 2]), "own_places and cast describe other rows"),
+        (
+            lambda board, graph: read(board, graph, "sender", own=None, rows=[1, 30]),
+            "rows hold 30; expected different",
+        ),
+        (
+            lambda board, graph: read(board, graph, "sender", own=None, rows=[4, 4]),
+            "rows hold 4; expected different",
+        ),
+        (lambda board, graph: read(board, graph, "both", own=None), "edge_owner='both'"),
+        (lambda board, graph: read_rows(board, [0, 2], [0]), "indptr does not rise from 0 to 1"),
+        (lambda board, graph: read_rows(board, [0, 2, 1], [0]), "indptr does not rise from 0 to 1"),
+        (lambda board, graph: read_rows(board, [], []), "indptr does not rise from 0 to 0"),
+        (lambda board, graph: read_rows(board, [0, 1], [0.5]), "places has dtype float64"),
+        (
+            lambda board, graph: read_rows(board, [0, 1], [0], own_places=[1, 2]),
+            "own_places and cast describe other rows",
+        ),
     ],
 )
-def test_what_does_not_fit_the_board_is_refused(call: Any, message: str) -> None:
+def test_what_does_not_fit_the_board_is_refused(
+    call: Callable[[Board, Graph], Any], message: str, board: Board, graph: Graph
+) -> None:
     with pytest.raises(GraphError, match=message) as caught:
-        call()
+        call(board, graph)
     assert "\n" not in str(caught.value)

@@ -37,8 +37,11 @@ def graph() -> Graph:
 
 # Every life of a run is a forked child, so that it need not import anything and can be killed at once.
 DRIVER = """
-import json, os, random, signal, sys, time
+import gc, json, os, random, signal, sys, time
 from pathlib import Path
+
+# Imports make no garbage.
+gc.disable()
 
 import torch
 torch.set_num_threads(1)
@@ -101,6 +104,8 @@ def kill(child, path, steps_begun, delay):
 
 
 hg.train(graph, noise_multiplier=1.0, steps=steps, **settings)
+gc.freeze()
+gc.enable()
 runs, moments = [], []
 while sum(run["kills"] for run in runs) < kills:
     often = bool(len(runs) % 2)

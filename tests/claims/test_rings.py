@@ -106,8 +106,9 @@ def test_steps_of_training_withstand(setting: str, device: str) -> None:
 @pytest.mark.parametrize("setting", number_attacks.SETTINGS)
 def test_steps_with_float_noise_are_found_out(setting: str, device: str) -> None:
     """In every view, or the test above would show nothing about it."""
-    # In half of the batches the canary is not drawn, and nobody can tell: right in 3 of 4 at best.
-    trials = 200 if setting == "half of the roots" else 60
+    # In half of the batches the canary is not drawn, and nobody can tell: right in 3 of 4 at best, in 71 of
+    # 100 by averaged weights. Of 200 trials too few would be right once in a hundred tests.
+    trials = TRIALS if setting == "half of the roots" else 60
     results, limit = number_attacks.attack(setting, exact=False, trials=trials, device=device, hidden=32)
     for view in number_attacks.VIEWS:
         assert max(result.at_least for result in results if result.view == view) > limit, results

@@ -190,7 +190,9 @@ def test_without_privacy_and_without_test_rows(tmp_path: Path) -> None:
 
 # Forked as torchrun would start them: by what it tells them in the environment.
 TWO_PROCESSES = """
-import os, socket, sys
+import gc, os, socket, sys
+# Imports make no garbage.
+gc.disable()
 from hushgraph.engines import streaming, train_rows
 from hushgraph.training.distributed import join_group
 streaming.BLOCK = 256
@@ -198,6 +200,10 @@ with socket.socket() as free:
     free.bind(("localhost", 0))
     port = str(free.getsockname()[1])
 os.environ.update(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=port)
+# What training imports is inherited.
+import hushgraph.training.trainer
+gc.freeze()
+gc.enable()
 other = os.fork()
 os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if other else "1"
 with join_group():

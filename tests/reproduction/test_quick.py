@@ -126,7 +126,9 @@ def test_an_interruption_loses_the_run_in_progress_alone(tmp_path: Path) -> None
 
 # Forked after a first training, so that both begin at once and inherit what is imported and compiled.
 TWICE = """
-import os, sys
+import gc, os, sys
+gc.disable()
+import dp_accounting
 import matplotlib.pyplot
 import torch
 import hushgraph as hg
@@ -134,6 +136,9 @@ from hushgraph.cli.app import main
 torch.set_num_threads(1)
 graph = hg.datasets.synthetic(num_nodes=60, num_classes=3)
 hg.train(graph, epsilon=4.0, steps=1, max_readers=1, batch_size=10, device="cpu")
+# All this is no garbage.
+gc.freeze()
+gc.enable()
 children = []
 for name in ("one", "two"):
     child = os.fork()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -63,15 +61,6 @@ def test_a_state_of_another_model_is_refused() -> None:
     optimizer = Adam(new_parameters(), lr=0.1)
     with pytest.raises(KeyError):
         optimizer.load_state_dict({**optimizer.state_dict(), "state": {7: {}}})
-
-
-def test_nothing_imports_the_compiler_of_torch() -> None:
-    code = (
-        "import sys, torch; from hushgraph.training.optimizers import Adam; "
-        "p = torch.zeros(2, requires_grad=True); p.grad = torch.ones(2); o = Adam([p], lr=0.1); o.step(); "
-        "sys.exit('torch._dynamo' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_joined_weights_move_as_single_ones_and_keep_the_state() -> None:

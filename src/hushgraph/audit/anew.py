@@ -11,10 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from hushgraph.audit.board_scene import BoardScene, move_billboard, plant_crowd
@@ -38,6 +37,7 @@ from hushgraph.gradients.batch import RowTable
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.sampling.random import RandomSource
+from hushgraph.training.optimizers import SGD
 from hushgraph.training.trainer import State, Trainer
 
 MOST_STEPS = 4
@@ -103,15 +103,15 @@ class AnewTrials:
         return SeenAnew(log_ratios=ratios, differences=differences)
 
 
-class _Schedule(torch.optim.Optimizer):
+class _Schedule(SGD):
     """Sets the weights of the next step, whatever was released."""
 
     def __init__(self, model: nn.Module, phases: list[Weights], first_step: int) -> None:
-        super().__init__(model.parameters(), {"lr": 1.0})
+        super().__init__(model.parameters(), lr=1.0)
         self._model, self._phases, self._step = model, phases, first_step
         use(model, phases[first_step % len(phases)])
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self) -> None:
         self._step += 1
         use(self._model, self._phases[self._step % len(self._phases)])
 

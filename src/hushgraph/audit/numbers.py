@@ -26,6 +26,7 @@ from hushgraph.audit.trials import RememberedSums, World, quiet_process
 from hushgraph.audit.weights import Weights, new_model, spread, use
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.training.optimizers import SGD
 
 _WEIGHTS_SEED = 5
 _MOST_STEPS = 4
@@ -231,7 +232,7 @@ class _View:
         """Train once for every coin, in the first world where it is heads."""
         start = worlds[0].phases[0]
         module = worlds[0].new_model()
-        optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+        optimizer = SGD(module.parameters(), lr=1.0)
         # The weights are the same before every step, and so are the clipped sums of a piece.
         real = [world.collaborators(seed, RememberedSums(module)) for world in worlds]
         rng = worlds[0].new_rng(seed)

@@ -19,6 +19,7 @@ from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
 from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.training.optimizers import SGD
 
 _HIDDEN = 4
 # Large enough that nearly all of a canary's gradient is in its own column of the first layer.
@@ -72,15 +73,15 @@ class OneRun:
         }
 
 
-class _Columns(torch.optim.Optimizer):
+class _Columns(SGD):
     """Adds up the released gradient of one parameter and leaves the weights alone."""
 
     def __init__(self, model: GNN, parameter: Tensor) -> None:
-        super().__init__(model.parameters(), {"lr": 1.0})
+        super().__init__(model.parameters(), lr=1.0)
         self._parameter = parameter
         self.total = torch.zeros_like(parameter)
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self) -> None:
         if self._parameter.grad is None:
             raise RuntimeError("a step released no gradient")
         self.total += self._parameter.grad

@@ -38,6 +38,7 @@ from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import Optimizer
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
 from hushgraph.training.distributed import Group
@@ -191,7 +192,7 @@ class World:
     def new_trainer(
         self,
         module: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         collaborators: Collaborators | None,
         rng: RandomSource,
     ) -> Trainer:

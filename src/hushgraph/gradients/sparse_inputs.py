@@ -27,7 +27,7 @@ class SparseInputs:
     """Rows of features on a device, as those of a CSR matrix.
 
     Attributes:
-        indptr: integers [rows + 1]; row i has the entries indptr[i]:indptr[i + 1].
+        indptr: int64 [rows + 1]; row i has the entries indptr[i]:indptr[i + 1].
         indices: integers [entries], the column of every entry; no column twice in a row.
         values: float32 [entries], finite.
         num_columns: columns of the rows.
@@ -42,8 +42,10 @@ class SparseInputs:
     @classmethod
     def of(cls, rows: Any, device: torch.device | str = "cpu") -> SparseInputs:
         """Of a SciPy CSR matrix of float32, whose memory is shared on the CPU."""
+        # As rows that were taken have it: kernels are compiled once, not for int32 too.
+        indptr = rows.indptr.astype(np.int64, copy=False)
         # torch warns of arrays that may not be written to.
-        arrays = (a if a.flags.writeable else a.copy() for a in (rows.indptr, rows.indices, rows.data))
+        arrays = (a if a.flags.writeable else a.copy() for a in (indptr, rows.indices, rows.data))
         indptr, indices, values = (torch.from_numpy(a).to(device) for a in arrays)
         return cls(indptr=indptr, indices=indices, values=values, num_columns=int(rows.shape[1]))
 

@@ -444,7 +444,9 @@ def _fill_words(key, first_block, out):  # type: ignore[no-untyped-def]
             block = first_block + np.uint64(begin // _BLOCK + i)
             first[16 * 12 + i] = np.uint32(block & np.uint64(0xFFFFFFFF))
             first[16 * 13 + i] = np.uint32(block >> np.uint64(32))
-        x[:] = first
+        # Not x[:] = first: to compile the check of its shapes takes seconds.
+        for k in range(_GROUP):
+            x[k] = first[k]
         for _ in range(10):
             _double_round(x)
         for k in range(_GROUP):
