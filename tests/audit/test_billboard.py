@@ -20,7 +20,8 @@ from hushgraph.audit.curve import total_shift
 from hushgraph.audit.row_weights import new_row_model, point_at_features
 from hushgraph.audit.trials import make_clipping
 from hushgraph.audit.weights import use
-from hushgraph.billboard.ballots import cast, label_ballots
+from hushgraph.billboard.ballots import label_ballots
+from hushgraph.billboard.board import cast
 from hushgraph.errors import InputError, PlanError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.rows import RowSums

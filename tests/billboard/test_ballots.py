@@ -15,12 +15,12 @@ import hushgraph as hg
 from hushgraph.billboard.ballots import (
     GRID,
     ballot_entries,
-    cast,
     label_ballots,
     list_sizes,
     owned_records,
     with_probabilities,
 )
+from hushgraph.billboard.board import cast
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 

@@ -16,8 +16,16 @@ from scipy import stats
 import exact_normal
 from hushgraph._files import write_tensors
 from hushgraph.billboard import board as board_module
-from hushgraph.billboard.ballots import GRID, cast, label_ballots
-from hushgraph.billboard.board import Board, cast_and_release, load_board, noise_divisor, release, save_board
+from hushgraph.billboard.ballots import GRID, label_ballots
+from hushgraph.billboard.board import (
+    Board,
+    cast,
+    cast_and_release,
+    load_board,
+    noise_divisor,
+    release,
+    save_board,
+)
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal

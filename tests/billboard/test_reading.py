@@ -14,8 +14,8 @@ import pytest
 
 import exact_normal
 import hushgraph as hg
-from hushgraph.billboard.ballots import GRID, Ballots, cast, label_ballots, with_probabilities
-from hushgraph.billboard.board import Board, release
+from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_probabilities
+from hushgraph.billboard.board import Board, cast, release
 from hushgraph.billboard.reading import CastLists, combine_boards, place_weights, read, read_rows
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph

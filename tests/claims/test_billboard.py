@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, cast, label_ballots, with_probabilities
-from hushgraph.billboard.board import release
+from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, label_ballots, with_probabilities
+from hushgraph.billboard.board import cast, release
 from hushgraph.billboard.reading import read
 from hushgraph.graph.graph import EdgeOwner, Graph
 

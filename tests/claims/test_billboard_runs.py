@@ -14,7 +14,8 @@ import pytest
 
 import hushgraph as hg
 from hushgraph import Graph
-from hushgraph.billboard.ballots import GRID, cast
+from hushgraph.billboard.ballots import GRID
+from hushgraph.billboard.board import cast
 from hushgraph.graph.graph import EdgeOwner
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.training.boards import make_ballots
@@ -164,7 +165,7 @@ def test_a_training_label_is_cast_and_taken_off_its_own_reading(trained: Trained
 def test_no_label_helps_to_predict_itself() -> None:
     """Boards without noise, own ballots on them: the reading of a row is the same whatever its own label."""
     from hushgraph.billboard.ballots import label_ballots
-    from hushgraph.billboard.board import release
+    from hushgraph.billboard.board import cast, release
     from hushgraph.billboard.reading import read
 
     graph = make_graph(directed=False)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.billboard.ballots import cast, label_ballots
-from hushgraph.billboard.board import release
+from hushgraph.billboard.ballots import label_ballots
+from hushgraph.billboard.board import cast, release
 from hushgraph.billboard.reading import read_boards
 from hushgraph.engines import duck, plan
 from hushgraph.engines import records as records_module

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgraph.billboard.ballots import cast, label_ballots
-from hushgraph.billboard.board import Draws, release
+from hushgraph.billboard.ballots import label_ballots
+from hushgraph.billboard.board import Draws, cast, release
 from hushgraph.billboard.reading import read_boards
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph

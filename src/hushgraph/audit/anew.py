@@ -31,7 +31,8 @@ from hushgraph.audit.trials import (
     quiet_process,
 )
 from hushgraph.audit.weights import Weights, use
-from hushgraph.billboard.ballots import GRID, Ballots, cast
+from hushgraph.billboard.ballots import GRID, Ballots
+from hushgraph.billboard.board import cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.gradients.batch import RowTable
 from hushgraph.noise.source import NoiseSource

@@ -24,8 +24,8 @@ from hushgraph.audit.collaborators import BoardCollaborators
 from hushgraph.audit.row_weights import follow_readings, new_row_model
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import use
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, cast, with_probabilities
-from hushgraph.billboard.board import Board
+from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, with_probabilities
+from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from hushgraph.audit.collaborators import Collaborators, FloatNoise, Plant, plant_nothing
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, ballot_entries, cast
-from hushgraph.billboard.board import Board, release
+from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, ballot_entries
+from hushgraph.billboard.board import Board, cast, release
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph

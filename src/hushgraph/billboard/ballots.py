@@ -189,62 +189,6 @@ def with_probabilities(ballots: Ballots, probabilities: npt.NDArray[Any]) -> Bal
     return replace(ballots, soft=soft, soft_rows=soft_rows)
 
 
-def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
-    """int64 [N, c]: the sum of the ballots cast onto every place, in units. Private, exact.
-
-    Args:
-        graph: the one that the ballots were made for; read once, in chunks.
-        ballots: what every row casts.
-        places: the first place and the one behind the last, if not all places are wanted.
-
-    Guarantees:
-        Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row
-        casts no ballot.
-
-    Examples:
-        >>> edges = np.array([[0, 0], [1, 2]])  # 0 lists 1 and 2
-        >>> graph = Graph.from_arrays(edge_index=edges, x=np.eye(3), y=[1, 0, 0], train_idx=[0])
-        >>> tally = cast(graph, label_ballots(graph, "sender", num_classes=2))
-        >>> print(tally / GRID)
-        [[ 0.   0. ]
-         [-0.5  0.5]
-         [-0.5  0.5]]
-    """
-    listed = int(ballots.list_sizes.sum())
-    if (graph.num_nodes, graph.num_edges) != (ballots.num_nodes, listed):
-        raise GraphError(
-            f"num_nodes={graph.num_nodes}, num_edges={graph.num_edges}: the ballots belong to a graph with "
-            f"{ballots.num_nodes} and {listed}; make them for this one"
-        )
-    first, end = (0, graph.num_nodes) if places is None else places
-    tally = np.zeros((end - first, ballots.num_classes), np.int64)
-    taken = np.zeros(end - first, np.int64)
-    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
-    gain = ballots.own + ballots.rest
-    for owners, at in _records_of_places(graph, ballots.edge_owner, (first, end)):
-        add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
-        if len(ballots.soft):
-            _cast_soft(owners, at, ballots.soft_rows, ballots.soft, tally)
-    tally -= taken[:, None]
-    return tally
-
-
-def _records_of_places(
-    graph: Graph, edge_owner: EdgeOwner, places: tuple[int, int]
-) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """The records that list these places, which are numbered from the first of them on."""
-    first, end = places
-    if (first, end) == (0, graph.num_nodes):
-        yield from owned_records(graph, edge_owner)
-    elif edge_owner == "sender":
-        for owners, listed in graph.edge_chunks(targets=places):
-            yield owners, listed - first
-    else:
-        for owners, listed in owned_records(graph, edge_owner):
-            is_wanted = (listed >= first) & (listed < end)
-            yield owners[is_wanted], listed[is_wanted] - first
-
-
 def check_classes(num_classes: int) -> None:
     """Refuse fewer classes than a ballot can choose from."""
     if num_classes < 2:
@@ -283,7 +227,7 @@ def add_label_ballots(owners, places, labels, gain, rest, tally, taken):  # type
 
 
 @numba.njit(cache=True, nogil=True)
-def _cast_soft(owners, places, soft_rows, soft, tally):  # type: ignore[no-untyped-def]
+def add_soft_ballots(owners, places, soft_rows, soft, tally):  # type: ignore[no-untyped-def]
     for i in range(len(owners)):
         row = soft_rows[owners[i]]
         if row >= 0:

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.ballots import GRID, GRID_BITS, Ballots, Int64Array, cast, check_classes
-from hushgraph.errors import PlanError, RunError
-from hushgraph.graph.graph import Graph
+from hushgraph.billboard.ballots import (
+    GRID,
+    GRID_BITS,
+    Ballots,
+    Int64Array,
+    add_label_ballots,
+    add_soft_ballots,
+    check_classes,
+    owned_records,
+)
+from hushgraph.errors import GraphError, PlanError, RunError
+from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.privacy.bounds import LEAST_BOARD_NOISE
 
@@ -100,6 +109,63 @@ class Board:
         order = np.argsort(names, kind="stable")
         nearest = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
         return np.where(names[nearest] == wanted, nearest, -1).astype(np.int64)
+
+
+def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
+    """int64 [N, c]: the sum of the ballots cast onto every place, in units. Private, exact.
+
+    Args:
+        graph: the one that the ballots were made for; read once, in chunks.
+        ballots: what every row casts.
+        places: the first place and the one behind the last, if not all places are wanted.
+
+    Guarantees:
+        Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row
+        casts no ballot.
+
+    Examples:
+        >>> from hushgraph.billboard.ballots import label_ballots
+        >>> edges = np.array([[0, 0], [1, 2]])  # 0 lists 1 and 2
+        >>> graph = Graph.from_arrays(edge_index=edges, x=np.eye(3), y=[1, 0, 0], train_idx=[0])
+        >>> tally = cast(graph, label_ballots(graph, "sender", num_classes=2))
+        >>> print(tally / GRID)
+        [[ 0.   0. ]
+         [-0.5  0.5]
+         [-0.5  0.5]]
+    """
+    expected = len(ballots.labels), int(ballots.list_sizes.sum())
+    if (graph.num_nodes, graph.num_edges) != expected:
+        raise GraphError(
+            f"num_nodes={graph.num_nodes}, num_edges={graph.num_edges}: the ballots belong to a graph with "
+            f"{expected[0]} and {expected[1]}; make them for this one"
+        )
+    first, end = (0, graph.num_nodes) if places is None else places
+    tally = np.zeros((end - first, ballots.num_classes), np.int64)
+    taken = np.zeros(end - first, np.int64)
+    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
+    gain = ballots.own + ballots.rest
+    for owners, at in _records_of_places(graph, ballots.edge_owner, (first, end)):
+        add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
+        if len(ballots.soft):
+            add_soft_ballots(owners, at, ballots.soft_rows, ballots.soft, tally)
+    tally -= taken[:, None]
+    return tally
+
+
+def _records_of_places(
+    graph: Graph, edge_owner: EdgeOwner, places: tuple[int, int]
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """The records that list these places, which are numbered from the first of them on."""
+    first, end = places
+    if (first, end) == (0, graph.num_nodes):
+        yield from owned_records(graph, edge_owner)
+    elif edge_owner == "sender":
+        for owners, listed in graph.edge_chunks(targets=places):
+            yield owners, listed - first
+    else:
+        for owners, listed in owned_records(graph, edge_owner):
+            is_wanted = (listed >= first) & (listed < end)
+            yield owners[is_wanted], listed[is_wanted] - first
 
 
 def release(
@@ -232,10 +298,17 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
             "again"
         )
     try:
+        names: npt.NDArray[Any] | None = None
+        if _INTEGERS in tensors:
+            names = tensors[_INTEGERS].numpy()
+        elif _TEXTS in tensors:
+            text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
+            parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+            names = np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)
         return Board(
             values=tensors["values"].numpy(),
             noise_std=float.fromhex(about["noise_std"]),
-            names=_unpacked_names(tensors),
+            names=names,
             plan=about["plan"],
         )
     except (KeyError, ValueError):
@@ -271,14 +344,3 @@ def _packed_names(names: npt.NDArray[Any]) -> dict[str, Tensor]:
     ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
     text = np.frombuffer(b"".join(encoded), np.uint8).copy()
     return {_TEXTS: torch.from_numpy(text), _ENDS: torch.from_numpy(ends)}
-
-
-def _unpacked_names(tensors: dict[str, Tensor]) -> npt.NDArray[Any] | None:
-    if _INTEGERS in tensors:
-        integers: npt.NDArray[Any] = tensors[_INTEGERS].numpy()
-        return integers
-    if _TEXTS not in tensors:
-        return None
-    text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
-    parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    return np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)

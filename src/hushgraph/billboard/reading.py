@@ -280,10 +280,10 @@ def _check_places(board: Board, num_nodes: int) -> None:
 
 
 def _check_own(own: Ballots, board: Board, cast_graph: Graph) -> None:
-    expected = board.num_places, board.num_classes
-    if (own.num_nodes, own.num_classes) != expected or cast_graph.num_nodes != board.num_places:
+    expected, given = (board.num_places, board.num_classes), (len(own.labels), own.num_classes)
+    if given != expected or cast_graph.num_nodes != board.num_places:
         raise GraphError(
-            f"own has {own.num_nodes} rows and {own.num_classes} classes, cast_graph {cast_graph.num_nodes} "
+            f"own has {given[0]} rows and {given[1]} classes, cast_graph {cast_graph.num_nodes} "
             f"nodes; expected {expected[0]} and {expected[1]}, as the board has"
         )
 

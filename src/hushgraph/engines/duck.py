@@ -116,7 +116,7 @@ def make_rows(
         the node table.
 
     Guarantees:
-        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. Every
+        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. Every
         cell gets one draw, in the order of places. The charge is in the ledger before the tally is computed,
         and once: a repeated call pays with the charge that is there. A board is released as a whole, by a
         rename; a board that is released is never made again. What an interrupted call had drawn was never

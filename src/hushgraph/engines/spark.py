@@ -110,7 +110,7 @@ def make_rows(
         draws: the randomness of a part of the board.
 
     Guarantees:
-        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.ballots.cast`. The
+        The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. The
         charge is in the ledger before noise is drawn, and once. Every cell of a release has one draw, however
         often its task is run; no key is used for two tallies. The board is released as a whole, by a rename,
         and a board that is released is never made again.

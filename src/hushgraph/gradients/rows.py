@@ -346,8 +346,11 @@ class RowPass:
     def __init__(self, chain: Chain, *, threads: int | None = None) -> None:
         self._chain, self._layout, self._given_threads = chain, chain.layout, threads
         self._weights = torch.zeros(self._layout.num_weights)
-        self._totals = _Totals(self._layout.num_sums)
         self._buffers: list[_Buffers] = []
+
+    @cached_property
+    def _totals(self) -> _Totals:
+        return _Totals(self._layout.num_sums)
 
     @property
     def num_classes(self) -> int:

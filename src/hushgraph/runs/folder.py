@@ -322,11 +322,8 @@ class RunFolder:
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        return [self.load_board(place) for place in range(self.num_boards if count is None else count)]
-
-    def load_board(self, place: int) -> Board:
-        """One board of this run; RunError where it is missing, damaged or foreign."""
-        return load_board(self.path / BOARD_FILES[place], plan=self.plan.fingerprint())
+        names = BOARD_FILES[: self.num_boards if count is None else count]
+        return [load_board(self.path / name, plan=self.plan.fingerprint()) for name in names]
 
     @property
     def has_halfway_weights(self) -> bool:

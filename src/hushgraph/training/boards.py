@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
-from hushgraph.billboard.board import Board, Draws, cast_and_release, save_board
+from hushgraph.billboard.board import Board, Draws, cast_and_release, load_board, save_board
 from hushgraph.billboard.reading import combine_boards, read_scaled
 from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
@@ -117,7 +117,8 @@ class Boards:
         """Load boards that were made elsewhere, by an earlier session or by the process that leads."""
         folder, graph = self.folder, self.graph
         for place in range(len(self.boards), num_boards):
-            self.boards.append(folder.load_board(place))
+            path, plan = folder.path / BOARD_FILES[place], folder.plan.fingerprint()
+            self.boards.append(load_board(path, plan=plan))
         for place in range(len(self._ballots), num_ballots):
             known = self._readings, self.halfway
             labels = self._ballots[0] if self._ballots else None
