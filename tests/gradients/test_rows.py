@@ -15,7 +15,7 @@ from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, SparseRows, find_chain
-from hushgraph.gradients.rows_torch import DrawnRows, RecordedRowSums
+from hushgraph.gradients.rows_torch import DrawnRows, RecordedRowSums, load_kernels
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.gnn import GNN, ReadingMLP
@@ -254,6 +254,17 @@ def test_the_operations_of_a_gpu_give_the_same_sums(model_kind: str, kind: str |
             sums = device_sums(on_device, rows, clipping)
             if call in (0, CALLS - 1):
                 check_sums(sums, RowSums()(model, rows, clipping))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("num_sparse", [0, 3])
+def test_loading_kernels_leaves_the_model_as_it_was(num_sparse: int, device: str) -> None:
+    model = random_model("reading").to(device)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    load_kernels(model, torch.device(device), num_sparse=num_sparse)
+    load_kernels(torch.nn.Linear(2, 3), torch.device(device), num_sparse=0)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels_gpu as kernels
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import Chain, Rows, SparseRows, find_chain
+from hushgraph.gradients.rows import NO_SPARSE_ROWS, Chain, Rows, SparseRows, find_chain
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.blocks import transpose
 from hushgraph.models.recording import Recording
@@ -231,6 +231,28 @@ class RecordedRowSums:
         sent = np.full(len(self._places), padding)
         sent[: len(places)] = places
         self._places.copy_(torch.from_numpy(sent))
+
+
+@torch.no_grad()
+def load_kernels(model: nn.Module, device: torch.device, *, num_sparse: int) -> None:
+    """Take the sum of a row that is made up, so that libraries and kernels are loaded when they are needed.
+
+    Args:
+        model: whose kernels are loaded; its weights are read.
+        device: the GPU.
+        num_sparse: how many of its inputs are sparse columns.
+    """
+    chain = find_chain(model)
+    if chain is None:
+        return
+    features = NO_SPARSE_ROWS
+    if num_sparse:
+        one = np.ones(1, np.float32)
+        ends, first = np.array([0, 1]), np.zeros(1, np.int32)
+        features = SparseRows(indptr=ends, indices=first, values=one, num_columns=num_sparse)
+    width = chain.layers[0][1].in_features - num_sparse
+    rows = Rows(features=features, dense=np.zeros((1, width), np.float32), labels=np.zeros(1, np.int64))
+    clipped_row_sums(chain, DeviceRows.of(rows, chain, device, written_out=False), Clipping())
 
 
 def clipped_row_sums(chain: Chain, rows: DeviceRows, clipping: Clipping | None) -> dict[str, Tensor]:

@@ -6,13 +6,16 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import nn
 
 from hushgraph.gradients.batch import Features
+from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
@@ -26,7 +29,7 @@ from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import build_optimizer
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.run import Run
-from hushgraph.training.trainer import Observer, State, Watch, build_trainer
+from hushgraph.training.trainer import Observer, State, Watch, build_trainer, takes_rows
 
 OnStart = Callable[[RunFolder], None]
 """Called with the folder of the run once everything is checked, before the first step."""
@@ -100,11 +103,14 @@ class Session:
         step, lost, seconds, batch_seed = self._by_leader(self._load_progress)
         self._follow_leader()
         boards = Boards(folder, self.graph)
+        loading = self._load_kernels() if self.device.type == "cuda" else None
         for place, end in enumerate(plan.segment_ends):
             is_last = end == plan.steps
             if self.resumed and not is_last and self._by_leader(lambda _: folder.has_halfway_weights):
                 continue
             view = WholeGraph(self.graph, self._build_features(boards, place))
+            if loading is not None:
+                loading.join()
             trainer = build_trainer(
                 plan,
                 folder.config,
@@ -127,6 +133,17 @@ class Session:
         self._follow_leader()
         self.model.eval()
         return Run(self.model, plan, folder.config, result, metrics, folder)
+
+    def _load_kernels(self) -> Thread | None:
+        """Load what a GPU needs for steps on rows, beside the making of the first board."""
+        if not takes_rows(self.folder.plan, self.model):
+            return None
+        num_sparse = self.graph.num_features if sparse.issparse(self.graph.x) else 0
+        loading = Thread(
+            target=load_kernels, args=(self.model, self.device), kwargs={"num_sparse": num_sparse}
+        )
+        loading.start()
+        return loading
 
     def _by_leader(self, make: Callable[[Ledger], _Value]) -> _Value:
         """Call `make` in the process that leads, which has the ledger; every process gets the value."""
