@@ -3,8 +3,8 @@
     python benchmarks/bench_gpu_rows.py DATA.npz... [--record FILE]
 
 Of each file: two whole default runs at epsilon 4 after imports, the start of the GPU and loading; the mean
-time of a step in the second; and the time of the clipped sum alone. The first run of a process loads libraries
-and kernels, and in a new environment it compiles them.
+time of a step in the second; and the time of the clipped sum alone. The first run of a process loads
+libraries and kernels, and in a new environment it compiles them.
 """
 
 from __future__ import annotations
