@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import subprocess
@@ -153,3 +154,27 @@ def test_report_says_in_json_what_it_wrote(run: Run, folder: Path) -> None:
     assert set(found) == {"out", "facts", "run"}
     assert Path(found["out"]).read_text().startswith("<!")
     assert json.loads(Path(found["facts"]).read_text())["plan"]
+
+
+ENDING = """
+import atexit
+from hushgraph.cli import app
+atexit.register(print, "last")
+app.main = lambda: print("first") or {code}
+app.run()
+"""
+
+
+@pytest.mark.parametrize(("code", "target", "expected"), [(0, None, 0), (3, None, 3), (0, "/dev/full", 1)])
+def test_a_process_ends_with_everything_written_or_a_failure(
+    code: int, target: str | None, expected: int
+) -> None:
+    if target is not None and not Path(target).exists():
+        pytest.skip(f"{target} is missing")
+    with contextlib.ExitStack() as files:
+        out = subprocess.PIPE if target is None else files.enter_context(Path(target).open("w"))
+        done = subprocess.run(
+            [sys.executable, "-c", ENDING.format(code=code)], stdout=out, text=True, check=False, timeout=300
+        )
+    assert done.returncode == expected
+    assert done.stdout == ("first\nlast\n" if target is None else None)

@@ -159,9 +159,11 @@ def run() -> NoReturn:
     code = main()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        # The reader may have left.
-        with contextlib.suppress(BrokenPipeError, ValueError):
+        try:
             stream.flush()
+        except (OSError, ValueError):
+            # The reader has left, the disk is full, or the stream is closed.
+            code = code or 1
     os._exit(code)
 
 
