@@ -149,10 +149,10 @@ def _choose_commands(words: Sequence[str]) -> Sequence[str]:
 
 
 def run() -> NoReturn:
-    """Be the `hushgraph` command: `main`, then the end of the process.
+    """Run `main` as the `hushgraph` command and end the process.
 
-    With torch loaded, Python takes longer to take itself apart than some commands take: the process ends once
-    what waits for its end has been called and everything is written.
+    Exit handlers are called and output is flushed, but the interpreter is not shut down: with torch loaded,
+    that takes more than a tenth of a second.
     """
     # Imports make a million objects that are no garbage, and looking for some among them takes half a second.
     gc.set_threshold(*_COLLECTION)

@@ -662,6 +662,51 @@ def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[n
         k += 1
 
 
+# Inlined, so that both kernels are compiled as if it were written in them.
+@numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _forward_chunk(  # type: ignore[no-untyped-def]
+    layers,
+    skip,
+    relu,
+    params,
+    work,
+    gathered,
+    nodes,
+    scales,
+    table,
+    dense,
+    indptr,
+    indices,
+    values,
+    begin,
+    rows,
+):
+    """`forward` for a chunk of rows; return the array with its dense columns, and where they begin in it."""
+    dense_width = table.shape[1] + dense.shape[1]
+    inputs, at = dense.reshape(-1), begin * dense_width
+    if table.shape[1]:
+        gather(nodes, scales, table, dense, begin, rows, gathered)
+        inputs, at = gathered, 0
+    forward(
+        layers,
+        skip,
+        relu,
+        params,
+        work,
+        nodes,
+        scales,
+        indptr,
+        indices,
+        values,
+        begin,
+        inputs,
+        at,
+        dense_width,
+        rows,
+    )
+    return inputs, at
+
+
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def add_clipped_sums(  # type: ignore[no-untyped-def]
     layers,
@@ -698,25 +743,21 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(labels) - begin)
-        inputs, at = dense.reshape(-1), begin * dense_width
-        if table.shape[1]:
-            gather(nodes, scales, table, dense, begin, rows, gathered)
-            inputs, at = gathered, 0
-        forward(
+        inputs, at = _forward_chunk(
             layers,
             skip,
             relu,
             params,
             work,
+            gathered,
             nodes,
             scales,
+            table,
+            dense,
             indptr,
             indices,
             values,
             begin,
-            inputs,
-            at,
-            dense_width,
             rows,
         )
         _backward(layers, relu, params, work, labels, begin, rows)
@@ -759,29 +800,25 @@ def write_scores(  # type: ignore[no-untyped-def]
     scores,
 ):
     """Write the scores of the rows of some chunks."""
-    last, dense_width = layers[len(layers) - 1], table.shape[1] + dense.shape[1]
+    last = layers[len(layers) - 1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(scores) - begin)
-        inputs, at = dense.reshape(-1), begin * dense_width
-        if table.shape[1]:
-            gather(nodes, scales, table, dense, begin, rows, gathered)
-            inputs, at = gathered, 0
-        forward(
+        _forward_chunk(
             layers,
             skip,
             relu,
             params,
             work,
+            gathered,
             nodes,
             scales,
+            table,
+            dense,
             indptr,
             indices,
             values,
             begin,
-            inputs,
-            at,
-            dense_width,
             rows,
         )
         for i in range(rows):

@@ -235,7 +235,7 @@ class RecordedRowSums:
 
 @torch.no_grad()
 def load_kernels(model: nn.Module, device: torch.device, *, num_sparse: int) -> None:
-    """Take the sum of a row that is made up, so that libraries and kernels are loaded when they are needed.
+    """Load libraries and kernels by computing the clipped sum of one artificial row.
 
     Args:
         model: whose kernels are loaded; its weights are read.

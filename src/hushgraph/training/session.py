@@ -135,7 +135,7 @@ class Session:
         return Run(self.model, plan, folder.config, result, metrics, folder)
 
     def _load_kernels(self) -> Thread | None:
-        """Load what a GPU needs for steps on rows, beside the making of the first board."""
+        """Load the GPU kernels for steps on rows in a thread, while the first board is made."""
         if not takes_rows(self.folder.plan, self.model):
             return None
         num_sparse = self.graph.num_features if sparse.issparse(self.graph.x) else 0
