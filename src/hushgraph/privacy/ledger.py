@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -28,12 +29,22 @@ from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, Writ
 VERSION = 1
 _DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
+# The key of a line that charges nothing: a session of a run that is in a budget begins.
+_SESSION = "session"
 
 
 class HasFingerprint(Protocol):
     """What a ledger needs to know of a plan to tell whether it is its own."""
 
     def fingerprint(self) -> str: ...
+
+
+class LineCopy(Protocol):
+    """A second place for every line of a ledger; it has its own lock."""
+
+    def append(self, line: bytes) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Ledger:
@@ -60,6 +71,7 @@ class Ledger:
         A line that a crash cut short counts as spent, although what it was to pay for was never released.
         Reopening forgets nothing; a damaged line anywhere else is an error, not a smaller sum.
         One process at a time can write.
+        Where there is a copy, a line is in both before `charge` returns.
     """
 
     def __init__(self, path: Path, header: dict[str, Any], checksum: str, *, lock: int | None) -> None:
@@ -81,6 +93,7 @@ class Ledger:
         self._checksum = checksum
         self._lock = lock
         self._file: int | None = None
+        self._copy: LineCopy | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], terms: Terms) -> Ledger:
@@ -166,6 +179,9 @@ class Ledger:
             raise RunError(f"ledger={path}: its first line is not a ledger's; restore the file") from None
         for number, raw in enumerate(lines[1:], start=2):
             line = read_line(raw, after=ledger._checksum)
+            if line is not None and _SESSION in line[0]:
+                ledger._checksum = line[1]
+                continue
             if line is not None:
                 entry, checksum = line
                 try:
@@ -174,6 +190,10 @@ class Ledger:
                         raise ValueError(count)
                 except _MALFORMED:
                     raise RunError(f"ledger={path}: line {number} is no charge; restore the file") from None
+            elif number == len(lines) and raw.startswith(f'{{"{_SESSION[:2]}'.encode()):
+                # It was no charge, and the session did not begin.
+                del lines[-1]
+                break
             elif number == len(lines):
                 event, count = ledger._price_torn_line()
                 lines[-1], checksum = ledger._write_charge(event, ledger.steps_charged, count, torn=True)
@@ -221,8 +241,6 @@ class Ledger:
             BudgetExceededError: the budget does not allow it; nothing was written.
             RunError: the charge could not be written, or the ledger is not open for writing.
         """
-        if self._file is None:
-            raise RunError(f"ledger={self.path}: it is not open for writing; reopen it")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise RunError(f"count={count!r}: expected a whole number of at least 1")
         if not self._allows(event, count):
@@ -232,6 +250,23 @@ class Ledger:
                 f"after {self.steps_charged} steps; stop here, or start a run with a larger budget"
             )
         line, checksum = self._write_charge(event, self.steps_charged if step is None else step, count)
+        self._append(line)
+        self._book(event, count, checksum)
+
+    def begin_session(self, copy: LineCopy) -> None:
+        """Note that a session begins, and write this line and all that follow to `copy` too.
+
+        The line is like no other, so that of two copies of a run folder only one can go on from it.
+        """
+        self._copy = copy
+        line, checksum = write_line({_SESSION: secrets.token_hex(8)}, after=self._checksum)
+        self._append(line)
+        self._checksum = checksum
+
+    def _append(self, line: bytes) -> None:
+        """Write a line, here first: the copy must never hold what the ledger lacks."""
+        if self._file is None:
+            raise RunError(f"ledger={self.path}: it is not open for writing; reopen it")
         self._check_place()
         try:
             if os.write(self._file, line) != len(line):
@@ -244,7 +279,12 @@ class Ledger:
             raise WriteError(
                 f"ledger={self.path}: cannot be written ({reason}); free space, then resume the run"
             ) from None
-        self._book(event, count, checksum)
+        if self._copy is not None:
+            try:
+                self._copy.append(line)
+            except BaseException:
+                self.close()
+                raise
 
     def _allows(self, event: Event, count: int) -> bool:
         """Whether the budget covers `count` more of `event`."""
@@ -312,7 +352,9 @@ class Ledger:
             os.close(self._file)
         if self._lock is not None:
             _release_lock(self._lock)
-        self._file = self._lock = None
+        if self._copy is not None:
+            self._copy.close()
+        self._file = self._lock = self._copy = None
 
     def __enter__(self) -> Ledger:
         return self

@@ -189,29 +189,28 @@ def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
     return make() if group.size == 1 else group.broadcast(make)
 
 
-def _begin(session: Session, on_start: OnStart | None) -> None:
-    """Open the ledger and charge the run to the budget of its data.
-
-    The folder of a new run is written before that: a kill in between leaves a run that is charged when
-    resumed.
-    """
+def _begin(session: Session, on_start: OnStart | None, *, charge_again: bool) -> None:
+    """Open the ledger and charge the run to the budget of its data."""
     folder = session.folder
     with contextlib.ExitStack() as stack:
-        with folder.charge_budget():
-            if not session.resumed:
-                session.ledger = stack.enter_context(folder.create())
-        if session.resumed:
-            session.ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-            folder.check_charged(session.ledger)
+        ledger = folder.go_on(charge_again=charge_again) if session.resumed else folder.start()
+        session.ledger = stack.enter_context(ledger)
         if on_start is not None:
             on_start(folder)
         # From here on `_run` closes it.
         stack.pop_all()
 
 
-def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
+def _run(
+    session: Session,
+    progress: bool | None,
+    observer: Observer | None,
+    on_start: OnStart | None,
+    *,
+    charge_again: bool = False,
+) -> Run:
     """Take the steps under a bar; where they end early, say where the run is and how to go on."""
-    _in_leader(session.group, partial(_begin, session, on_start))
+    _in_leader(session.group, partial(_begin, session, on_start, charge_again=charge_again))
     is_watched = session.group.leads and (progress or (progress is None and observer is None))
     make_bar = None
     try:
@@ -277,8 +276,12 @@ def resume(
     progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
+    charge_again: bool = False,
 ) -> Run:
     """Go on with an interrupted run: what its ledger shows as paid stays paid, and noise is drawn anew.
+
+    The folder may have been moved. Where the run is charged to a budget, a copy of its folder is refused once
+    another one went on.
 
     Args:
         path: the run's folder.
@@ -286,12 +289,16 @@ def resume(
             training nodes, are refused; values and edges are not compared.
         model, optimizer: the module and the function, where they were the caller's.
         device, progress, observer, on_start: as in `train`.
+        charge_again: charge this folder to the budget as a run of its own, with the price of the first: for a
+            copy. It is a new charge each time that it is given.
 
     Returns:
         The finished run; at once where it was finished before.
 
     Guarantees:
         The whole run, both parts of it, stays within the budget that it began with. No noise is used twice.
+        A charge to the budget of the data pays for one run, however often its folder is copied or put back as
+        it was earlier, unless the budget is put back with it.
 
     Examples:
         >>> import hushgraph as hg
@@ -319,4 +326,4 @@ def resume(
         )
     if group.size > 1:
         session.check_agreement()
-    return _run(session, progress, observer, on_start)
+    return _run(session, progress, observer, on_start, charge_again=charge_again)
