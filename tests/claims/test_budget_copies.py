@@ -276,7 +276,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None
 def test_a_copy_that_the_budget_has_lost(tmp_path: Path, graph: Graph, budget: Path) -> None:
     begin(graph, tmp_path / "run", budget)
     shutil.rmtree(budget.with_name("people.ledger.runs"))
-    with pytest.raises(RunError, match="has lost .*, its copy of the ledger of this run"):
+    with pytest.raises(RunError, match=r"has lost .*, its copy of the ledger of this run"):
         hg.resume(tmp_path / "run", graph, device="cpu")
 
 

@@ -18,6 +18,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
@@ -122,6 +123,8 @@ def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | No
         RunError: if the folder holds a run of another plan or of other nodes, or one that has a board.
     """
     if not (folder.path / "run.json").exists():
+        size = judge_size(folder.plan.epsilon, folder.plan.delta)
+        folder = replace(folder, warnings=() if size is None else (size.sentence,))
         if budget is not None:
             folder = replace(folder, budget=BudgetEntry.of(budget, folder.plan))
         folder.start().close()

@@ -227,7 +227,7 @@ class DataBudget:
     @property
     def composition(self) -> str:
         """How `spent` was computed, in words."""
-        return _describe_composition(self.charges)
+        return describe_composition(self.charges)
 
     def price_alone(self, charge: Charge) -> float:
         """Epsilon of one charge by itself, at the delta of the budget."""
@@ -338,6 +338,12 @@ class BudgetEntry:
         if not _RUN_ID.fullmatch(entry.run):
             raise ValueError(f"budget: run {entry.run!r}: expected letters, digits and hyphens")
         return entry
+
+    def open_others(self) -> DataBudget:
+        """The budget without this run."""
+        budget = DataBudget.open(self.file)
+        others = tuple(charge for charge in budget.charges if charge.run != self.run)
+        return replace(budget, charges=others)
 
     def renew(self) -> BudgetEntry:
         """An entry in the same budget for a run of its own."""
@@ -509,7 +515,8 @@ def _price(accountant: str, counts: Counter[Event], delta: float) -> float:
     return price(counts.items(), delta=delta, accountant=accountant)
 
 
-def _describe_composition(charges: Iterable[Charge]) -> str:
+def describe_composition(charges: Iterable[Charge]) -> str:
+    """How `compose_charges` adds up these charges, in words."""
     charges = list(charges)
     if any(math.isinf(charge.epsilon) for charge in charges):
         return "a run without a guarantee is among them, so nothing bounds the total"

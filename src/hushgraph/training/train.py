@@ -73,7 +73,7 @@ def train(
     seed: int | None = None,
     device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
+    budget: str | os.PathLike[str] | DataBudget | BudgetEntry | None = None,
     progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
@@ -116,7 +116,8 @@ def train(
         device: "auto", "cpu" or "cuda".
         out: folder of the run; a temporary one unless given, which `Run.save` copies.
         budget: the budget of the data, which the whole planned cost of the run is charged to before it
-            begins: a file that `hushgraph budget` or `DataBudget.create` wrote.
+            begins: a file that `hushgraph budget` or `DataBudget.create` wrote. An entry in it names a run
+            that was charged before, as `compare` charges all of its runs.
         progress: False shows no bar, True always does. By default there is one in terminals and notebooks,
             unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
@@ -154,12 +155,12 @@ def train(
         choose_device(device)
         if out is not None and group.leads:
             check_out(out)
-        opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
+        opened, entry = _open_budget(budget)
         graph, plan, config = prepare(data, **settings, **others)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
         folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
         if opened is not None:
-            folder = replace(folder, budget=BudgetEntry.of(opened, plan))
+            folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
         if on_notes is not None and group.leads:
             on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
         session = Session(
@@ -182,6 +183,15 @@ def train(
         run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
+
+
+def _open_budget(
+    budget: str | os.PathLike[str] | DataBudget | BudgetEntry | None,
+) -> tuple[DataBudget | None, BudgetEntry | None]:
+    """The budget as it is without this run, and the entry of the run where it has one."""
+    if isinstance(budget, BudgetEntry):
+        return budget.open_others(), budget
+    return DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget, None
 
 
 def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
