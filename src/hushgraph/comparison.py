@@ -404,7 +404,8 @@ def _add_up(runs: Iterable[Run]) -> Total:
         if run.plan.is_private
     ]
     delta = max(charge.delta for charge in charges)
-    return Total(compose_charges(charges, delta), delta, describe_composition(charges))
+    epsilon = compose_charges(charges, delta)
+    return Total(epsilon, delta if math.isfinite(epsilon) else 1.0, describe_composition(charges))
 
 
 def _join(names: Iterable[str]) -> str:

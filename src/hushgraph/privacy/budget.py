@@ -86,7 +86,15 @@ class Charge:
 
     @classmethod
     def of_plan(
-        cls, plan: PrivacyPlan, guarantee: Guarantee, *, run: str, command: str, data: str, **others: Any
+        cls,
+        plan: PrivacyPlan,
+        guarantee: Guarantee,
+        *,
+        run: str,
+        command: str,
+        data: str,
+        folder: str = "",
+        has_copy: bool = False,
     ) -> Charge:
         """What a run by `plan` is charged for before it begins."""
         is_protected = guarantee.kind == "holds"
@@ -98,9 +106,10 @@ class Charge:
             events=plan.charges if is_protected else (),
             command=command,
             data=data,
+            folder=folder,
             plan=plan.fingerprint(),
             why=" ".join(reason.sentence for reason in guarantee.why),
-            **others,
+            has_copy=has_copy,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -390,9 +399,11 @@ class LedgerCopy:
             ledger: the ledger of a run, which the caller has locked.
             budget: what keeps the copy, for messages.
         """
+        import fcntl
+
         run = ledger.parent
         try:
-            copy = cls(path, os.open(path, os.O_RDWR | os.O_APPEND))
+            file = os.open(path, os.O_WRONLY | os.O_APPEND)
         except FileNotFoundError:
             raise RunError(
                 f"run={run}: budget {budget} has lost {path}, its copy of the ledger of this run, so how far "
@@ -401,18 +412,24 @@ class LedgerCopy:
             ) from None
         except OSError as error:
             raise RunError(f"run={run}: {path} cannot be opened ({error.strerror}); allow it") from None
+        copy = cls(path, file)
         try:
-            copy._lock(run)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             known, held = path.read_bytes(), ledger.read_bytes()
             if not held.startswith(known):
-                lines = held.splitlines()
+                lines = set(held.splitlines())
                 lacks = sum(line not in lines for line in known.splitlines())
                 raise RunError(
-                    f"run={run}: its ledger lacks {lacks} lines that budget {budget} has of this run, so "
-                    "another folder went on with it, or this one is an older copy; go on in the other "
-                    "folder, or give charge_again to charge this one as a run of its own"
+                    f"run={run}: its ledger lacks {lacks} line{'s' * (lacks != 1)} that budget {budget} has "
+                    "of this run, so another folder went on with it, or this one is an older copy; go on in "
+                    "the other folder, or give charge_again to charge this one as a run of its own"
                 )
             copy.append(held[len(known) :])
+        except BlockingIOError:
+            copy.close()
+            raise RunError(
+                f"run={run}: another process goes on with this run, from another folder; wait for it to end"
+            ) from None
         except BaseException:
             copy.close()
             raise
@@ -444,16 +461,6 @@ class LedgerCopy:
             fcntl.flock(self._file, fcntl.LOCK_UN)
             os.close(self._file)
         self._file = None
-
-    def _lock(self, run: Path) -> None:
-        import fcntl
-
-        try:
-            fcntl.flock(self._file or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(
-                f"run={run}: another process goes on with this run, from another folder; wait for it to end"
-            ) from None
 
 
 def _make_copy(path: Path) -> None:
