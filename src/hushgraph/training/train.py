@@ -22,7 +22,8 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import RunFolder, check_out, name_data
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out, name_data
+from hushgraph.training.boards import check_released
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
@@ -203,6 +204,8 @@ def _begin(session: Session, on_start: OnStart | None) -> None:
         if session.resumed:
             session.ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
             folder.check_charged(session.ledger)
+            if not (folder.path / ENGINE_FILE).exists():
+                check_released(folder, session.ledger)
         if on_start is not None:
             on_start(folder)
         # From here on `_run` closes it.
