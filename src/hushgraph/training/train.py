@@ -286,7 +286,8 @@ def resume(
     Args:
         path: the run's folder.
         data: the same data as before; it is read in the same way. Other counts of nodes or features, or other
-            training nodes, are refused; values and edges are not compared.
+            training nodes, are refused, also where the run was finished before; values and edges are not
+            compared.
         model, optimizer: the module and the function, where they were the caller's.
         device, progress, observer, on_start: as in `train`.
 
@@ -294,7 +295,8 @@ def resume(
         The finished run; at once where it was finished before.
 
     Guarantees:
-        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice.
+        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice,
+        except that of the boards of a seeded run, for which nothing is guaranteed. No board is made twice.
 
     Examples:
         >>> import hushgraph as hg
@@ -309,6 +311,9 @@ def resume(
             check_model(model, names=())
         folder = RunFolder.open(path)
     if group.broadcast(lambda: folder.is_finished):
+        with group.share_errors():
+            # A request about other data must not be answered with this run.
+            folder.read_graph(data)
         return Run.load(path, model=model, device=device)
     with group.share_errors():
         session = Session(
