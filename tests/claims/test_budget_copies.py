@@ -22,6 +22,7 @@ from hushgraph.privacy import budget as budgets
 from hushgraph.privacy.budget import DataBudget, LedgerCopy
 from hushgraph.privacy.ledger import Ledger, read_line, write_line
 from hushgraph.runs.folder import RunFolder
+from hushgraph.training import boards
 
 REFUSED = "another folder went on with it, or this one is an older copy"
 SETTINGS: dict[str, Any] = {"epsilon": 1.0, "hidden": 8, "steps": 6, "device": "cpu", "model": "mlp"}
@@ -133,6 +134,37 @@ hg.resume(sys.argv[1], graph, device="cpu", on_start=copy, observer=kill)
         hg.resume(tmp_path / "copy", graph, device="cpu")
     run = hg.resume(tmp_path / "run", graph, device="cpu")
     assert run.result["steps_lost"] > 0
+    assert count_charges(budget) == 1
+
+
+def test_a_copy_from_before_a_board_was_released_is_refused(
+    tmp_path: Path, graph: Graph, budget: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board is charged in both, and the first released it: another one would be a second release."""
+    save = boards.save_board
+
+    def copy_and_save(*arguments: Any) -> None:
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        save(*arguments)
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(boards, "save_board", copy_and_save)
+        with pytest.raises(StopError):
+            hg.train(graph, out=tmp_path / "run", budget=budget, **SETTINGS | {"model": None})
+    assert Ledger.open(tmp_path / "copy" / "ledger.jsonl", read_only=True).boards_charged == 1
+    with pytest.raises(RunError, match=REFUSED):
+        hg.resume(tmp_path / "copy", graph, device="cpu")
+    hg.resume(tmp_path / "run", graph, device="cpu")
+    assert count_charges(budget) == 1
+
+
+def test_a_board_that_is_missing_is_found_before_a_charge(tmp_path: Path, graph: Graph, budget: Path) -> None:
+    begin(graph, tmp_path / "run", budget, model=None)
+    take_step(tmp_path / "run", graph)
+    (tmp_path / "run" / "board-1.safetensors").unlink()
+    with pytest.raises(RunError, match="was released and is missing"):
+        hg.resume(tmp_path / "run", graph, device="cpu", charge_again=True)
     assert count_charges(budget) == 1
 
 

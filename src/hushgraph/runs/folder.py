@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
-from hushgraph.billboard.board import Board, load_board
+from hushgraph.billboard.board import Board, digest_board, load_board
 from hushgraph.datasets import load_graph
 from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
@@ -40,7 +40,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
-from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -191,11 +191,12 @@ class RunFolder:
             stack.pop_all()
             return ledger
 
-    def go_on(self, *, charge_again: bool = False) -> Ledger:
+    def go_on(self, *, charge_again: bool = False, check: Callable[[Ledger], None] | None = None) -> Ledger:
         """Open the ledger of a run that began before, and charge the run unless it was charged before.
 
         Args:
             charge_again: charge it as a run of its own, as for a copy of the folder of a run.
+            check: refuses to go on, before anything is charged.
 
         Raises:
             RunError: the budget knows of steps that this folder does not: it is a copy.
@@ -204,6 +205,8 @@ class RunFolder:
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(Ledger.open(self.ledger_path, plan=self.plan))
             self.check_charged(ledger)
+            if check is not None:
+                check(ledger)
             entry = self.budget
             if charge_again:
                 if entry is None:
@@ -494,6 +497,11 @@ class RunFolder:
         """Refuse a finished run whose ledger, plan and result do not tell the same story."""
         ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
         self.check_charged(ledger)
+        for place, name in enumerate(BOARD_FILES):
+            # A board that an engine made may be too large for a file of this kind.
+            if (self.path / name).exists():
+                board = load_board(self.path / name)
+                ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))
         result = self.result()
         # Another version of the accountant may have rounded the last digits otherwise.
         epsilon = float(result["epsilon"])

@@ -22,7 +22,8 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import RunFolder, check_out, name_data
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out, name_data
+from hushgraph.training.boards import check_released
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
@@ -203,7 +204,12 @@ def _begin(session: Session, on_start: OnStart | None, *, charge_again: bool) ->
     """Open the ledger and charge the run to the budget of its data."""
     folder = session.folder
     with contextlib.ExitStack() as stack:
-        ledger = folder.go_on(charge_again=charge_again) if session.resumed else folder.start()
+        if session.resumed:
+            is_engine = (folder.path / ENGINE_FILE).exists()
+            check = None if is_engine else partial(check_released, folder)
+            ledger = folder.go_on(charge_again=charge_again, check=check)
+        else:
+            ledger = folder.start()
         session.ledger = stack.enter_context(ledger)
         if on_start is not None:
             on_start(folder)
@@ -296,7 +302,8 @@ def resume(
     Args:
         path: the run's folder.
         data: the same data as before; it is read in the same way. Other counts of nodes or features, or other
-            training nodes, are refused; values and edges are not compared.
+            training nodes, are refused, also where the run was finished before; values and edges are not
+            compared.
         model, optimizer: the module and the function, where they were the caller's.
         device, progress, observer, on_start: as in `train`.
         charge_again: charge this folder to the budget as a run of its own, with the price of the first: for a
@@ -306,7 +313,8 @@ def resume(
         The finished run; at once where it was finished before.
 
     Guarantees:
-        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice.
+        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice,
+        except that of the boards of a seeded run, for which nothing is guaranteed. No board is made twice.
         A charge to the budget of the data pays for one run, however often its folder is copied or put back as
         it was earlier, unless the budget is put back with it.
 
@@ -323,6 +331,9 @@ def resume(
             check_model(model, names=())
         folder = RunFolder.open(path)
     if group.broadcast(lambda: folder.is_finished):
+        with group.share_errors():
+            # A request about other data must not be answered with this run.
+            folder.read_graph(data)
         return Run.load(path, model=model, device=device)
     with group.share_errors():
         session = Session(
