@@ -66,6 +66,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]
     return (folder / "plan.html").read_text(), json.loads((folder / "plan.json").read_text())
 
 
+def test_a_large_epsilon_is_not_shown_in_green(made: tuple[str, dict[str, Any]]) -> None:
+    middle = solved(epsilon=12.0)
+    facts = collect_planner_facts(middle, grid=grid(middle, epsilon=(1.0, 12.0)))
+    assert 'class="standing large"' in render_planner(facts)
+    assert "is above 10: an attacker" in facts["standing"]["size"]
+    assert 'class="standing holds"' in made[0]
+
+
 def scripts(html: str) -> tuple[dict[str, Any], str]:
     """What the script finds, and the script."""
     held, script = re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL)

@@ -13,7 +13,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import LAYERS, UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH
-from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
+from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, judge_size
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -113,6 +113,8 @@ def plan(
         notes: list[str] = []
         if data is None:
             solved = _solve(context)
+            size = judge_size(solved.plan.epsilon, solved.plan.delta)
+            warnings = [] if size is None else [size.sentence]
         else:
             solved, prepared = ask_prepare(context, _read_settings(context), line)
             warnings, notes = list_cautions(context, prepared)

@@ -18,7 +18,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
@@ -117,16 +117,17 @@ def plan_run(
 
 
 def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | None) -> RunFolder:
-    """Create the run and charge the budget of its data, or go on with the run that is there.
+    """Create the run and charge the budget of its data, or take the run that is there.
 
     Raises:
         RunError: if the folder holds a run of another plan or of other nodes, or one that has a board.
     """
     if not (folder.path / "run.json").exists():
+        size = judge_size(folder.plan.epsilon, folder.plan.delta)
+        folder = replace(folder, warnings=() if size is None else (size.sentence,))
         if budget is not None:
             folder = replace(folder, budget=BudgetEntry.of(budget, folder.plan))
-        with folder.charge_budget():
-            folder.create().close()
+        folder.start().close()
         _mark_engine(folder)
         return folder
     known = RunFolder.open(folder.path)
@@ -137,8 +138,7 @@ def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | No
             "began it, or choose another folder"
         )
     _mark_engine(known)
-    with known.charge_budget():
-        return known
+    return known
 
 
 def _mark_engine(folder: RunFolder) -> None:
@@ -159,8 +159,7 @@ def charge_board(folder: RunFolder) -> Iterator[None]:
     """
     plan = folder.plan
     [event] = [event for event, _ in plan.charges if isinstance(event, GaussianEvent)]
-    with Ledger.open(folder.ledger_path, plan=plan) as ledger:
-        folder.check_charged(ledger)
+    with folder.go_on() as ledger:
         if not ledger.boards_charged:
             ledger.charge(event)
         yield

@@ -216,6 +216,7 @@ def train_tables(
     memory: int | str = "4GiB",
     threads: int | None = None,
     resume: bool = False,
+    charge_again: bool = False,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     on_phase: OnPhase | None = None,
@@ -226,6 +227,7 @@ def train_tables(
     Args:
         nodes, edges, out, memory, threads, on_phase: as in `make_rows`.
         resume: go on with the run in `out`, which keeps its settings.
+        charge_again: with `resume`, as in `hushgraph.resume`.
         observer, on_start: as in `hushgraph.train`.
         settings: the other arguments of `make_rows`.
     """
@@ -234,6 +236,8 @@ def train_tables(
     def make() -> None:
         limits: dict[str, Any] = {"memory": memory, "threads": threads, "on_phase": on_phase}
         if resume:
+            if charge_again and not (folder := RunFolder.open(out)).is_finished:
+                folder.go_on(charge_again=True).close()
             resume_rows(out, nodes, edges, **limits)
         else:
             make_rows(nodes, edges, out, **limits, **settings)
@@ -298,8 +302,7 @@ def train_rows(
         with group.share_errors():
             files = RowFiles.open(connection, folder, rows)
             if group.leads:
-                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                folder.check_charged(ledger)
+                ledger = stack.enter_context(folder.go_on())
                 _check_board(folder, ledger)
         group.check_same(lambda: {"rows": str(files.blocks), "plan": folder.plan.fingerprint()})
         width = folder.input_width

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.graph.stored import StoredGraph
+from hushgraph.privacy.guarantee import judge_size
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -30,7 +31,9 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
     Guarantees:
         Every warning follows from the plan, from names of columns and from the budget: nothing is private.
     """
-    nodes, warnings = plan.num_train_nodes, []
+    nodes = plan.num_train_nodes
+    size = judge_size(plan.epsilon, plan.delta)
+    warnings = [] if size is None else [size.sentence]
     if plan.is_private and plan.delta >= 1 / nodes:
         warnings.append(
             f"delta = {digits_up(plan.delta)} is at or above 1 / N for N = {nodes:,} training nodes: it "
