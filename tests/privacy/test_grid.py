@@ -56,12 +56,12 @@ def test_the_plan_is_in_the_middle_and_the_work_is_bounded(others: dict[str, Any
 
 def test_a_usual_plan() -> None:
     grid = PlanGrid.around(plan(), target=4.0)
-    assert grid.max_readers == (0, 2, 5, 10, 20)
+    assert grid.max_readers == (0, 2, 5, 10)
     assert grid.max_reads == (None,)
-    assert grid.epsilon == (1.0, 2.0, 4.0, 8.0, 16.0)
+    assert grid.epsilon == (1.0, 2.0, 4.0, 8.0)
     assert grid.steps == (150, 600, 2400)
     assert grid.batch_size == (2500, 10_000, 40_000)
-    assert PlanGrid.around(plan(**READER), target=4.0).max_reads == (2, 5, 10)
+    assert PlanGrid.around(plan(**READER), target=4.0).max_reads == (5, 10)
 
 
 def full(**others: Any) -> PlanGrid:

@@ -22,7 +22,7 @@ AXES = ("max_readers", "max_reads", "epsilon", "steps", "batch_size")
 # With more changed trees the noise dominates any gradient, and pricing takes seconds per point.
 _MOST_TREES = 1000
 # The most seconds that one processor may take for all points of a page, by a rough estimate.
-_SECONDS = 10
+_SECONDS = 30
 # With fewer points, starting other processes takes longer than pricing.
 _FEWEST_FOR_PROCESSES = 40
 # Read by numpy's libraries when they are loaded.
@@ -58,7 +58,7 @@ class PlanGrid:
 
     @classmethod
     def around(cls, plan: PrivacyPlan, *, target: float) -> PlanGrid:
-        """Choose values below and above those of a plan; two processors can price them in ten seconds."""
+        """Choose values below and above those of a plan; two processors can price them in fifteen seconds."""
         K, D, T, m = plan.max_readers, plan.max_reads, plan.steps, plan.batch_size
         bounds_reads = plan.edge_owner == "reader" and plan.sampler == "stable"
         values: dict[str, set[Any]] = {
@@ -249,9 +249,9 @@ def _count_trees(plan: PrivacyPlan, max_readers: int) -> int:
 def _estimate_point(changed_trees: int, rate: float, steps: int, shift: float) -> float:
     """Estimate the seconds for one point, where all steps together may shift the sum by `shift` sigma."""
     sigma = rate * (2 * changed_trees - 1) * math.sqrt(steps) / shift
-    # With little noise the losses of one step are spread wide, and need many grid points.
-    wide = 0.04 * min(changed_trees, 12) if sigma < 2 else 0.0
-    return 0.03 + 0.0004 * changed_trees + wide
+    # With little noise and few roots the losses of one step are spread wide, and need many grid points.
+    wide = min(1.5, 0.003 / rate) if sigma < 2 else 0.0
+    return 0.17 + 0.001 * changed_trees + wide
 
 
 def _choose_epsilons(target: float) -> set[float]:

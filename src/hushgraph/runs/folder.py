@@ -132,18 +132,9 @@ class RunFolder:
     def create(self) -> Ledger:
         """Write the folder of a new run; RunError, with nothing left behind, where that fails.
 
-        PlanError where `dp_accounting` finds the price of sampled steps too low; those that draw every root
-        have a formula.
-
         Returns:
             The ledger, open and locked.
         """
-        plan = self.plan
-        if plan.is_private and plan.accountant == "pair" and plan.sampling_rate < 1:
-            # Imported here: full batches need none of it.
-            from hushgraph.accounting.second_opinion import confirm_price
-
-            confirm_price(plan.charges, delta=plan.delta, epsilon=plan.epsilon)
         terms = self.plan.terms
         about = {
             "format": FORMAT,
