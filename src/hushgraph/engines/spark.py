@@ -27,19 +27,27 @@ from hushgraph.billboard.ballots import Int64Array, ballot_entries, ballots_of_l
 from hushgraph.billboard.board import Board, Draws, release
 from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
 from hushgraph.engines.plan import (
+    begin_run,
+    board_folder,
     board_noise,
     charge_board,
+    check_new,
+    check_same_nodes,
     choose_owner,
-    open_run,
+    open_begun,
     plan_run,
     resolve_columns,
+    rows_folder,
+    with_budget,
+    work_folder,
 )
-from hushgraph.errors import GraphError, RunError
+from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
 DrawsOfPart = Callable[[bytes, int], Draws]
 """From the key of a release and the number of a part to the draws of that part."""
 
+_ENGINE = "spark"
 SPLITS = ("train", "val", "test")
 # Places whose noise is drawn together.
 _PLACES_PER_PART = 1 << 16
@@ -97,14 +106,15 @@ def make_rows(
 ) -> SparkRows:
     """Cast and read the board of a run on Spark; training can begin after it.
 
-    The call can be repeated with the same DataFrames after a failure: a released board is used as it is.
+    After a failure `resume_rows` goes on. A call that is refused leaves nothing behind.
 
     Args:
         nodes, edges: the two tables.
-        out: the folder of the run, on the driver's disk: plan and ledger.
+        out: the folder of the run, on the driver's disk, which must be new or empty: plan and ledger.
         edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
-            `board`, `rows` and, meanwhile, `work`; `out` unless given.
+            `board`, `rows` and, meanwhile, `work`. Unless given, the board is in `out`, and `OUT.rows` and
+            `OUT.work` are beside it.
         num_classes, epsilon, private, delta: as in `hushgraph.engines.make_rows`.
         batch_size, steps, learning_rate, hidden, symmetrize, columns, budget: likewise.
         draws: the randomness of a part of the board.
@@ -115,6 +125,7 @@ def make_rows(
         often its task is run; no key is used for two tallies. The board is released as a whole, by a rename,
         and a board that is released is never made again.
     """
+    check_new(Path(out))
     owner = choose_owner(edge_owner, symmetrize=symmetrize)
     maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
     plan, config = plan_run(
@@ -139,20 +150,39 @@ def make_rows(
         data="DataFrame",
         columns=maker.columns,
     )
-    folder = open_run(folder, budget)
-    place = _Storage(nodes.sparkSession, storage or Path(out).absolute().as_uri())
-    # The ledger stays locked: nobody else overwrites the tallies that the key is for.
-    with charge_board(folder):
-        if not place.exists("rows"):
-            maker.write_records(place)
-            if not place.exists("board"):
-                maker.write_tallies(place)
-                maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
-                place.rename("work/board", "board")
-            maker.write_rows(place, folder)
-            place.rename("work/rows", "rows")
-        place.remove("work")
-    return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
+    folder = with_budget(folder, budget)
+    place = _Storage.of(nodes.sparkSession, folder.path, storage)
+    place.check_new(folder.path)
+    with begin_run(folder, engine=_ENGINE, storage=storage) as ledger:
+        return maker.run(folder, ledger, place, draws)
+
+
+def resume_rows(path: str | os.PathLike[str], nodes: DataFrame, edges: DataFrame) -> SparkRows:
+    """Go on with `make_rows` in the folder that it began, with the settings and the storage of that run.
+
+    Args:
+        path: the folder of the run.
+        nodes, edges: the same tables as before. Other training nodes, or numbers of nodes or features, are
+            refused; values are not compared.
+
+    Guarantees:
+        Those of `make_rows`: one charge, one release.
+    """
+    folder, storage = open_begun(path, engine=_ENGINE)
+    maker = _Maker.of(
+        nodes,
+        edges,
+        folder.plan.edge_owner,
+        symmetrize=folder.config.symmetrize,
+        columns=folder.columns,
+        num_classes=folder.num_classes,
+    )
+    check_same_nodes(folder, split_id=maker.split_id(), num_features=len(maker.features))
+    with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
+        folder.check_charged(ledger)
+        with folder.charge_budget():
+            pass
+        return maker.run(folder, ledger, _Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +292,23 @@ class _Maker:
                 problems.append(f"{unknown} edges whose {end!r} is not in the node table")
         if problems:
             raise GraphError(f"{'; '.join(problems)}; correct them")
+
+    def run(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> SparkRows:
+        """Charge and release the board, write the rows; what is there is used as it is.
+
+        The ledger is locked: nobody else overwrites the tallies that the key is for.
+        """
+        charge_board(folder, ledger)
+        if not place.exists("rows"):
+            self.write_records(place)
+            if not place.exists("board"):
+                self.write_tallies(place)
+                self.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
+                place.rename("work/board", "board")
+            self.write_rows(place, folder)
+            place.rename("work/rows", "rows")
+        place.remove("work")
+        return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
 
     def count_training_nodes(self) -> int:
         """How many nodes are in the training split, which is public."""
@@ -425,32 +472,62 @@ def _read_rows(
 
 
 class _Storage:
-    """Folders of Parquet that all executors reach, through Hadoop's file systems."""
+    """Folders of Parquet that all executors reach, through Hadoop's file systems.
 
-    def __init__(self, session: Any, root: str) -> None:
-        self.session, self.root = session, root.rstrip("/")
+    Args:
+        session: of Spark.
+        places: where the board is, and what is private: the rows, and what is worked with.
+    """
+
+    def __init__(self, session: Any, places: Mapping[str, str]) -> None:
+        self.session, self.places = session, places
         jvm = session.sparkContext._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._files = self._path(self.root).getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+        settings = session.sparkContext._jsc.hadoopConfiguration()
+        self._files = self._path(places["work"]).getFileSystem(settings)
+
+    @classmethod
+    def of(cls, session: Any, out: Path, storage: str | None) -> _Storage:
+        """The folders of a run: in its storage, or the board in its folder and what is private beside it."""
+        if storage is not None:
+            local = Path(storage.removeprefix("file://")).resolve()
+            if local.is_relative_to(out.resolve()):
+                raise InputError(
+                    f"storage={storage}: it is in the folder of the run, and rows are private; choose "
+                    "another folder"
+                )
+            root = storage.rstrip("/")
+            return cls(session, {name: f"{root}/{name}" for name in ("board", "rows", "work")})
+        places = {"board": board_folder(out), "rows": rows_folder(out), "work": work_folder(out)}
+        return cls(session, {name: path.absolute().as_uri() for name, path in places.items()})
+
+    def check_new(self, out: Path) -> None:
+        """Refuse a storage that holds parts of another run."""
+        held = [place for name, place in self.places.items() if self.exists(name)]
+        if held:
+            raise RunError(f"out={out}: {held[0]} holds parts of another run; choose another storage")
+
+    def _place(self, name: str) -> str:
+        first, _, rest = name.partition("/")
+        return f"{self.places[first]}/{rest}" if rest else self.places[first]
 
     def write(self, table: DataFrame, name: str) -> None:
         """Write a table; whatever an interrupted call left there goes first."""
-        table.write.mode("overwrite").parquet(f"{self.root}/{name}")
+        table.write.mode("overwrite").parquet(self._place(name))
 
     def read(self, name: str) -> DataFrame:
-        table: DataFrame = self.session.read.parquet(f"{self.root}/{name}")
+        table: DataFrame = self.session.read.parquet(self._place(name))
         return table
 
     def exists(self, name: str) -> bool:
         """Whether a folder is there, which a rename gave its name."""
-        return bool(self._files.exists(self._path(f"{self.root}/{name}")))
+        return bool(self._files.exists(self._path(self._place(name))))
 
     def rename(self, old: str, new: str) -> None:
         """Release a folder: it is there as a whole or not at all."""
-        if not self._files.rename(self._path(f"{self.root}/{old}"), self._path(f"{self.root}/{new}")):
-            raise RunError(
-                f"storage={self.root}: {old} cannot be renamed to {new}; allow it, then repeat the call"
-            )
+        paths = self._place(old), self._place(new)
+        if not self._files.rename(*map(self._path, paths)):
+            raise RunError(f"{paths[0]} cannot be renamed to {paths[1]}; allow it, then resume the run")
 
     def remove(self, name: str) -> None:
-        self._files.delete(self._path(f"{self.root}/{name}"), True)
+        self._files.delete(self._path(self._place(name)), True)
