@@ -136,7 +136,7 @@ def test_a_killed_run_goes_on_only_with_its_own_data(tables: Tables, phase: str,
     begin(tables, "a-run", phase)
     other = write_tables(Path("others"), **change)
     before = list_files()
-    with pytest.raises(InputError, match="began with|no column 'label'"):
+    with pytest.raises(InputError, match=r"began with|no column 'label'"):
         resume_rows("a-run", *other)
     assert list_files() == before
     assert train_tables(*tables, "a-run", resume=True).folder.is_finished

@@ -15,9 +15,9 @@ from hushgraph.billboard.ballots import label_ballots
 from hushgraph.billboard.board import cast, release
 from hushgraph.billboard.reading import read_boards
 from hushgraph.engines import duck, plan
-from hushgraph.engines.plan import rows_folder, work_folder
 from hushgraph.engines import records as records_module
 from hushgraph.engines.duck import make_rows, parse_memory, resume_rows
+from hushgraph.engines.plan import rows_folder, work_folder
 from hushgraph.engines.records import Records
 from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph

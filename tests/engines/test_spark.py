@@ -108,6 +108,10 @@ class Data:
         return np.array([cells[name] for name in self.ids], np.float32)
 
 
+def releases(out: Path) -> dict[str, str | None]:
+    return Ledger.open(out / "ledger.jsonl", read_only=True).releases
+
+
 def boards_charged(out: Path) -> int:
     return Ledger.open(out / "ledger.jsonl", read_only=True).boards_charged
 
@@ -178,7 +182,8 @@ def test_a_killed_task_neither_draws_a_released_cell_twice_nor_charges_twice(
     assert [path.name for path in out.glob("board/_temporary*")] == []
 
 
-def test_a_job_that_fails_is_repeated_under_its_charge_with_another_key(session: Any, tmp_path: Path) -> None:
+def test_a_job_that_fails_ends_the_run_and_no_second_key_is_drawn(session: Any, tmp_path: Path) -> None:
+    """Parts of the board may have been seen, and a second one would be another release."""
     data, out, log = Data(session), tmp_path / "run", tmp_path / "log"
     log.mkdir()
     with pytest.raises(Exception, match="out of luck") as failure:
@@ -188,19 +193,54 @@ def test_a_job_that_fails_is_repeated_under_its_charge_with_another_key(session:
     assert repr(key)[2:-1] not in str(failure.value)
     assert key.hex() not in str(failure.value)
     assert boards_charged(out) == 1
+    assert releases(out) == {"board-1": None}
+    with pytest.raises(RunError, match="charges the data anew"):
+        data.resume(out)
     assert not (out / "board").exists()
+
+
+class StoppedError(Exception):
+    """Stands for a driver that ends."""
+
+
+def test_a_complete_draft_is_the_board(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, out = Data(session), tmp_path / "run"
+    record, seen = Ledger.record_release, []
+
+    def stop_at_digest(self: Ledger, name: str, digest: str | None) -> None:
+        seen.append((tmp_path / "run.work" / "board").exists())
+        if digest is not None:
+            raise StoppedError
+        record(self, name, digest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "record_release", stop_at_digest)
+        with pytest.raises(StoppedError):
+            data.make(out)
+    # The ledger said that the release begins before a task could write anything.
+    assert seen == [False, True]
+    assert releases(out) == {"board-1": None}
+    draft = data.in_order(session.read.parquet(f"{out}.work/board"), "class")
     made = data.resume(out)
-    board = data.in_order(made.board, "class")
+    assert np.array_equal(data.in_order(made.board, "class"), draft)
+    [recorded] = releases(out).values()
+    assert recorded is not None
     assert boards_charged(out) == 1
-    # What the failed job drew is in no released cell.
-    drawn = np.load(log / "drawn.npy")
-    assert isinstance(made.folder.plan, BillboardPlan)
-    tally = cast(data.graph, label_ballots(data.graph, "sender", num_classes=CLASSES))
-    other = release(tally, noise_std=made.folder.plan.board_noise[0], draws=lambda count: drawn).values
-    assert not np.isclose(board, other).any(axis=1).all()
-    # A third call finds everything and draws nothing.
-    again = data.resume(out)
-    assert np.array_equal(data.in_order(again.board, "class"), board)
+    # A board that was moved away, or is another one, ends the run.
+    away = (out / "board").rename(tmp_path / "away")
+    shutil.rmtree(tmp_path / "run.rows")
+    with pytest.raises(RunError, match="board-1 was released and is missing"):
+        data.resume(out)
+    other = session.read.parquet(str(away)).withColumn(
+        "class_0", pyspark.sql.functions.lit(1.0).cast("float")
+    )
+    other.write.parquet(str(out / "board"))
+    with pytest.raises(RunError, match="not the one that this run released"):
+        data.resume(out)
+    shutil.rmtree(out / "board")
+    # The same rows in another order are the same board.
+    session.read.parquet(str(away)).orderBy("class_0").write.parquet(str(out / "board"))
+    assert data.resume(out).rows.count() == NODES
 
 
 def always_failing(key: bytes, part: int, *, log: str) -> Draws:

@@ -2,8 +2,9 @@
 
     tables -> records -> charge -> board, released once -> readings -> rows
 
-What is released is `board/` in the folder of the run. Two folders beside it are as private as the tables:
-`RUN.rows` holds the rows for training, and `RUN.work` is removed at the end.
+What is released is `board/` in the folder of the run; `board-1.safetensors` shows the same numbers. Two
+folders beside it are as private as the tables: `RUN.rows` holds the rows for training, and `RUN.work` is
+removed at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ import numpy.typing as npt
 
 from hushgraph._files import write_whole
 from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, release, save_board
+from hushgraph.billboard.board import Board, Draws, digest_board, load_board, release, save_board
 from hushgraph.billboard.reading import (
     NOTHING,
     add_own,
@@ -53,7 +55,8 @@ from hushgraph.engines.plan import (
     write_about,
 )
 from hushgraph.engines.records import Int32Array, Records
-from hushgraph.engines.tables import Tables, open_database, read_board_values
+from hushgraph.engines.released import check_release, find_values, release_values, released_std
+from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.noise import normal
@@ -131,9 +134,10 @@ def make_rows(
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. Every
         cell gets one draw, in the order of places. The charge is in the ledger before the tally is computed,
-        and once: a repeated call pays with the charge that is there. A board is released as a whole, by a
-        rename; a board that is released is never made again. What an interrupted call had drawn was never
-        released and is removed before anything is drawn again.
+        and once: a resumed run pays with the charge that is there. The ledger has the digest of the board
+        before any name on disk leads to a number of it, so that under one charge no second board is ever
+        visible: one that is missing or is another ends the run. What an interrupted call had drawn before
+        that had no name, and is gone.
 
     Examples:
         >>> import duckdb, hushgraph as hg
@@ -244,15 +248,15 @@ class _Maker:
     ) -> RunFolder:
         """Check the tables as a whole, then create the run and take its phases."""
         check_new(self.path)
-        new, is_begun = self._make_work(), False
+        new, is_begun = self._make_work(may_be_there=False), False
         try:
             with self._open_tables() as tables:
                 folder = with_budget(describe(tables), budget)
                 phases = self._phases(folder, tables)
-                rows = phases.read_rows()
+                phases.read_tables()
                 with begin_run(folder, engine=_ENGINE) as ledger:
                     is_begun = True
-                    phases.run(ledger, *rows)
+                    phases.run(ledger)
         except BaseException:
             if not is_begun:
                 _remove_folders(new)
@@ -267,7 +271,7 @@ class _Maker:
             if not is_finished:
                 ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
                 folder.check_charged(ledger)
-            new, is_checked = self._make_work(), False
+            new, is_checked = self._make_work(may_be_there=True), False
             try:
                 with self._open_tables() as tables:
                     num_features = len(tables.features)
@@ -278,8 +282,7 @@ class _Maker:
                         is_checked = True
                         with folder.charge_budget():
                             pass
-                        if not rows_folder(folder.path).is_dir():
-                            phases.run(ledger, *phases.read_rows())
+                        phases.run(ledger)
             except BaseException:
                 if not is_checked:
                     _remove_folders(new)
@@ -291,12 +294,12 @@ class _Maker:
     def _work(self) -> Path:
         return work_folder(self.path)
 
-    def _make_work(self) -> list[Path]:
+    def _make_work(self, *, may_be_there: bool) -> list[Path]:
         """Make the folder to work in; return which folders are new, the innermost first."""
         folders = [self._work, *self._work.parents]
         try:
             new = [each for each in folders if not each.exists()]
-            self._work.mkdir(parents=True, exist_ok=True)
+            self._work.mkdir(parents=True, exist_ok=may_be_there)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RunError(f"out={self.path}: cannot be created ({reason}); choose another folder") from None
@@ -357,11 +360,13 @@ class _Phases:
     def _counts(self) -> dict[str, int]:
         return {"nodes": self.tables.nodes.num_rows, "edges": self.tables.edges.num_rows}
 
-    def read_rows(self) -> tuple[Records, Int32Array]:
-        """Records, sorted unless they are already, and training labels: all that is read of the tables.
+    def read_tables(self) -> None:
+        """Read records and labels; GraphError for those that cannot be used."""
+        _ = self._records, self._labels
 
-        GraphError for edges and labels that cannot be used.
-        """
+    @cached_property
+    def _records(self) -> Records:
+        """The records, sorted unless they are already."""
         records = Records.open(self.work / "records")
         if records is None:
             self.tell("sort records")
@@ -372,62 +377,78 @@ class _Phases:
                 num_nodes=self.tables.num_nodes,
                 most_in_memory=self.memory // 4,
             )
-        return records, self.tables.training_labels()
+        return records
 
-    def run(self, ledger: Ledger, records: Records, labels: Int32Array) -> None:
+    @cached_property
+    def _labels(self) -> Int32Array:
+        return self.tables.training_labels()
+
+    def run(self, ledger: Ledger) -> None:
         """Charge and release the board, write the rows; finished phases are skipped.
 
         The ledger is locked: no other process can make a board under the same charge.
         """
-        charge_board(self.folder, ledger)
-        if not board_folder(self.folder.path).is_dir():
+        if board_folder(self.folder.path).is_dir():
+            check_release(ledger, digest_files(self.tables.connection, self.folder))
+        else:
+            self._publish_board(ledger)
+        self._save_for_predictions(ledger)
+        if not rows_folder(self.folder.path).is_dir():
+            self.tell("write rows")
+            self._write_rows()
+
+    def _publish_board(self, ledger: Ledger) -> None:
+        """Write the board as Parquet, from numbers that are released, or are made and released now."""
+        path, std = self.work / "board.values", released_std(board_noise(self.folder))
+        shape = self.tables.num_nodes, self.tables.num_classes
+        values = find_values(path, shape=shape, noise_std=std, ledger=ledger)
+        if values is None:
+            ledger.check_unreleased(0)
+            charge_board(self.folder, ledger)
             self.tell("make board")
-            self._make_board(records, labels)
-        self.tell("write rows")
-        self._save_for_predictions()
-        self._write_rows(records, labels)
-
-    def _save_for_predictions(self) -> None:
-        """Write the released board as `hushgraph predict` reads it, where it fits memory."""
-        cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
-        path = self.folder.path / BOARD_FILES[0]
-        if path.exists() or _COPIES * cells > self.memory // 2:
-            return
-        about = read_about(self.folder)
-        values = np.concatenate(list(self._read_board(about["files"])))
-        names = self.tables.read_ids(self._board_files(about["files"]))
-        board = Board(values=values, noise_std=about["noise_std"], names=names, plan=about["plan"])
-        save_board(board, path)
-
-    def _board_files(self, count: int) -> list[str]:
-        return [str(board_folder(self.folder.path) / f"part-{i:05d}.parquet") for i in range(count)]
-
-    def _read_board(self, count: int) -> Iterator[Float32Array]:
-        return read_board_values(self.tables.connection, self._board_files(count), self.tables.num_classes)
-
-    def _make_board(self, records: Records, labels: Int32Array) -> None:
-        """Cast, add noise and write range after range of places; release all of it at once."""
+            release_values(path, self._make_values(), noise_std=std, ledger=ledger)
+            values = np.memmap(path, "<f4", "r", shape=shape)
         draft = self.work / "board"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
-        sizes = records.list_sizes()
-        gain, rest = _entries(sizes, labels, self.tables.num_classes)
-        noise, std, number = board_noise(self.folder), 0.0, 0
-        for begin, end in self._ranges(records):
-            tally = _cast_range(records, begin, end, labels, gain, rest, self.tables.num_classes)
-            board = release(tally, noise_std=noise, draws=self.draws)
-            self.tables.write_board(draft / f"part-{number:05d}.parquet", begin, board.values)
-            std, number = board.noise_std, number + 1
-        about = {"noise_std": std.hex(), "plan": self.folder.plan.fingerprint(), "places": len(sizes)}
-        write_about(draft, {**about, "classes": self.tables.num_classes, "files": number})
+        ranges = list(self._ranges())
+        for number, (begin, end) in enumerate(ranges):
+            self.tables.write_board(draft / f"part-{number:05d}.parquet", begin, values[begin:end])
+        about = {"noise_std": std.hex(), "plan": self.folder.plan.fingerprint(), "places": shape[0]}
+        write_about(draft, {**about, "classes": shape[1], "files": len(ranges)})
         publish(draft, board_folder(self.folder.path))
 
-    def _write_rows(self, records: Records, labels: Int32Array) -> None:
-        board = self._load_board()
+    def _make_values(self) -> Iterator[Float32Array]:
+        """Cast and add noise, range after range of places. Nothing of it has left the process."""
+        c, noise = self.tables.num_classes, board_noise(self.folder)
+        gain, rest = _entries(self._records.list_sizes(), self._labels, c)
+        for begin, end in self._ranges():
+            tally = _cast_range(self._records, begin, end, self._labels, gain, rest, c)
+            yield release(tally, noise_std=noise, draws=self.draws).values
+
+    def _save_for_predictions(self, ledger: Ledger) -> None:
+        """Write the released board as `hushgraph predict` reads it, where it fits memory."""
+        path = self.folder.path / BOARD_FILES[0]
+        if path.exists():
+            board = load_board(path, plan=self.folder.plan.fingerprint())
+            check_release(ledger, digest_board([board.values], board.noise_std))
+            return
+        cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
+        if _COPIES * cells > self.memory // 2:
+            return
+        about = read_about(self.folder)
+        values = np.concatenate(list(read_board_values(self.tables.connection, self.folder)))
+        names = self.tables.read_ids(board_files(self.folder))
+        board = Board(values=values, noise_std=about["noise_std"], names=names, plan=about["plan"])
+        save_board(board, path)
+
+    def _write_rows(self) -> None:
+        board, records, labels = self._load_board(), self._records, self._labels
         weights, sizes = place_weights(board), records.list_sizes()
-        draft = self.work / "rows"
+        # With another limit of memory files hold other rows.
+        draft = self.work / f"rows-{self._most_rows}"
         draft.mkdir(exist_ok=True)
-        for number, (begin, end) in enumerate(self._ranges(records)):
+        for number, (begin, end) in enumerate(self._ranges()):
             path = draft / f"part-{number:05d}.parquet"
             if path.exists():
                 continue
@@ -451,18 +472,22 @@ class _Phases:
         shape = (self.tables.num_nodes, self.tables.num_classes)
         values = np.memmap(self.work / "values", np.float32, "w+", shape=shape)
         begin = 0
-        for part in self._read_board(about["files"]):
+        for part in read_board_values(self.tables.connection, self.folder):
             centred, _ = combine_boards([Board(values=part, noise_std=about["noise_std"])])
             values[begin : begin + len(part)] = centred.values
             begin += len(part)
         return Board(values=np.asarray(values), noise_std=about["noise_std"])
 
-    def _ranges(self, records: Records) -> Iterator[tuple[int, int]]:
-        """Ranges of rows whose sums, in float64, take at most a sixteenth of the memory."""
-        most = max(1, self.memory // (16 * 8 * self.tables.num_classes))
-        for begin, end in records.ranges():
-            for first in range(begin, end, most):
-                yield first, min(first + most, end)
+    @property
+    def _most_rows(self) -> int:
+        """How many rows have sums, in float64, that take at most a sixteenth of the memory."""
+        return max(1, self.memory // (16 * 8 * self.tables.num_classes))
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Ranges of rows that are computed at a time."""
+        for begin, end in self._records.ranges():
+            for first in range(begin, end, self._most_rows):
+                yield first, min(first + self._most_rows, end)
 
 
 def _entries(

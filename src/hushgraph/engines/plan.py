@@ -207,19 +207,23 @@ def _remove_begun(path: Path, *, is_new: bool) -> None:
 def open_begun(path: str | os.PathLike[str], *, engine: str) -> tuple[RunFolder, str | None]:
     """The run that `begin_run` created, and its storage; RunError where another engine, or none, began it."""
     folder = RunFolder.open(path)
-    try:
-        mark: dict[str, Any] = json.loads((folder.path / ENGINE_FILE).read_text())
-        # Marks of the first format do not name the engine.
-        begun_by, storage = mark.get("engine", engine), mark.get("storage")
-    except FileNotFoundError:
-        raise RunError(
-            f"run={path}: no engine began it; resume it without --engine (Python: hushgraph.resume)"
-        ) from None
-    except (OSError, ValueError, AttributeError):
-        raise RunError(f"run={path}: {ENGINE_FILE} is damaged; restore it") from None
-    if begun_by != engine:
+    begun_by, storage = read_mark(folder)
+    if begun_by not in (engine, None):
         raise RunError(f"run={path}: {begun_by} began it; go on with that engine")
     return folder, storage
+
+
+def read_mark(folder: RunFolder) -> tuple[str | None, str | None]:
+    """The engine that began a run, where its mark says which, and its storage, if that is elsewhere."""
+    try:
+        mark: dict[str, Any] = json.loads((folder.path / ENGINE_FILE).read_text())
+        return mark.get("engine"), mark.get("storage")
+    except FileNotFoundError:
+        raise RunError(
+            f"run={folder.path}: no engine began it; resume it without --engine (Python: hushgraph.resume)"
+        ) from None
+    except (OSError, ValueError, AttributeError):
+        raise RunError(f"run={folder.path}: {ENGINE_FILE} is damaged; restore it") from None
 
 
 def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> None:
@@ -261,6 +265,7 @@ def read_about(folder: RunFolder) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_text())
         about["noise_std"] = float.fromhex(about["noise_std"])
+        about["files"] = int(about["files"])
         plan = about["plan"]
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"run={folder.path}: {path.name} is missing or damaged; restore the board") from None

@@ -4,8 +4,11 @@
 
 Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any
 noise is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever
-repeats a task adds the same noise to the same tally. The key is in no file, configuration or plan of ours; a
-driver that starts again draws another one, and what the first had drawn was never released.
+repeats a task adds the same noise to the same tally. The key is in no file, configuration or plan of ours.
+
+Parts of the board are files while tasks still run. So the ledger says that the release has begun before the
+first task does, and no driver ever draws a second key under that charge: one that starts again takes over a
+complete board, and anything else ends the run.
 
 Spark keeps the key, like the records themselves, in its own memory and scratch space while the job runs.
 """
@@ -41,6 +44,7 @@ from hushgraph.engines.plan import (
     with_budget,
     work_folder,
 )
+from hushgraph.engines.released import BOARD, check_release, incomplete_error, released_std
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
@@ -122,8 +126,9 @@ def make_rows(
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. The
         charge is in the ledger before noise is drawn, and once. Every cell of a release has one draw, however
-        often its task is run; no key is used for two tallies. The board is released as a whole, by a rename,
-        and a board that is released is never made again.
+        often its task is run; no key is used for two tallies, and no second key under one charge. A board
+        whose release has begun is never made again: one that is missing, not complete or another ends the
+        run.
     """
     check_new(Path(out))
     owner = choose_owner(edge_owner, symmetrize=symmetrize)
@@ -298,17 +303,53 @@ class _Maker:
 
         The ledger is locked: nobody else overwrites the tallies that the key is for.
         """
-        charge_board(folder, ledger)
+        self._release_board(folder, ledger, place, draws)
         if not place.exists("rows"):
-            self.write_records(place)
-            if not place.exists("board"):
-                self.write_tallies(place)
-                self.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
-                place.rename("work/board", "board")
+            self._sort_out_records(place)
             self.write_rows(place, folder)
             place.rename("work/rows", "rows")
         place.remove("work")
         return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
+
+    def _release_board(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> None:
+        """Charge, make and release the board, unless it is there."""
+        noise = board_noise(folder)
+        if place.exists("board"):
+            check_release(ledger, self.digest_board(place.read("board"), noise))
+            return
+        if not place.exists("work/board/_SUCCESS"):
+            if place.exists("work/board"):
+                raise incomplete_error(place.places["work"])
+            ledger.check_unreleased(0)
+            charge_board(folder, ledger)
+            self._sort_out_records(place)
+            self.write_tallies(place)
+            ledger.record_release(BOARD, None)
+            self.write_board(place, noise, draws, key=secrets.token_bytes(KEY_BYTES))
+        check_release(ledger, self.digest_board(place.read("work/board"), noise))
+        place.rename("work/board", "board")
+
+    def digest_board(self, board: DataFrame, noise_std: float) -> str:
+        """Tell boards apart, whatever order their rows are in.
+
+        The digest of the digests of parts: in each, identifiers are in order.
+        """
+        from pyspark.sql import functions as f
+
+        name, parts = self.columns.id, self._num_parts(board)
+        part = f.pmod(f.xxhash64(f"`{name}`"), f.lit(parts)).cast("int").alias("part")
+        digests = (
+            board.select("*", part)
+            .groupBy("part")
+            .applyInPandas(lambda table: _digest_part(table, name), "part int, digest string")
+        )
+        rows = sorted((row["part"], row["digest"]) for row in digests.collect())
+        return sha256(f"{released_std(noise_std).hex()} {rows}".encode()).hexdigest()
+
+    @staticmethod
+    def _num_parts(nodes: DataFrame) -> int:
+        """How many parts the places of these nodes are cut into."""
+        return max(1, -(-int(nodes.count()) // _PLACES_PER_PART))
 
     def count_training_nodes(self) -> int:
         """How many nodes are in the training split, which is public."""
@@ -325,10 +366,12 @@ class _Maker:
         [row] = self.nodes.agg(f.count("*"), f.sum(hashed)).collect()
         return sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:32]
 
-    def write_records(self, place: _Storage) -> None:
-        """Write (owner, place) without repeats and self-loops. Private."""
+    def _sort_out_records(self, place: _Storage) -> None:
+        """Write (owner, place) without repeats and self-loops, unless they are there. Private."""
         from pyspark.sql import functions as f
 
+        if place.exists("work/records/_SUCCESS"):
+            return
         ends = (self.columns.source, self.columns.target)
         owner, listed = ends if self.edge_owner == "sender" else ends[::-1]
         records = self.edges.select(self._id(owner).alias("owner"), self._id(listed).alias("place"))
@@ -363,8 +406,7 @@ class _Maker:
         cells = [(gain - f.sum("rest")).alias(f"tally_{k}") for k, gain in enumerate(gains)]
         tallies = by_class.groupBy(f.col("place").alias("id")).agg(*cells)
         ids = self.nodes.select(self._id(self.columns.id).alias("id"))
-        parts = max(1, -(-ids.count() // _PLACES_PER_PART))
-        part = f.pmod(f.xxhash64("id"), f.lit(parts)).cast("int").alias("part")
+        part = f.pmod(f.xxhash64("id"), f.lit(self._num_parts(ids))).cast("int").alias("part")
         place.write(
             ids.join(tallies, "id", "left").fillna(0).select("id", part, *self._tallies), "work/tallies"
         )
@@ -387,7 +429,7 @@ class _Maker:
         from pyspark.sql import functions as f
 
         c, config = self.num_classes, folder.config
-        std = _released_std(board_noise(folder))
+        std = released_std(board_noise(folder))
         values = [f"value_{k}" for k in range(c)]
         weigh = partial(_weigh_places, name=self.columns.id, noise_std=std)
         columns = ", ".join(f"{value} double" for value in values)
@@ -440,9 +482,14 @@ def _release_part(
     return table[["id"]].rename(columns={"id": name}).assign(**cells)
 
 
-def _released_std(noise_std: float) -> float:
-    """The standard deviation that `release` uses for this one: the same for every part."""
-    return release(np.zeros((1, 2), np.int64), noise_std=noise_std).noise_std
+def _digest_part(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The digest of one part of a board."""
+    table = table.sort_values(name, ignore_index=True)
+    names = sorted(column for column in table.columns if column.startswith("class_"))
+    digest = sha256("\n".join(map(str, table[name])).encode())
+    for column in names:
+        digest.update(np.ascontiguousarray(table[column].to_numpy(np.float32), "<f4").data)
+    return table[["part"]][:1].assign(digest=digest.hexdigest())
 
 
 def _weigh_places(tables: Iterator[pd.DataFrame], *, name: str, noise_std: float) -> Iterator[pd.DataFrame]:

@@ -22,8 +22,9 @@ from torch import nn
 
 from hushgraph.accounting.events import Draw, PoissonDraw
 from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
-from hushgraph.engines.plan import remove_private, rows_folder
-from hushgraph.engines.tables import quote, quote_list, quote_name
+from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
+from hushgraph.engines.released import check_release
+from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
 from hushgraph.gradients.batch import scale_rows
 from hushgraph.gradients.clip import Clipping
@@ -313,7 +314,7 @@ def train_rows(
             if group.leads:
                 ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
                 folder.check_charged(ledger)
-                _check_board(folder, ledger)
+                _check_board(folder, ledger, connection)
         group.check_same(lambda: {"rows": str(files.blocks), "plan": folder.plan.fingerprint()})
         width = folder.input_width
         session = _RowSession(folder, files, group, ledger, limit // 4 // (4 * width), observer)
@@ -332,10 +333,16 @@ def _remove_rows(folder: RunFolder, group: Group, keep_rows: bool) -> None:
         remove_private(folder.path)
 
 
-def _check_board(folder: RunFolder, ledger: Ledger) -> None:
-    """Rows come from a board; a ledger without its charge is not that of these rows."""
+def _check_board(folder: RunFolder, ledger: Ledger, connection: Any) -> None:
+    """Rows come from a board: refuse to go on where that was not charged, is missing or is another one."""
     if not ledger.boards_charged:
         raise RunError(f"run={folder.path}: its ledger shows no board; make the rows again in a new folder")
+    engine, storage = read_mark(folder)
+    board = board_folder(folder.path)
+    if storage is None and not board.is_dir():
+        ledger.check_unreleased(0)
+    elif engine == "duckdb":
+        check_release(ledger, digest_files(connection, folder))
 
 
 class _RowSession:
