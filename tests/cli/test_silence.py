@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "compare demo --epsilon 4 --steps 3 --out comparison",
         "audit first --trials 100",
         "plan --method trees --train-nodes 90941 --max-readers 5 --batch-size 10000 --epsilon 8",
-        "plan demo --epsilon 4 --html plan.html",
+        "plan demo --epsilon 4",
         "check tables --out check.html",
         "datasets",
     ],

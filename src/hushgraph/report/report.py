@@ -60,7 +60,7 @@ def write_report(
 
 def check_report_path(path: str | os.PathLike[str]) -> Path:
     """Return where a report goes; raise InputError where it cannot be written."""
-    return check_page_path(path, option="out", kind="report")
+    return check_page_path(path, option="out")
 
 
 def render_report(facts: Mapping[str, Any]) -> str:

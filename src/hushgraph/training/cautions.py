@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy.guarantee import judge_size
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
 
 def _has_no_reverse(graph: Graph) -> bool:
     """Whether no edge of a graph with edges has its reverse; False where looking would take long."""
-    if isinstance(graph, StoredGraph) or not graph.is_directed or not 0 < graph.num_edges <= _MOST_EDGES:
+    if not graph.is_directed or not 0 < graph.num_edges <= _MOST_EDGES:
         return False
     shape = (graph.num_nodes, graph.num_nodes)
     reads = sparse.csr_array((np.ones(graph.num_edges, np.bool_), graph.indices, graph.indptr), shape=shape)
