@@ -14,6 +14,7 @@ from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
+from hushgraph.privacy.guarantee import CLASSES_NOT_RECORDED, Assumption, name_assumed, write_assumptions
 from hushgraph.privacy.plan import PREDICTIONS, json_number
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Comparison:
         data: what the data was called.
         seeded: whether a fixed seed made all of them reproducible, not private.
         rows: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
+        assumptions: what the guarantees of all of them take as public although nobody declared it.
         runs: by name; empty for a comparison that was read from a file.
 
     Guarantees:
@@ -100,6 +102,7 @@ class Comparison:
     data: str
     seeded: bool
     rows: tuple[Row, ...]
+    assumptions: tuple[Assumption, ...] = ()
     runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -132,8 +135,9 @@ class Comparison:
         total = self.release_all
         return (
             f"Each private model is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially private by "
-            f"itself; publishing all {len(self._private)} together costs up to ({rounded_up(total[0])}, "
-            f"{digits_up(total[1])}) by basic composition. {self._predictions} {unsafe}"
+            f"itself{name_assumed(self.assumptions)}; publishing all {len(self._private)} together costs up "
+            f"to ({rounded_up(total[0])}, {digits_up(total[1])}) by basic composition. {self._predictions} "
+            f"{unsafe}"
         )
 
     @property
@@ -156,6 +160,7 @@ class Comparison:
             "data": self.data,
             "seeded": self.seeded,
             "rows": [{**asdict(row), "epsilon": json_number(row.epsilon)} for row in self.rows],
+            "assumptions": write_assumptions(self.assumptions),
             "release_all": {"epsilon": json_number(epsilon), "delta": delta},
             "cost": self.cost,
         }
@@ -174,7 +179,14 @@ class Comparison:
             rows = tuple(Row(**row | {key: _number(row[key]) for key in _NUMBERS}) for row in about["rows"])
             if tuple(row.name for row in rows) != NAMES:
                 raise ValueError(f"expected rows {', '.join(NAMES)}")
-            return cls(data=str(about["data"]), seeded=bool(about["seeded"]), rows=rows)
+            assumptions = (
+                tuple(Assumption(**each) for each in about["assumptions"])
+                if "assumptions" in about
+                else (CLASSES_NOT_RECORDED,)
+            )
+            return cls(
+                data=str(about["data"]), seeded=bool(about["seeded"]), rows=rows, assumptions=assumptions
+            )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None
 
@@ -264,6 +276,7 @@ def compare(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,
         rows=tuple(_row(which, run, graph) for which, run in ordered.items()),
+        assumptions=runs[BILLBOARD].folder.assumptions,
         runs=ordered,
     )
 

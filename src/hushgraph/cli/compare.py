@@ -20,7 +20,8 @@ from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.guarantee import sentence
+from hushgraph.privacy.guarantee import name_kind
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def compare(
     layers: Annotated[int, _model(f"r, its rounds of messages. [{LAYERS}: noise grows with K^r]")] = LAYERS,
     delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
     max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
+    directed: options.Directed = PrivacyPlan.directed,
     steps: Annotated[int | None, _model("Updates of each model. [each by its own rule]")] = None,
     hidden: Annotated[int | None, _model("Width of each model. [each by its own rule]")] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
@@ -98,6 +100,8 @@ def compare(
     """
     arguments = {name: context.params[name] for name in _ARGUMENTS}
     arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}
+    # Left out otherwise, so that comparisons that were begun without this flag go on.
+    arguments |= {"directed": True} if directed else {}
     try:
         _compare(out, data, lambda: options.join_edges(data, edges), as_json, **arguments)
     except KeyboardInterrupt:
@@ -226,14 +230,14 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
             row.name,
             rounded_up(row.epsilon),
             *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
-            row.guarantee,
+            name_kind(row.guarantee, result.assumptions),
             # Towards whom is printed below the table.
             row.predictions.removesuffix(" towards everybody else"),
             style="green" if row.guarantee == "holds" else "red",
         )
     screen.print(table, highlight=False)
     if not result.seeded:
-        promise = sentence(result.runs[BILLBOARD].plan)
+        promise = result.runs[BILLBOARD].folder.guarantee.statement.sentence
         screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     screen.print(f"\n{result.cost}", highlight=False, markup=False)
     if out is not None:

@@ -22,6 +22,7 @@ ABOUT = "graph.json"
 DENSE_VERSION, SPARSE_VERSION = 1, 2
 X_DENSE = "x.npy"
 X_SPARSE = ("x_indptr.npy", "x_indices.npy", "x_data.npy")
+DECLARED = "classes_declared"
 COUNTS = ("num_nodes", "num_reads", "num_features", "num_classes", "duplicates_removed", "self_loops_removed")
 # The number of values checked at a time.
 _BLOCK = 1 << 23
@@ -39,7 +40,7 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
 
     Args:
         path: the folder.
-        num_classes: replaces the number in the folder.
+        num_classes: declares the number of classes, and replaces that of the folder.
 
     Guarantees:
         Whatever the files contain, the result is a checked graph or a `GraphError` of one line that names the
@@ -60,6 +61,7 @@ def open_stored(path: Path, *, num_classes: int | None = None) -> StoredGraph:
             y=_open_array(path / "y.npy", about["num_nodes"], kinds="iu"),
             num_classes=about["num_classes"] if num_classes is None else num_classes,
             is_directed=about["directed"],
+            has_declared_classes=num_classes is not None or _has_declared_classes(about, columns),
             duplicates_removed=about["duplicates_removed"],
             self_loops_removed=about["self_loops_removed"],
             node_names=_open_array(path / "node_names.npy", about["num_nodes"], kinds="iuU")
@@ -103,6 +105,11 @@ def _read_description(path: Path) -> dict[str, Any]:
     if about["columns"] is not None and not isinstance(about["columns"], dict):
         raise GraphError(f"{ABOUT} has columns={str(about['columns'])[:40]}; expected an object or null")
     return dict(about)
+
+
+def _has_declared_classes(about: dict[str, Any], columns: Columns | None) -> bool:
+    """Whether the number of classes was declared; older folders do not say, unless classes have names."""
+    return bool(about.get(DECLARED, columns is not None and columns.classes is not None))
 
 
 def _open_array(path: Path, *shape: int, kinds: str) -> Array:

@@ -18,6 +18,7 @@ from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.datasets.stored_reader import (
     ABOUT,
+    DECLARED,
     DENSE_VERSION,
     SPARSE_VERSION,
     X_DENSE,
@@ -61,11 +62,11 @@ def store(
     Args:
         data: anything that `load_graph` accepts.
         folder: the new folder; it must not exist.
-        directed: whether some edge lacks its reverse. It decides the default edge owner and is treated as
-            public. Tables require it, or `symmetrize`, because computing it needs all edges at once.
+        directed: whether some edge lacks its reverse, which the folder notes and nothing is decided by.
+            Tables require it, or `symmetrize`, because computing it needs all edges at once.
         symmetrize: add the reverse of every edge.
         split, split_seed, num_classes, columns: as in `load_graph`. Tables require `num_classes`, or the
-            names of the classes in `columns`.
+            names of the classes in `columns`. The folder keeps whether classes were declared.
 
     Returns:
         The stored graph.
@@ -95,6 +96,7 @@ def store(
         x=graph.x,
         y=graph.y,
         num_classes=graph.num_classes,
+        has_declared_classes=graph.has_declared_classes,
         directed=graph.is_directed if directed is None else directed,
         node_names=graph.node_names,
         columns=graph.columns,
@@ -128,7 +130,7 @@ def store_arrays(
             integers of an array keep their type on disk; rows are converted to float32 when they are read.
         y: integer labels [N]; -1 means no label.
         train_idx, val_idx, test_idx: node ids, as in `Graph.from_arrays`.
-        num_classes: treated as public, as are `directed` and the counts.
+        num_classes: declared public.
         directed: whether some edge lacks its reverse.
         symmetrize: add the reverse of every edge; the graph is then undirected.
         node_names: the names of the nodes, one each.
@@ -149,6 +151,7 @@ def store_arrays(
         val_idx=val_idx,
         test_idx=test_idx,
         num_classes=num_classes,
+        has_declared_classes=True,
         directed=directed,
         symmetrize=symmetrize,
         node_names=node_names,
@@ -166,6 +169,7 @@ def _write(
     val_idx: Any,
     test_idx: Any,
     num_classes: int,
+    has_declared_classes: bool,
     directed: bool,
     symmetrize: bool = False,
     node_names: Any,
@@ -207,6 +211,7 @@ def _write(
             "num_reads": reads,
             "num_features": num_features,
             "num_classes": int(num_classes),
+            DECLARED: has_declared_classes,
             "directed": bool(directed),
             "duplicates_removed": removed[0] + repeats,
             "self_loops_removed": removed[1] + loops,
@@ -270,9 +275,7 @@ def _store_tables(
         if arrays["num_classes"] is None:
             raise GraphError("num_classes is not given; tables require it, or the names of the classes")
         if split is not None:
-            parts = random_split(
-                len(arrays["y"]), parse_fractions(split), seed=split_seed, labels=arrays["y"]
-            )
+            parts = random_split(len(arrays["y"]), parse_fractions(split), seed=split_seed)
             arrays |= dict(zip(SPLITS, parts, strict=True))
         edges = arrays.pop("edge_index")
         # Counts of what reading dropped are private, and the folder would keep them.

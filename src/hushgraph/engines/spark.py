@@ -115,7 +115,7 @@ def make_rows(
         often its task is run; no key is used for two tallies. The board is released as a whole, by a rename,
         and a board that is released is never made again.
     """
-    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    owner = choose_owner(edge_owner)
     maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
     plan, config = plan_run(
         num_train_nodes=maker.count_training_nodes(),

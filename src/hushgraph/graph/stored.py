@@ -110,6 +110,7 @@ class StoredGraph(Graph):
             test_idx=self.test_idx,
             num_classes=self.num_classes,
             is_directed=self.is_directed,
+            has_declared_classes=self.has_declared_classes,
             duplicates_removed=self.duplicates_removed,
             self_loops_removed=self.self_loops_removed,
             node_names=None if self.node_names is None else np.array(self.node_names),

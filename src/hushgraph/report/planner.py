@@ -17,7 +17,7 @@ from markupsafe import Markup
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.grid import AXES, PlanGrid, noise_on_mean, solve_grid
-from hushgraph.privacy.guarantee import Guarantee
+from hushgraph.privacy.guarantee import Guarantee, name_assumed, write_assumptions
 from hushgraph.privacy.plan import json_number
 from hushgraph.report.charts import profile_chart
 from hushgraph.report.facts import describe_standing, format_now
@@ -94,10 +94,10 @@ def collect_planner_facts(
     if grid is None:
         grid = PlanGrid.around(plan, target=choose_target(solved))
     points = solve_grid(grid, processes=processes, observer=observer)
-    guarantee = Guarantee.of(plan)
+    guarantee = Guarantee.of(plan, assumptions=solved.assumptions)
     standing = describe_standing(guarantee)
     if guarantee.kind == "holds":
-        standing["label"] = "What this plan will guarantee"
+        standing["label"] = f"What this plan will guarantee{name_assumed(guarantee.assumptions)}"
     return {
         "planner": FORMAT,
         "written": format_now(),
@@ -105,6 +105,7 @@ def collect_planner_facts(
         "solved_for": solved.solved_for,
         "notes": list(solved.notes),
         "standing": standing,
+        "assumptions": write_assumptions(guarantee.assumptions),
         "statement": [asdict(topic) for topic in guarantee.statement.topics],
         "not_covered": list(guarantee.statement.not_covered),
         "plan": json.loads(plan.to_json()),

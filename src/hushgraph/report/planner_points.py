@@ -163,6 +163,7 @@ def _fixed_flags(facts: Facts) -> list[str]:
     else:
         flags.append(f"--layers {plan['num_layers']}" if plan["num_layers"] else "--model mlp")
     flags.append(f"--edge-owner {plan['edge_owner']}")
+    flags += ["--directed"] if plan.get("directed") else []
     for name, default in {"sampler": "stable", "accountant": "pair", "clip": 1.0}.items():
         if plan[name] != default:
             flags.append(f"--{name} {plan[name]}")
