@@ -340,9 +340,7 @@ class Frontier:
 
     def _read(self, graph: FrontierGraph) -> Graph:
         if self.options.quick:
-            return synthetic(
-                num_nodes=300, num_classes=graph.num_classes, num_features=8, average_degree=6.0
-            )
+            return synthetic(num_nodes=300, num_classes=graph.num_classes, num_features=8, average_degree=6.0)
         path = self.root / f"{graph.name}.npz"
         reading: dict[str, Any] = {"split": graph.split, "split_seed": 0, "num_classes": graph.num_classes}
         return load_graph(path, symmetrize=True, **reading)

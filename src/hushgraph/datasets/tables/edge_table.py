@@ -28,7 +28,6 @@ class EdgeTable:
         table: the file.
         nodes: the node table, for messages.
         columns: the roles of its columns.
-        integer_ids: whether ids are compared as integers; otherwise as text.
         folder: the folder for edges that do not fit in memory.
     """
 
@@ -36,7 +35,6 @@ class EdgeTable:
     table: Table
     nodes: Table
     columns: Columns
-    integer_ids: bool
     folder: Path
 
     def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
@@ -78,10 +76,9 @@ class EdgeTable:
 
     def _create_sql(self, num_nodes: int) -> str:
         """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
-        kind = "BIGINT" if self.integer_ids else "VARCHAR"
         number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
         ends = [
-            f"CAST({self.table.sql_name(name)} AS {kind}) AS {end}"
+            f"{self.table.id_sql(name, like=self.nodes.type_of(self.columns.id))} AS {end}"
             for end, name in (("u", self.columns.source), ("w", self.columns.target))
         ]
         return (
