@@ -26,7 +26,9 @@ from hushgraph.training import trainer as loop
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
     *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
-    *("max_readers", "max_reads", "edge_owner"),
+    *("max_readers", "max_reads", "edge_owner", "directed"),
+    # Whether classes were declared, whichever they are.
+    "assumptions",
     # Which method, whether predictions are covered, and the price of smaller changes: all of the plan.
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
 }
@@ -42,6 +44,8 @@ ALLOWED = {
         "sum",
         # About the plan, names of columns and the budget.
         "warnings",
+        # Whether classes were declared, whichever they are.
+        "assumptions",
     },
     "result.json": SUMMARY
     | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost", "warnings"},

@@ -111,7 +111,7 @@ def stop_at_sort(phase: str) -> None:
         (["--model", "gcn"], "--model with --engine"),
         (["--seed", "1"], "--seed with --engine"),
         (["--dry-run"], "--dry-run with --engine"),
-        ([], "--edge-owner is not given"),
+        (["--directed"], "--directed with --engine"),
         (["--edge-owner", "sender", "--memory", "much"], "expected a size such as"),
         (["--edge-owner", "sender", "--hash", "age=4"], "hashed"),
     ],

@@ -20,7 +20,7 @@ from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.guarantee import name_kind
+from hushgraph.privacy.guarantee import name_assumed
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -230,12 +230,14 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
             row.name,
             rounded_up(row.epsilon),
             *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
-            name_kind(row.guarantee, result.assumptions),
+            row.guarantee + "*" * (row.guarantee == "holds" and bool(result.assumptions)),
             # Towards whom is printed below the table.
             row.predictions.removesuffix(" towards everybody else"),
             style="green" if row.guarantee == "holds" else "red",
         )
     screen.print(table, highlight=False)
+    if result.assumptions:
+        screen.print(f"*{name_assumed(result.assumptions).removeprefix(',')}", highlight=False)
     if not result.seeded:
         promise = result.runs[BILLBOARD].folder.guarantee.statement.sentence
         screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
