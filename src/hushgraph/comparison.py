@@ -15,7 +15,14 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget, compose_charges, describe_composition
-from hushgraph.privacy.guarantee import Guarantee, judge_size
+from hushgraph.privacy.guarantee import (
+    CLASSES_NOT_RECORDED,
+    Assumption,
+    Guarantee,
+    judge_size,
+    name_assumed,
+    write_assumptions,
+)
 from hushgraph.privacy.plan import PREDICTIONS, json_number
 
 if TYPE_CHECKING:
@@ -95,6 +102,7 @@ class Comparison:
         seeded: whether a fixed seed made all of them reproducible, not private.
         rows: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
         total: of all private runs; None in files of older versions, which knew only the sum.
+        assumptions: what the guarantees of all of them take as public although nobody declared it.
         runs: by name; empty for a comparison that was read from a file.
 
     Guarantees:
@@ -115,6 +123,7 @@ class Comparison:
     seeded: bool
     rows: tuple[Row, ...]
     total: Total | None = None
+    assumptions: tuple[Assumption, ...] = ()
     runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -162,8 +171,8 @@ class Comparison:
         how = self.composition if self.total is None else f"composition ({self.composition})"
         return (
             f"Each private model is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially private by "
-            f"itself; publishing all {len(self._private)} together costs up to ({rounded_up(total[0])}, "
-            f"{digits_up(total[1])}) by {how}. {self._predictions} {unsafe}"
+            f"itself{name_assumed(self.assumptions)}; publishing all {len(self._private)} together costs up "
+            f"to ({rounded_up(total[0])}, {digits_up(total[1])}) by {how}. {self._predictions} {unsafe}"
         )
 
     @property
@@ -186,6 +195,7 @@ class Comparison:
             "data": self.data,
             "seeded": self.seeded,
             "rows": [{**asdict(row), "epsilon": json_number(row.epsilon)} for row in self.rows],
+            "assumptions": write_assumptions(self.assumptions),
             "release_all": {
                 "epsilon": json_number(epsilon),
                 "delta": delta,
@@ -211,6 +221,11 @@ class Comparison:
             if tuple(row.name for row in rows) != NAMES:
                 raise ValueError(f"expected rows {', '.join(NAMES)}")
             total = about["release_all"]
+            assumptions = (
+                tuple(Assumption(**each) for each in about["assumptions"])
+                if "assumptions" in about
+                else (CLASSES_NOT_RECORDED,)
+            )
             return cls(
                 data=str(about["data"]),
                 seeded=bool(about["seeded"]),
@@ -218,6 +233,7 @@ class Comparison:
                 total=Total(float(total["epsilon"]), float(total["delta"]), str(total["composition"]))
                 if "composition" in total
                 else None,
+                assumptions=assumptions,
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None
@@ -324,6 +340,7 @@ def compare(
         seeded=seed is not None,
         rows=tuple(_row(which, run, prepared[which].graph) for which, run in ordered.items()),
         total=_add_up(ordered.values()),
+        assumptions=runs[BILLBOARD].folder.assumptions,
         runs=ordered,
     )
 

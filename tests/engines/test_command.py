@@ -147,7 +147,7 @@ def test_an_engine_goes_on_only_with_a_run_that_it_began(tables: Path) -> None:
         (["--model", "gcn"], "--model with --engine"),
         (["--seed", "1"], "--seed with --engine"),
         (["--dry-run"], "--dry-run with --engine"),
-        ([], "--edge-owner is not given"),
+        (["--directed"], "--directed with --engine"),
         (["--edge-owner", "sender", "--memory", "much"], "expected a size such as"),
         (["--edge-owner", "sender", "--hash", "age=4"], "hashed"),
         (["--edge-owner", "sender", "--engine", "spark"], "hushgraph.engines.spark.make_rows"),

@@ -20,7 +20,8 @@ from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Row, 
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.guarantee import judge_size, sentence
+from hushgraph.privacy.guarantee import judge_size, name_assumed
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def compare(
         Path | None, _model("Charge all private models together to this budget of the data. [none]")
     ] = None,
     max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
+    directed: options.Directed = PrivacyPlan.directed,
     steps: Annotated[int | None, _model("Updates of each model. [each by its own rule]")] = None,
     hidden: Annotated[int | None, _model("Width of each model. [each by its own rule]")] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
@@ -103,6 +105,8 @@ def compare(
     """
     arguments = {name: context.params[name] for name in _ARGUMENTS}
     arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}
+    # Left out otherwise, so that comparisons that were begun without this flag go on.
+    arguments |= {"directed": True} if directed else {}
     try:
         _compare(out, data, lambda: options.join_edges(data, edges), as_json, **arguments)
     except KeyboardInterrupt:
@@ -231,14 +235,16 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
             row.name,
             rounded_up(row.epsilon),
             *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
-            row.guarantee,
+            row.guarantee + "*" * (row.guarantee == "holds" and bool(result.assumptions)),
             # Towards whom is printed below the table.
             row.predictions.removesuffix(" towards everybody else"),
             style=_choose_colour(row),
         )
     screen.print(table, highlight=False)
+    if result.assumptions:
+        screen.print(f"*{name_assumed(result.assumptions).removeprefix(',')}", highlight=False)
     if not result.seeded:
-        promise = sentence(result.runs[BILLBOARD].plan)
+        promise = result.runs[BILLBOARD].folder.guarantee.statement.sentence
         screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     screen.print(f"\n{result.cost}", highlight=False, markup=False)
     terminal.warn(result.warnings, [])

@@ -104,7 +104,7 @@ def _adapt(
     if not labels:
         graph, split = replace(graph, y=_no_labels(graph.num_nodes)), _EVERY_NODE
     if num_classes is not None:
-        graph = replace(graph, num_classes=num_classes)
+        graph = replace(graph, num_classes=num_classes, has_declared_classes=True)
     if directed is not None:
         graph = replace(graph, is_directed=directed)
     return graph if split is None else _resplit(graph, split, split_seed)
@@ -133,7 +133,7 @@ def load_npz(
     The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
     `x_data` (of length 1 if all values are equal) and `x_shape`; `y` int [N], -1 for no label; and, unless
     `split` is given, `train_idx`, `val_idx`, `test_idx` or the masks `train_mask`, `val_mask`, `test_mask`.
-    Other keys are ignored.
+    An integer `num_classes` declares the number of classes. Other keys are ignored.
 
     Args:
         path: the file.
@@ -150,6 +150,8 @@ def load_npz(
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
         arrays = read_npz(file, splits=split is None, labels=labels)
+        if num_classes is None:
+            options["num_classes"] = arrays.pop("num_classes", None)
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
 
 
@@ -328,5 +330,5 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
-    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, labels=graph.y)
+    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed)
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])

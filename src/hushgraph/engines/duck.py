@@ -111,8 +111,7 @@ def make_rows(
     Args:
         nodes, edges: a Parquet or CSV file each, or a pattern such as "edges/*.parquet".
         out: the folder of the run, which must be new or empty.
-        edge_owner: whose row holds an edge record, "sender" or "reader". It must be given unless
-            `symmetrize` makes the graph undirected, where it is the sender.
+        edge_owner: whose row holds an edge record: the sender's unless given.
         num_classes: c, which is public; it follows from the names in `columns.classes` where these are given.
         epsilon: the budget of board and training together.
         private: False makes a board without noise.
@@ -150,7 +149,7 @@ def make_rows(
         >>> duckdb.execute("SELECT count(*) FROM 'people-run.rows/*.parquet'").fetchone()
         (500,)
     """
-    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    owner = choose_owner(edge_owner)
     settings: dict[str, Any] = {
         "epsilon": epsilon,
         "private": private,

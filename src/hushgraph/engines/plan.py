@@ -56,13 +56,8 @@ def resolve_columns(
     return given, num_classes
 
 
-def choose_owner(edge_owner: choices.EdgeOwner | None, *, symmetrize: bool) -> choices.EdgeOwner:
-    """The owner that is given, or the sender of a graph that is made undirected; never looked up."""
-    if edge_owner is None and not symmetrize:
-        raise InputError(
-            "edge_owner is not given; engines need 'sender' (an undirected graph lists both directions) or "
-            "'reader'"
-        )
+def choose_owner(edge_owner: choices.EdgeOwner | None) -> choices.EdgeOwner:
+    """The owner that is given, or the sender; never looked up."""
     if edge_owner not in (None, *get_args(choices.EdgeOwner)):
         raise InputError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
     return edge_owner or "sender"

@@ -131,7 +131,7 @@ def make_rows(
         run.
     """
     check_new(Path(out))
-    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    owner = choose_owner(edge_owner)
     maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
     plan, config = plan_run(
         num_train_nodes=maker.count_training_nodes(),

@@ -7,6 +7,7 @@ from typing import Any
 
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.guarantee import Assumption
 from hushgraph.privacy.plan import PrivacyPlan
 
 
@@ -17,12 +18,14 @@ class Solved:
     Attributes:
         plan: the plan, with noise.
         solved_for: the figure that was left out: "steps", "noise-multiplier" or "epsilon".
-        notes: assumptions that were made, as sentences.
+        notes: settings that were chosen, as sentences.
+        assumptions: what its guarantee takes as public although nobody declared it.
     """
 
     plan: PrivacyPlan
     solved_for: str
     notes: tuple[str, ...]
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def solve(

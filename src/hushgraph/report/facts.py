@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import RunError
-from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size
+from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import json_number
 
@@ -64,7 +64,7 @@ def collect_facts(
     missing = [key for key in ("val_accuracy", "test_accuracy", "seconds", "device") if key not in result]
     if missing:
         raise RunError(f"run={folder.path}: result.json has no {missing[0]}; restore it")
-    guarantee = Guarantee.of(plan, seed_is_fixed=config.seed is not None)
+    guarantee = folder.guarantee
     return {
         "report": FORMAT,
         "written": format_now(),
@@ -74,7 +74,8 @@ def collect_facts(
         "statement": [asdict(topic) for topic in guarantee.statement.topics],
         "guarantee": _summarise_guarantee(plan, guarantee),
         "guarantee_details": guarantee.to_json(),
-        "assumptions": _list_assumptions(plan),
+        "assumptions": write_assumptions(guarantee.assumptions),
+        "rests_on": _list_grounds(plan),
         "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
         "declared": [] if folder.columns is None else folder.columns.describe_clean_up(),
         "warnings": list(folder.warnings),
@@ -107,7 +108,8 @@ def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None
     else:
         # A finite price with no guarantee: there is noise, and something undoes it.
         kind = "broken" if math.isfinite(guarantee.priced_epsilon) else "none"
-    level, label, together, name = kind, _LABELS[kind], "", "epsilon"
+    level, together, name = kind, "", "epsilon"
+    label = _LABELS[kind] + (name_assumed(guarantee.assumptions) if kind == "holds" else "")
     epsilon, delta = guarantee.epsilon, guarantee.delta
     if comparison is not None:
         total = comparison["release_all"]
@@ -153,7 +155,7 @@ def _summarise_guarantee(plan: PrivacyPlan, guarantee: Guarantee) -> dict[str, A
     }
 
 
-def _list_assumptions(plan: PrivacyPlan) -> list[str]:
+def _list_grounds(plan: PrivacyPlan) -> list[str]:
     """List what epsilon rests on; nothing where there is no epsilon."""
     if plan.guarantee == "none":
         return []
@@ -176,7 +178,7 @@ def _list_assumptions(plan: PrivacyPlan) -> list[str]:
         f"noise with standard deviation {deviation} is added to their sum. "
         f"{_ACCOUNTANTS[plan.accountant]}",
         _EXACT_NOISE + (_READING_EDGES if plan.reads_edges else ""),
-        "The numbers of features and classes, and whether the graph is directed, are treated as public.",
+        "The number of features and the list of classes are treated as public.",
         "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
         "at the end of this page.",
     ]

@@ -39,7 +39,14 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
+from hushgraph.privacy.guarantee import (
+    CLASSES_NOT_RECORDED,
+    Assumption,
+    Guarantee,
+    describe_guarantee,
+    find_assumptions,
+    write_assumptions,
+)
 from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -94,6 +101,7 @@ class RunFolder:
         columns: what the columns of its tables mean, where it was tables.
         budget: where the run is charged to the budget of its data, if it has one.
         warnings: what the run was warned about when it began; public.
+        assumptions: what its guarantee takes as public although nobody declared it.
     """
 
     path: Path
@@ -106,6 +114,7 @@ class RunFolder:
     columns: Columns | None = None
     budget: BudgetEntry | None = None
     warnings: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     @classmethod
     def describe(
@@ -127,6 +136,7 @@ class RunFolder:
             num_classes=graph.num_classes,
             data=data,
             columns=graph.columns,
+            assumptions=find_assumptions(graph),
         )
 
     def create(self) -> Ledger:
@@ -147,6 +157,7 @@ class RunFolder:
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": dict(versions()),
             "warnings": list(self.warnings),
+            "assumptions": write_assumptions(self.assumptions),
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
@@ -269,6 +280,7 @@ class RunFolder:
         try:
             if about["format"] != FORMAT:
                 raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
+            columns = Columns.of(about["columns"]) if about["columns"] else None
             folder = cls(
                 path=Path(path),
                 plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
@@ -277,9 +289,10 @@ class RunFolder:
                 num_classes=int(about["num_classes"]),
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
-                columns=Columns.of(about["columns"]) if about["columns"] else None,
+                columns=columns,
                 budget=BudgetEntry.from_json(about.get("budget")),
                 warnings=tuple(str(each) for each in about.get("warnings", ())),
+                assumptions=_read_assumptions(about, columns),
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
@@ -324,7 +337,9 @@ class RunFolder:
     @cached_property
     def guarantee(self) -> Guarantee:
         """What this run guarantees; the one value that everybody asks."""
-        return Guarantee.of(self.plan, seed_is_fixed=self.config.seed is not None)
+        return Guarantee.of(
+            self.plan, seed_is_fixed=self.config.seed is not None, assumptions=self.assumptions
+        )
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -573,6 +588,14 @@ def split_id(graph: Graph) -> str:
     """A digest of what is public about the nodes: how many there are, and which are in the training split."""
     public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+
+
+def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tuple[Assumption, ...]:
+    """Those of a run; an older run recorded none, and only named classes are known to be declared."""
+    if "assumptions" in about:
+        return tuple(Assumption(**each) for each in about["assumptions"])
+    is_declared = columns is not None and columns.classes is not None
+    return () if is_declared else (CLASSES_NOT_RECORDED,)
 
 
 @cache

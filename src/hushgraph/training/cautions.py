@@ -61,12 +61,12 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
     return warnings
 
 
-def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
+def list_notes(graph: Graph, *, symmetrize: bool, directed: bool) -> list[str]:
     """List what the owner of the data should know and nobody else may: counts of what reading changed.
 
     Args:
         graph: the data.
-        is_direction_given: whether the caller decided what direction edges have.
+        symmetrize, directed: what the caller declared about edges.
 
     Guarantees:
         Nothing of this is written by hushgraph: not into a run, a report or JSON.
@@ -77,9 +77,15 @@ def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
         counts["self-loops dropped"] = graph.self_loops_removed
         counts["repeated edges dropped"] = graph.duplicates_removed
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
-    if not is_direction_given and _has_no_reverse(graph):
+    if not (symmetrize or directed) and _has_no_reverse(graph):
         notes.append(
-            "no edge has its reverse, so edges were taken as directed; give --symmetrize if they are not"
+            "no edge has its reverse; give --symmetrize if edges are undirected, or --directed if they are "
+            "not, so that the figure of one edge is that of one record"
+        )
+    if directed and graph.num_edges and not graph.is_directed:
+        notes.append(
+            "every edge has its reverse, and --directed prices one of the two; leave it out if they are "
+            "undirected edges"
         )
     return notes
 

@@ -54,7 +54,8 @@ def train(
     delta: float | None = None,
     max_readers: int | None = None,
     max_reads: int | None = None,
-    edge_owner: choices.EdgeOwner | None = None,
+    edge_owner: choices.EdgeOwner = "sender",
+    directed: bool = False,
     batch_size: int | None = None,
     steps: int | None = None,
     sampler: choices.Sampler = "stable",
@@ -102,15 +103,17 @@ def train(
         private: False trains without clipping and noise; epsilon is then infinite.
         delta: 1 / (10 N) unless given.
         max_readers, max_reads: K and D.
-        edge_owner: "sender" or "reader"; by default the sender of an undirected
-            graph, the reader of a directed one. Which it is is looked up and taken as public: one emptied
-            row can make an undirected graph look directed, so give it where that matters.
+        edge_owner: whose row holds an edge record: "sender", whom it names first, or "reader". It is never
+            looked up in the data.
+        directed: whether an edge is one record; otherwise it is two, and `epsilon_edge` prices both.
         batch_size, steps, learning_rate, hidden: as the names say.
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
         optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.
         setting: "inductive" drops the edges between splits.
         symmetrize, split, split_seed, num_classes: how to read `data`. Where it has no split of its own,
-            one of 0.6/0.2/0.2 is drawn from the node ids alone.
+            one of 0.6/0.2/0.2 is drawn from the node ids alone. Where it does not declare its classes, give
+            `num_classes`: otherwise they are taken from the labels, and the guarantee says that it assumes
+            them to be public.
         columns: what the columns of tables mean.
         seed: makes the run reproducible and therefore not private; drawn from the operating system unless
             given.
@@ -124,7 +127,7 @@ def train(
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
         on_notes: given what the owner of the data alone may know: how many cells were filled and edges
-            dropped, and whether edges look undirected. Nothing else is told or writes it.
+            dropped, and whether edges look directed. Nothing else is told or writes it.
         others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
 
     Returns:
@@ -138,7 +141,8 @@ def train(
 
     Guarantees:
         The weights are (`run.epsilon`, `run.delta`)-differentially private for every single node, and
-        `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds".
+        `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds", on the assumptions
+        that `run.result["assumptions"]` lists.
         Nothing else that training reads off private data is printed, written or told to `observer`, except
         what the guarantee does not cover: accuracies on the validation and test splits, and on the training
         split where `train_accuracy` asks for it, and how long training took.
@@ -163,7 +167,7 @@ def train(
         if opened is not None:
             folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
         if on_notes is not None and group.leads:
-            on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
+            on_notes(list_notes(graph, symmetrize=symmetrize, directed=directed))
         session = Session(
             folder,
             graph,

@@ -25,14 +25,12 @@ class EdgeTable:
         table: the file.
         nodes: the node table, for messages.
         columns: the roles of its columns.
-        integer_ids: whether ids are compared as integers; otherwise as text.
     """
 
     connection: Any
     table: Table
     nodes: Table
     columns: Columns
-    integer_ids: bool
 
     def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
         """Return node numbers [2, E], sources, then targets, and how many edges were dropped."""
@@ -73,10 +71,9 @@ class EdgeTable:
 
     def _create_sql(self, num_nodes: int) -> str:
         """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
-        kind = "BIGINT" if self.integer_ids else "VARCHAR"
         number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
         ends = [
-            f"CAST({self.table.sql_name(name)} AS {kind}) AS {end}"
+            f"{self.table.id_sql(name, like=self.nodes.type_of(self.columns.id))} AS {end}"
             for end, name in (("u", self.columns.source), ("w", self.columns.target))
         ]
         return (

@@ -94,6 +94,7 @@ class NodeTable:
             for name in names:
                 table.check_exists(name, role)
                 table.check_scalar(name, role)
+                table.check_exact(name, role)
         # A graph to predict on may lack the columns that training ignored.
         for name in columns.ignore if self.labels else ():
             table.check_exists(name, "ignore")
