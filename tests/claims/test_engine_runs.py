@@ -262,7 +262,7 @@ def test_a_run_that_stops_or_fails_says_where_private_rows_lie(
     monkeypatch.setattr(RunFolder, "finish", fail)
     code, _, err = call("train", *pair, *FLAGS, "--epsilon", "4", "--out", "a-run")
     assert code == 2
-    assert "private, for you alone: a-run.rows hold private rows until training has finished" in err
+    assert "private, for you alone: a-run.rows holds private rows until training has finished" in err
     monkeypatch.setattr(RunFolder, "finish", stop)
     again = ["train", *pair, "--resume", "a-run", "--engine", "duckdb", "--memory", "1GiB"]
     code, _, err = call(*again)
