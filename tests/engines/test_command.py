@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.cli.app import main
-from hushgraph.engines import make_rows, resume_rows
+from hushgraph.engines import make_rows, resume_rows, train_rows
 from hushgraph.errors import InputError, RunError
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 
 Run = Callable[..., tuple[int, str, str]]
@@ -85,6 +87,43 @@ def test_a_pair_of_files_and_resume_after_a_kill(run: Run, tables: Path) -> None
     code, _, err = run("train", nodes, "--edges", edges, "--resume", "a-run", "--engine", "duckdb", "--quiet")
     assert code == 0, err
     assert Ledger.open("a-run/ledger.jsonl", read_only=True).boards_charged == 1
+
+
+@pytest.mark.parametrize("phase", ["make board", None])
+def test_of_two_copies_of_a_run_one_goes_on(run: Run, tables: Path, phase: str | None) -> None:
+    """Copied before the board is made, or with its rows before training."""
+    nodes, edges = tables / "nodes.parquet", tables / "edges.parquet"
+
+    def stop(begun: str) -> None:
+        if begun == phase:
+            raise KeyboardInterrupt
+
+    DataBudget.create("people.ledger", epsilon=20.0, delta=1e-4)
+    settings: dict[str, Any] = {"edge_owner": "reader", "num_classes": 2, "epsilon": 4.0, "steps": 3}
+    try:
+        make_rows(nodes, edges, "a-run", on_phase=stop, budget="people.ledger", **settings)
+    except KeyboardInterrupt:
+        assert phase is not None
+    for name in ("a-run", "a-run.rows", "a-run.work"):
+        if Path(name).exists():
+            shutil.copytree(name, name.replace("a-run", "copy"))
+    resume = ("train", nodes, "--edges", edges, "--engine", "duckdb", "--quiet", "--resume")
+    code, _, err = run(*resume, "a-run")
+    assert code == 0, err
+    code, _, err = run(*resume, "copy")
+    assert code == 2
+    assert "another folder went on with it" in err
+    assert "give --charge-again" in err
+    if phase is None:
+        with pytest.raises(RunError, match="another folder went on with it"):
+            train_rows("copy")
+    assert len(DataBudget.open("people.ledger").charges) == 1
+    code, _, err = run(*resume, "copy", "--charge-again")
+    assert code == 0, err
+    assert len(DataBudget.open("people.ledger").charges) == 2
+    # A finished run is not charged again.
+    assert run(*resume, "copy", "--charge-again")[0] == 0
+    assert len(DataBudget.open("people.ledger").charges) == 2
 
 
 def test_an_engine_goes_on_only_with_a_run_that_it_began(tables: Path) -> None:

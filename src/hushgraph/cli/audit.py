@@ -117,7 +117,8 @@ def audit(
 ) -> int:
     """Attack boards and training: a lower bound on epsilon.
 
-    The attack is on small generated graphs, never on your data, of which only public figures are used.
+    The attack is on small generated graphs, never on your data, of which only public figures are used: it
+    spends nothing.
     """
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
         result, promised = _run_audit(context, line)

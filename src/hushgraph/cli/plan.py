@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import LAYERS, UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH
-from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
+from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, judge_size
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -33,7 +32,7 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
 
 # Parameters that describe the call, the data or a plan without data, not arguments of `prepare`.
 _NOT_SETTINGS = {"data", "train_nodes", "edges", "data_root", "config", "print_config"}
-_NOT_SETTINGS |= {"html", "explain", "as_json", "layers", *options.TABLE_FLAGS}
+_NOT_SETTINGS |= {"explain", "as_json", "layers", *options.TABLE_FLAGS}
 # Without DATA there is nothing that these could describe.
 _DATA_ALONE = ("setting", "symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
 
@@ -95,10 +94,6 @@ def plan(
     data_root: options.DataRoot = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
-    html: Annotated[
-        Path | None,
-        _output("Also write a page, and its JSON twin, that shows what other choices cost. [no page]"),
-    ] = None,
     explain: Annotated[bool, _output("Print the full statement.", "--explain")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -113,20 +108,18 @@ def plan(
         notes: list[str] = []
         if data is None:
             solved = _solve(context)
+            size = judge_size(solved.plan.epsilon, solved.plan.delta)
+            warnings = [] if size is None else [size.sentence]
         else:
             solved, prepared = ask_prepare(context, _read_settings(context), line)
             warnings, notes = list_cautions(context, prepared)
-        if html is not None:
-            _write_page(solved, html, line)
     is_seeded = "seed" in context.meta.get(UNUSED, ())
     if as_json:
-        more = {"warnings": warnings} | ({} if html is None else {"html": str(html)})
-        typer.echo(json.dumps(list_facts(solved, is_seeded=is_seeded) | more, allow_nan=False))
+        facts = list_facts(solved, is_seeded=is_seeded) | {"warnings": warnings}
+        typer.echo(json.dumps(facts, allow_nan=False))
         return
     show_plan(solved, terminal.console(), explain=explain, is_seeded=is_seeded)
     terminal.warn(warnings, notes)
-    if html is not None:
-        typer.echo(f"\nPlanner page in {html}, the same figures in {html.with_suffix('.json')}.")
 
 
 def ask_prepare(
@@ -142,7 +135,7 @@ def ask_prepare(
     solved_for = "noise-multiplier" if flags["noise_multiplier"] is None else "steps"
     if flags["epsilon"] is None:
         solved_for = "epsilon"
-    return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), target=flags["epsilon"]), prepared
+    return Solved(plan=prepared.plan, solved_for=solved_for, notes=()), prepared
 
 
 def list_cautions(
@@ -199,16 +192,6 @@ def _solve(context: typer.Context) -> Solved:
 def _flag(context: typer.Context, name: str) -> str:
     opts = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     return options.config_prefix(context, name) + opts[name]
-
-
-def _write_page(solved: Solved, html: Path, line: terminal.StatusLine) -> None:
-    from hushgraph.privacy.grid import usable_processes
-    from hushgraph.report import write_planner_page
-
-    def observe(done: int, total: int) -> None:
-        line.count("pricing plans", done, total)
-
-    write_planner_page(solved, html, processes=usable_processes(), observer=observe)
 
 
 def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:

@@ -37,7 +37,7 @@ hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
 
 # Parameters that are not settings of the run, so that they may accompany --resume.
 _NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
-_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory", "keep_rows"}
+_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory", "keep_rows", "charge_again"}
 # Settings of a run whose board an engine makes.
 _WITH_ENGINE = {"epsilon", "non_private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
 _WITH_ENGINE |= {"lr", "symmetrize", "num_classes", "out", *options.TABLE_FLAGS}
@@ -144,6 +144,10 @@ def train(
     device: options.Device = options.DEVICE,
     out: Annotated[Path | None, _output("Folder of the run. [runs/DATA-MODEL-N, the first free N]")] = None,
     resume: Annotated[Path | None, _output("Continue the run in this folder, on its DATA.")] = None,
+    charge_again: Annotated[
+        bool,
+        _output("With --resume: charge a copied folder to its budget as a run of its own.", "--charge-again"),
+    ] = False,
     dry_run: Annotated[
         bool, _output("Print what it would do and cost; train, write and spend nothing.", "--dry-run")
     ] = False,
@@ -225,7 +229,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
                 hooks["on_notes"] = notes.extend
                 run = training.train(source, out=out, **settings, **hooks)
             else:
-                run = training.resume(resume, source, **hooks)
+                run = training.resume(resume, source, charge_again=flags["charge_again"], **hooks)
     except KeyboardInterrupt:
         given = {"edges": edges}
         if _uses_engine(context):
@@ -253,7 +257,7 @@ def _train_on_engine(
     nodes, edges, columns = find_pair(flags["data"], flags["edges"], settings.pop("columns", None))
     limits: dict[str, Any] = {"memory": flags["memory"] or "4GiB", "keep_rows": flags["keep_rows"]}
     if flags["resume"] is not None:
-        limits["resume"] = True
+        limits |= {"resume": True, "charge_again": flags["charge_again"]}
     else:
         known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
         known |= {"learning_rate", "symmetrize", "num_classes"}
@@ -320,6 +324,8 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
     _check_engine(context)
+    if flags["charge_again"] and flags["resume"] is None:
+        raise InputError("--charge-again without --resume: a new run is charged anyway; leave it out")
     if flags["resume"] is not None:
         _refuse_settings(context)
         return {}

@@ -17,7 +17,6 @@ from hushgraph.datasets.npz import read_npz
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
-from hushgraph.datasets.stored_reader import is_stored, open_stored
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
@@ -43,9 +42,8 @@ def load_graph(
 
     Args:
         data: a `Graph`, a PyG `Data`, a NetworkX graph (read with the defaults of `from_networkx`), the path
-            of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables, a pair of
-            DataFrames of pandas or Polars (nodes, edges), the TOML file that names tables, or the name of a
-            dataset.
+            of an `.npz` or `.pt` file, a folder or a pair of tables, a pair of DataFrames of pandas or Polars
+            (nodes, edges), the TOML file that names tables, or the name of a dataset.
         symmetrize: add the reverse of every edge.
         split: "0.6/0.2/0.2" draws a split with `random_split` and replaces any split of the data.
         split_seed: the seed of that draw.
@@ -72,8 +70,6 @@ def load_graph(
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
     if isinstance(data, str) and data in names():
         return _adapt(load(data, root), **options)
-    if is_stored(data):
-        return _adapt(open_stored(Path(data), num_classes=num_classes if labels else None), **options)
     if is_tables(data):
         return _load_tables(data, columns, **options)
     if is_networkx(data):
@@ -324,11 +320,11 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
 
     labels = options["labels"]
     how = {"splits": labels and options["split"] is None, "num_classes": options.pop("num_classes")}
-    with arrays_from_tables(data, columns=columns, labels=labels, **how) as arrays:
-        try:
-            return _build(arrays, **options)
-        except GraphError as error:
-            raise GraphError(f"{name_tables(data)}: {error}") from None
+    arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
+    try:
+        return _build(arrays, **options)
+    except GraphError as error:
+        raise GraphError(f"{name_tables(data)}: {error}") from None
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:

@@ -269,8 +269,7 @@ class _Maker:
         is_finished = folder.is_finished
         with contextlib.ExitStack() as stack:
             if not is_finished:
-                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                folder.check_charged(ledger)
+                ledger = stack.enter_context(folder.go_on())
             new, is_checked = self._make_work(may_be_there=True), False
             try:
                 with self._open_tables() as tables:
@@ -281,8 +280,6 @@ class _Maker:
                         phases.check_same_tables()
                         phases.check_board(ledger)
                         is_checked = True
-                        with folder.charge_budget():
-                            pass
                         phases.run(ledger)
             except BaseException:
                 if not is_checked:

@@ -20,6 +20,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
@@ -179,26 +180,26 @@ def begin_run(folder: RunFolder, *, engine: str, storage: str | None = None) -> 
         The ledger, open and locked.
     """
     path = folder.path
+    size = judge_size(folder.plan.epsilon, folder.plan.delta)
+    folder = replace(folder, warnings=() if size is None else (size.sentence,))
     with contextlib.ExitStack() as undo:
-        with folder.charge_budget():
-            try:
-                undo.callback(_remove_begun, path, is_new=not path.exists())
-                path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise RunError(
-                    f"out={path}: cannot be created ({error.strerror}); choose another folder"
-                ) from None
-            write_whole(path / ENGINE_FILE, json.dumps({"engine": engine, "storage": storage}).encode())
-            ledger = folder.create()
-            undo.callback(ledger.discard)
+        try:
+            undo.callback(_remove_begun, path, is_new=not path.exists())
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"out={path}: cannot be created ({error.strerror}); choose another folder"
+            ) from None
+        write_whole(path / ENGINE_FILE, json.dumps({"engine": engine, "storage": storage}).encode())
+        ledger = folder.start()
         undo.pop_all()
     return ledger
 
 
 def _remove_begun(path: Path, *, is_new: bool) -> None:
-    """Remove what `begin_run` writes beside the ledger, and the folder if that made it."""
+    """Remove what `begin_run` writes, and the folder if that made it."""
     with contextlib.suppress(OSError):
-        for name in ("run.json", ENGINE_FILE):
+        for name in ("run.json", "ledger.jsonl", "ledger.jsonl.lock", ENGINE_FILE):
             (path / name).unlink(missing_ok=True)
         if is_new:
             path.rmdir()

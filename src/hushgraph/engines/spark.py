@@ -183,10 +183,7 @@ def resume_rows(path: str | os.PathLike[str], nodes: DataFrame, edges: DataFrame
         num_classes=folder.num_classes,
     )
     check_same_nodes(folder, split_id=maker.split_id(), num_features=len(maker.features))
-    with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
-        folder.check_charged(ledger)
-        with folder.charge_budget():
-            pass
+    with folder.go_on() as ledger:
         return maker.run(folder, ledger, _Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
 
 

@@ -218,6 +218,7 @@ def train_tables(
     memory: int | str = "4GiB",
     threads: int | None = None,
     resume: bool = False,
+    charge_again: bool = False,
     keep_rows: bool = False,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
@@ -230,6 +231,7 @@ def train_tables(
         nodes, edges, out, memory, threads, on_phase: as in `make_rows`.
         resume: go on with the run in `out`, which keeps its settings; nothing else goes on with a folder that
             is there.
+        charge_again: with `resume`, as in `hushgraph.resume`.
         keep_rows: as in `train_rows`.
         observer, on_start: as in `hushgraph.train`.
         settings: the other arguments of `make_rows`.
@@ -241,6 +243,8 @@ def train_tables(
         if resume:
             if settings:
                 raise InputError(f"{', '.join(settings)}: a resumed run keeps its settings; leave them out")
+            if charge_again and not (folder := RunFolder.open(out)).is_finished:
+                folder.go_on(charge_again=True).close()
             resume_rows(out, nodes, edges, **limits)
         else:
             make_rows(nodes, edges, out, **limits, **settings)
@@ -312,8 +316,7 @@ def train_rows(
         with group.share_errors():
             files = RowFiles.open(connection, folder, rows)
             if group.leads:
-                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                folder.check_charged(ledger)
+                ledger = stack.enter_context(folder.go_on())
                 _check_board(folder, ledger, connection)
         group.check_same(lambda: {"rows": str(files.blocks), "plan": folder.plan.fingerprint()})
         width = folder.input_width

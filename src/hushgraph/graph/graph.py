@@ -207,27 +207,18 @@ class Graph:
         return mask
 
     def edge_chunks(
-        self,
-        chunk_edges: int = 1 << 20,
-        *,
-        shard: int = 0,
-        shards: int = 1,
-        targets: tuple[int, int] | None = None,
+        self, chunk_edges: int = 1 << 20, *, targets: tuple[int, int] | None = None
     ) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
 
         Args:
             chunk_edges: the largest number of reads in a chunk.
-            shard, shards: yield only shard number `shard` of `shards` shards of about equal size.
             targets: yield only the reads of the nodes from the first of these to the one before the last.
         """
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
-        if not 0 <= shard < shards:
-            raise GraphError(f"shard={shard}, shards={shards}; expected a shard from 0 to shards - 1")
-        low, high = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
-        first_read, end = (low + (high - low) * number // shards for number in (shard, shard + 1))
-        for start in range(first_read, end, chunk_edges):
+        begin, end = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
+        for start in range(begin, end, chunk_edges):
             stop = min(start + chunk_edges, end)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1
             last = int(np.searchsorted(self.indptr, stop, side="left"))
@@ -252,7 +243,9 @@ class Graph:
 
         Nodes outside every split form a group of their own, so that no path through them joins two splits.
         """
-        group = self._split_numbers()
+        group = np.zeros(self.num_nodes, np.uint8)
+        for number, name in enumerate(SPLITS, start=1):
+            group[getattr(self, name)] = number
         return self._filter_reads(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
 
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
@@ -313,13 +306,6 @@ class Graph:
                     "Graph.from_arrays"
                 )
             last = key[-1]
-
-    def _split_numbers(self) -> npt.NDArray[np.uint8]:
-        """Return uint8 [N]: 1, 2 or 3 for the splits in order, 0 for none."""
-        group = np.zeros(self.num_nodes, np.uint8)
-        for number, name in enumerate(SPLITS, start=1):
-            group[getattr(self, name)] = number
-        return group
 
     def _filter_reads(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
         """Return this graph with the reads where `kept` is true, and with other changes."""

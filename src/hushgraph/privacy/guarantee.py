@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 GuaranteeKind = Literal["holds", "claimed by the paper", "none"]
+# Above the first, epsilon promises little to a single person, above the second next to nothing.
+LARGE_EPSILON, HUGE_EPSILON = 10.0, 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +123,9 @@ class Guarantee:
     def best_guess(self) -> float:
         """How often an attacker can be right at most about whether one row is empty, at even prior odds.
 
-        The total variation between the two distributions of the weights is at most
-        (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and the best guess is right with probability 1/2 plus
-        half of that. It is 1 unless the guarantee holds.
+        It is 1 unless the guarantee holds.
         """
-        if self.kind != "holds":
-            return 1.0
-        odds = math.exp(-self.epsilon)
-        return min(1.0, (1.0 + self.delta * odds) / (1.0 + odds))
+        return bound_guess(self.epsilon, self.delta) if self.kind == "holds" else 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the statement as JSON values; infinity is "inf"."""
@@ -141,6 +138,44 @@ class Guarantee:
             "delta": self.delta,
             "adjacency": self.adjacency,
         }
+
+
+class Size(NamedTuple):
+    """What to say about an epsilon that is large: how large, and a clause for a warning."""
+
+    level: Literal["large", "huge"]
+    sentence: str
+
+
+def judge_size(epsilon: float, delta: float, *, name: str = "epsilon") -> Size | None:
+    """What to say about the size of an epsilon; None where it is not large, or infinite.
+
+    Args:
+        epsilon, delta: what is guaranteed, or claimed.
+        name: what to call this epsilon.
+    """
+    if not LARGE_EPSILON < epsilon < math.inf:
+        return None
+    is_huge = epsilon > HUGE_EPSILON
+    limit, promise = (HUGE_EPSILON, "next to nothing") if is_huge else (LARGE_EPSILON, "little")
+    right = digits_up(100 * bound_guess(epsilon, delta), digits=6)
+    return Size(
+        "huge" if is_huge else "large",
+        f"{name} = {rounded_up(epsilon)} is above {limit:g}: an attacker's guess whether one row is empty "
+        f"may be right up to {right}% of the time, so it promises {promise} to a single person; take a "
+        "smaller epsilon",
+    )
+
+
+def bound_guess(epsilon: float, delta: float) -> float:
+    """How often an attacker can be right at most about whether one row is empty, at even prior odds.
+
+    The total variation between the two distributions of the weights is at most
+    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and the best guess is right with probability 1/2 plus half of
+    that.
+    """
+    odds = math.exp(-epsilon)
+    return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
 
 
 def sentence(plan: PrivacyPlan) -> str:

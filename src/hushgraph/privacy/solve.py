@@ -18,13 +18,11 @@ class Solved:
         plan: the plan, with noise.
         solved_for: the figure that was left out: "steps", "noise-multiplier" or "epsilon".
         notes: assumptions that were made, as sentences.
-        target: the epsilon that was asked for, if any.
     """
 
     plan: PrivacyPlan
     solved_for: str
     notes: tuple[str, ...]
-    target: float | None = None
 
 
 def solve(
@@ -80,7 +78,7 @@ def solve(
     )
     if epsilon is not None:
         plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)
-    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes), target=epsilon)
+    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes))
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:

@@ -60,7 +60,7 @@ def write_report(
 
 def check_report_path(path: str | os.PathLike[str]) -> Path:
     """Return where a report goes; raise InputError where it cannot be written."""
-    return check_page_path(path, option="out", kind="report")
+    return check_page_path(path, option="out")
 
 
 def render_report(facts: Mapping[str, Any]) -> str:
@@ -139,6 +139,10 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         if facts["statement"]:
             spent = format_epsilon(figures["priced_epsilon"])
             cards += [("epsilon spent, not guaranteed", spent), ("delta", delta)]
+    if facts["comparison"] is not None:
+        total = facts["comparison"]["release_all"]
+        name = f"epsilon, all {total['models']} private models"
+        cards.insert(0, (name, format_epsilon(total["epsilon"])))
     return [*cards, ("test accuracy (not covered)", format_percent(facts["result"]["test_accuracy"]))]
 
 

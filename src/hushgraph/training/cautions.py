@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.graph.stored import StoredGraph
+from hushgraph.privacy.guarantee import judge_size
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -30,7 +30,9 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
     Guarantees:
         Every warning follows from the plan, from names of columns and from the budget: nothing is private.
     """
-    nodes, warnings = plan.num_train_nodes, []
+    nodes = plan.num_train_nodes
+    size = judge_size(plan.epsilon, plan.delta)
+    warnings = [] if size is None else [size.sentence]
     if plan.is_private and plan.delta >= 1 / nodes:
         warnings.append(
             f"delta = {digits_up(plan.delta)} is at or above 1 / N for N = {nodes:,} training nodes: it "
@@ -84,7 +86,7 @@ def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
 
 def _has_no_reverse(graph: Graph) -> bool:
     """Whether no edge of a graph with edges has its reverse; False where looking would take long."""
-    if isinstance(graph, StoredGraph) or not graph.is_directed or not 0 < graph.num_edges <= _MOST_EDGES:
+    if not graph.is_directed or not 0 < graph.num_edges <= _MOST_EDGES:
         return False
     shape = (graph.num_nodes, graph.num_nodes)
     reads = sparse.csr_array((np.ones(graph.num_edges, np.bool_), graph.indices, graph.indptr), shape=shape)

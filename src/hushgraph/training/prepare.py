@@ -16,7 +16,6 @@ from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
-from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import (
     Defaults,
@@ -221,8 +220,7 @@ def _check_has_labels(graph: Graph) -> None:
     Where that number is given, labels do not decide whether there is a run: one row could decide it.
     Otherwise they have been looked at already, for the number.
     """
-    is_named = graph.columns is not None and graph.columns.classes is not None
-    if is_named or isinstance(graph, StoredGraph):
+    if graph.columns is not None and graph.columns.classes is not None:
         return
     if not (graph.y[graph.train_idx] >= 0).any():
         raise InputError(

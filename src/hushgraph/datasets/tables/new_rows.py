@@ -63,7 +63,6 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
             splits=False,
             integer_ids=integer_ids,
             num_classes=None,
-            folder=folder,
         )
         arrays = reader.arrays()
         lists = _ListTable(

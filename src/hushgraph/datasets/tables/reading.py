@@ -21,7 +21,6 @@ from hushgraph.graph.columns import Columns, looks_like_split
 MEMORY = "2GB"
 
 
-@contextmanager
 def arrays_from_tables(
     data: Any,
     *,
@@ -29,8 +28,8 @@ def arrays_from_tables(
     labels: bool = True,
     splits: bool = True,
     num_classes: int | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `Graph.from_arrays` from two tables; the arrays are valid within the context.
+) -> dict[str, Any]:
+    """Return the arguments of `Graph.from_arrays` from two tables.
 
     Args:
         data: a folder, a pair of files or DataFrames, or a TOML file.
@@ -71,7 +70,6 @@ def arrays_from_tables(
             splits=splits,
             integer_ids=integer_ids,
             num_classes=num_classes,
-            folder=folder,
         )
         arrays = reader.arrays()
         ends = EdgeTable(
@@ -80,12 +78,11 @@ def arrays_from_tables(
             nodes=nodes,
             columns=given,
             integer_ids=integer_ids,
-            folder=folder,
         )
         arrays["edge_index"], dropped = ends.array(len(arrays["y"]))
         arrays["clean_up"] |= {"edges to unknown ids dropped": dropped}
         arrays["unread"] = tuple(name for name in edges.names if name not in (given.source, given.target))
-        yield {**arrays, "columns": given, "num_classes": num_classes}
+        return {**arrays, "columns": given, "num_classes": num_classes}
 
 
 def _refuse_split_features(nodes: Table, columns: Columns) -> None:
