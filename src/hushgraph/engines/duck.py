@@ -191,6 +191,7 @@ def resume_rows(
     *,
     memory: int | str = "4GiB",
     threads: int | None = None,
+    charge_again: bool = False,
     on_phase: OnPhase | None = None,
 ) -> RunFolder:
     """Go on with `make_rows` in the folder that it began, with the settings of that run.
@@ -200,6 +201,7 @@ def resume_rows(
         nodes, edges: the same tables as before. Other training nodes, numbers of nodes or features are
             refused, also where the run is finished; values are not compared.
         memory, threads, on_phase: as in `make_rows`.
+        charge_again: as in `hushgraph.resume`.
 
     Guarantees:
         Those of `make_rows`: one charge, one release.
@@ -207,7 +209,7 @@ def resume_rows(
     folder, _ = open_begun(path, engine=_ENGINE)
     tables = _Source(nodes, edges, folder.columns, folder.num_classes)
     maker = _Maker(folder.path, tables, parse_memory(memory), threads, normal.draw, on_phase or _tell_nobody)
-    return maker.resume(folder)
+    return maker.resume(folder, charge_again=charge_again)
 
 
 def find_pair(
@@ -264,28 +266,37 @@ class _Maker:
         shutil.rmtree(self._work)
         return folder
 
-    def resume(self, folder: RunFolder) -> RunFolder:
-        """Check that the tables are those of the run, and take the phases that are left."""
-        is_finished = folder.is_finished
+    def resume(self, folder: RunFolder, *, charge_again: bool) -> RunFolder:
+        """Check that the tables are those of the run, and take the phases that are left.
+
+        The ledger is locked first, then everything is checked, and only then is anything charged.
+        """
         with contextlib.ExitStack() as stack:
-            if not is_finished:
-                ledger = stack.enter_context(folder.go_on())
             new, is_checked = self._make_work(may_be_there=True), False
+
+            def check_tables() -> _Phases:
+                phases = self._phases(folder, stack.enter_context(self._open_tables()))
+                phases.check_same_tables()
+                return phases
+
             try:
-                with self._open_tables() as tables:
-                    num_features = len(tables.features)
-                    check_same_nodes(folder, split_id=tables.split_id(), num_features=num_features)
-                    if not is_finished:
-                        phases = self._phases(folder, tables)
-                        phases.check_same_tables()
-                        phases.check_board(ledger)
-                        is_checked = True
-                        phases.run(ledger)
+                if folder.is_finished:
+                    check_tables()
+                else:
+                    checked: list[_Phases] = []
+
+                    def check(ledger: Ledger) -> None:
+                        checked.append(check_tables())
+                        checked[0].check_board(ledger)
+
+                    ledger = stack.enter_context(folder.go_on(charge_again=charge_again, check=check))
+                    is_checked = True
+                    checked[0].run(ledger)
             except BaseException:
                 if not is_checked:
                     _remove_folders(new)
                 raise
-            shutil.rmtree(self._work)
+        shutil.rmtree(self._work)
         return folder
 
     @property
@@ -346,7 +357,9 @@ class _Phases:
         return work_folder(self.folder.path)
 
     def check_same_tables(self) -> None:
-        """Refuse tables with other numbers of rows than the records were sorted from."""
+        """Refuse tables with other training nodes or features, or other numbers of rows, than at first."""
+        num_features = len(self.tables.features)
+        check_same_nodes(self.folder, split_id=self.tables.split_id(), num_features=num_features)
         path = self.work / _COUNTS
         if path.exists() and json.loads(path.read_text()) != self._counts:
             raise RunError(
