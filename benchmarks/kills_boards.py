@@ -21,6 +21,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -91,7 +92,7 @@ class Life:
         """A moment that a kill may be aimed at."""
         self.counts[False] += 1
         self.counts[True] += self.is_at_board
-        os.pwrite(self._at, name.ljust(40).encode(), 0)
+        os.pwrite(self._at, name.ljust(80).encode(), 0)
         if self.counts[self.aim.around_board] == self.aim.call:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.is_at_board:
@@ -99,9 +100,10 @@ class Life:
 
     def count_call(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*given: Any, **named: Any) -> Any:
-            self.pass_moment(f"before {name}")
+            what = f"{name} {describe_file(given)}"
+            self.pass_moment(f"before {what}")
             value = call(*given, **named)
-            self.pass_moment(f"after {name}")
+            self.pass_moment(f"after {what}")
             return value
 
         return counted
@@ -131,7 +133,7 @@ class Life:
 
     def begin_phase(self, phase: str) -> None:
         if phase == self.aim.phase:
-            os.pwrite(self._at, f"during {phase!r}".ljust(40).encode(), 0)
+            os.pwrite(self._at, f"during {phase!r}".ljust(80).encode(), 0)
             kill = partial(os.kill, os.getpid(), signal.SIGKILL)
             threading.Timer(self.aim.seconds, kill).start()
 
@@ -140,9 +142,20 @@ class Life:
         boards.cast_and_release = self.note_board(boards.cast_and_release)
         duck.release = self.note_board(duck.release)
         boards.Boards._make = self.watch_board(boards.Boards._make)  # type: ignore[method-assign]
-        duck._Phases.run = self.watch_board(duck._Phases.run)  # type: ignore[method-assign]
+        publish = self.watch_board(duck._Phases._publish_board)
+        duck._Phases._publish_board = publish  # type: ignore[method-assign]
         for name in CALLS:
             setattr(os, name, self.count_call(name, getattr(os, name)))
+
+
+def describe_file(given: tuple[Any, ...]) -> str:
+    """What a call is about: the name of the open file, or the last path that it is given."""
+    paths = [each for each in given if isinstance(each, (str, Path))]
+    if not paths:
+        link = os.readlink(f"/proc/self/fd/{given[0]}")
+        return "an unnamed file" if "(deleted)" in link else describe_file((link,))
+    # Runs are numbered.
+    return re.sub(r"-[0-9]+", "", Path(paths[-1]).name)
 
 
 @dataclass(kw_only=True)
@@ -283,13 +296,10 @@ def live(kind: Kind, path: Path, watcher: Watcher, aim: Aim, *, has_unnamed_file
     return status
 
 
-def check(path: Path, watcher: Watcher) -> tuple[int, int]:
-    """Boards that were visible so far, and those that are charged; AssertionError for more of the first."""
+def count_charges(path: Path) -> int:
+    """The boards that the ledger of a run shows as paid for."""
     ledger = path / "ledger.jsonl"
-    charged = Ledger.open(ledger, read_only=True).boards_charged if ledger.exists() else 0
-    seen = len(watcher.seen)
-    assert seen <= charged, f"{path}: {seen} boards were visible, {charged} are charged"
-    return seen, charged
+    return Ledger.open(ledger, read_only=True).boards_charged if ledger.exists() else 0
 
 
 def choose_aim(kind: Kind, rng: random.Random) -> Aim:
@@ -311,6 +321,7 @@ def kill_runs(kind: Kind, kills: int, rng: random.Random, root: Path) -> dict[st
         path, left = root / f"{kind.name}-{number}", rng.choice((1, 2, 4))
         watcher, has_unnamed_files = Watcher(path), number % 4 != 0
         counts["runs"] += 1
+        has_more = False
         while True:
             # What cannot be reached lets the run finish.
             aim = choose_aim(kind, rng) if left else Aim(call=-1)
@@ -318,7 +329,8 @@ def kill_runs(kind: Kind, kills: int, rng: random.Random, root: Path) -> dict[st
             options: dict[str, Any] = {"has_unnamed_files": has_unnamed_files, "least": least}
             status = live(kind, path, watcher, aim, **options)
             counts["lives"] += 1
-            check(path, watcher)
+            seen, charged = len(watcher.seen), count_charges(path)
+            has_more |= seen > charged
             if os.WIFSIGNALED(status):
                 left, counts["kills"] = left - 1, counts["kills"] + 1
                 at = path.with_suffix(".notes") / "at"
@@ -328,21 +340,20 @@ def kill_runs(kind: Kind, kills: int, rng: random.Random, root: Path) -> dict[st
             code = os.waitstatus_to_exitcode(status)
             assert code in (0, ENDED), path.with_suffix(".err").read_text()
             break
-        seen, charged = check(path, watcher)
         if code == ENDED:
             counts["runs_that_ended_without_a_result"] += 1
         else:
-            folder = RunFolder.open(path)
             # The watcher sees what there is to see.
-            assert seen == charged == folder.num_boards, path
+            assert seen >= charged == RunFolder.open(path).num_boards, path
             assert hg.Run.load(path, device="cpu").result["guarantee"] == "holds"
             counts["runs_that_finished"] += 1
         counts["boards_charged"] += charged
         counts["boards_visible"] += seen
         counts["boards_made_and_never_visible"] += watcher.num_made - seen
+        counts["runs_that_showed_more_boards_than_charges"] += has_more
         counts["looks"] += watcher.looks
         remove(path)
-    return {**counts, "more_boards_than_charges": 0, "killed": dict(sorted(kind.moments.items()))}
+    return {**counts, "killed": dict(sorted(kind.moments.items()))}
 
 
 def measure(kind: Kind, root: Path) -> float:
@@ -428,15 +439,16 @@ def main() -> int:
     parser.add_argument("--record", type=Path, default=RECORD)
     given = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="kills-"))
+    (root / "runs").mkdir()
     begin = time.monotonic()
     try:
-        found = kill_all(given.kills, given.seed, root)
+        found = kill_all(given.kills, given.seed, root / "runs")
     finally:
         shutil.rmtree(root, ignore_errors=True)
     record = {**found, "seed": given.seed, "seconds": round(time.monotonic() - begin)}
     given.record.write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(record))
-    return 0
+    return int(any(found[kind]["runs_that_showed_more_boards_than_charges"] for kind in found))
 
 
 if __name__ == "__main__":

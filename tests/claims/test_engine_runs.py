@@ -186,8 +186,8 @@ def test_a_budget_that_cannot_be_written_leaves_nothing(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is written last, when the folder of the run is there already."""
-    DataBudget.create("budget", epsilon=10.0, delta=1e-4)
     before = list_files()
+    DataBudget.create("budget", epsilon=10.0, delta=1e-4)
     from hushgraph.privacy import budget
 
     def fail(*given: Any) -> None:
@@ -196,7 +196,18 @@ def test_a_budget_that_cannot_be_written_leaves_nothing(
     monkeypatch.setattr(budget, "_append", fail)
     with pytest.raises(RunError, match="disk is full"):
         make_rows(*tables, "a-run", budget="budget", **SETTINGS)
-    assert list_files() == before
+    assert {name: held for name, held in list_files().items() if not name.startswith("budget")} == before
+
+
+def test_a_run_is_charged_again_only_with_its_own_data(tables: Tables) -> None:
+    DataBudget.create("budget", epsilon=20.0, delta=1e-4)
+    begin(tables, "a-run", "make board", budget="budget")
+    other = write_tables(Path("others"), first_train=20)
+    with pytest.raises(RunError, match="began with"):
+        train_tables(*other, "a-run", resume=True, charge_again=True)
+    assert len(DataBudget.open("budget").charges) == 1
+    train_tables(*tables, "a-run", resume=True, charge_again=True)
+    assert len(DataBudget.open("budget").charges) == 2
 
 
 def test_private_parts_of_another_run_are_not_taken_over(tables: Tables) -> None:
@@ -262,7 +273,7 @@ def test_a_run_that_stops_or_fails_says_where_private_rows_lie(
     monkeypatch.setattr(RunFolder, "finish", fail)
     code, _, err = call("train", *pair, *FLAGS, "--epsilon", "4", "--out", "a-run")
     assert code == 2
-    assert "private, for you alone: a-run.rows hold private rows until training has finished" in err
+    assert "private, for you alone: a-run.rows holds private rows until training has finished" in err
     monkeypatch.setattr(RunFolder, "finish", stop)
     again = ["train", *pair, "--resume", "a-run", "--engine", "duckdb", "--memory", "1GiB"]
     code, _, err = call(*again)

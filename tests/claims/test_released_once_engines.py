@@ -90,13 +90,15 @@ def visible(out: Path) -> list[str]:
 
 
 def refuse(home: Path, out: Path, *words: str) -> None:
-    before = visible(out)
+    """Resuming ends with an error that says what happened, and leaves nothing new behind."""
+    before, files = visible(out), set(out.parent.rglob("*"))
     for _ in range(2):
         with pytest.raises(RunError) as caught:
             resume(home, out)
         for word in (*words, "charges the data anew"):
             assert word in str(caught.value)
     assert visible(out) == before
+    assert set(out.parent.rglob("*")) <= files
 
 
 def test_a_board_that_was_moved_away_is_not_made_again(home: Path, run: Path) -> None:

@@ -126,6 +126,7 @@ def test_the_command_line_offers_what_the_library_takes() -> None:
     # A module or a function of the caller's is for Python alone.
     library = {**CHOICES, **{name: tuple(v for v in of if v != "own") for name, of in _CHOICES.items()}}
     library |= {"method": get_args(choices.Method), "device": get_args(choices.Device)}
+    library |= {"engine": get_args(choices.Engine)}
     library |= {"unknown_category": get_args(UnknownCategory), "unknown_ids": get_args(UnknownIds)}
     offered = {
         parameter.name: parse_choices(parameter.metavar)

@@ -268,7 +268,8 @@ def _train_on_engine(
     except HushgraphError:
         left = [str(path) for path in (rows_folder(out), work_folder(out)) if path.exists()]
         if left:
-            terminal.warn((), [f"{' and '.join(left)} hold private rows until training has finished"])
+            note = "holds private rows until training has finished; delete it if the run does not go on"
+            terminal.warn((), [f"{path} {note}" for path in left])
         raise
 
 

@@ -190,6 +190,7 @@ def resume_rows(
     *,
     memory: int | str = "4GiB",
     threads: int | None = None,
+    charge_again: bool = False,
     on_phase: OnPhase | None = None,
 ) -> RunFolder:
     """Go on with `make_rows` in the folder that it began, with the settings of that run.
@@ -199,6 +200,7 @@ def resume_rows(
         nodes, edges: the same tables as before. Other training nodes, numbers of nodes or features are
             refused, also where the run is finished; values are not compared.
         memory, threads, on_phase: as in `make_rows`.
+        charge_again: as in `hushgraph.resume`.
 
     Guarantees:
         Those of `make_rows`: one charge, one release.
@@ -206,7 +208,7 @@ def resume_rows(
     folder, _ = open_begun(path, engine=_ENGINE)
     tables = _Source(nodes, edges, folder.columns, folder.num_classes)
     maker = _Maker(folder.path, tables, parse_memory(memory), threads, normal.draw, on_phase or _tell_nobody)
-    return maker.resume(folder)
+    return maker.resume(folder, charge_again=charge_again)
 
 
 def find_pair(
@@ -263,27 +265,37 @@ class _Maker:
         shutil.rmtree(self._work)
         return folder
 
-    def resume(self, folder: RunFolder) -> RunFolder:
-        """Check that the tables are those of the run, and take the phases that are left."""
-        is_finished = folder.is_finished
+    def resume(self, folder: RunFolder, *, charge_again: bool) -> RunFolder:
+        """Check that the tables are those of the run, and take the phases that are left.
+
+        The ledger is locked first, then everything is checked, and only then is anything charged.
+        """
         with contextlib.ExitStack() as stack:
-            if not is_finished:
-                ledger = stack.enter_context(folder.go_on())
             new, is_checked = self._make_work(may_be_there=True), False
+
+            def check_tables() -> _Phases:
+                phases = self._phases(folder, stack.enter_context(self._open_tables()))
+                phases.check_same_tables()
+                return phases
+
             try:
-                with self._open_tables() as tables:
-                    num_features = len(tables.features)
-                    check_same_nodes(folder, split_id=tables.split_id(), num_features=num_features)
-                    if not is_finished:
-                        phases = self._phases(folder, tables)
-                        phases.check_same_tables()
-                        is_checked = True
-                        phases.run(ledger)
+                if folder.is_finished:
+                    check_tables()
+                else:
+                    checked: list[_Phases] = []
+
+                    def check(ledger: Ledger) -> None:
+                        checked.append(check_tables())
+                        checked[0].check_board(ledger)
+
+                    ledger = stack.enter_context(folder.go_on(charge_again=charge_again, check=check))
+                    is_checked = True
+                    checked[0].run(ledger)
             except BaseException:
                 if not is_checked:
                     _remove_folders(new)
                 raise
-            shutil.rmtree(self._work)
+        shutil.rmtree(self._work)
         return folder
 
     @property
@@ -344,7 +356,9 @@ class _Phases:
         return work_folder(self.folder.path)
 
     def check_same_tables(self) -> None:
-        """Refuse tables with other numbers of rows than the records were sorted from."""
+        """Refuse tables with other training nodes or features, or other numbers of rows, than at first."""
+        num_features = len(self.tables.features)
+        check_same_nodes(self.folder, split_id=self.tables.split_id(), num_features=num_features)
         path = self.work / _COUNTS
         if path.exists() and json.loads(path.read_text()) != self._counts:
             raise RunError(
@@ -379,40 +393,63 @@ class _Phases:
     def _labels(self) -> Int32Array:
         return self.tables.training_labels()
 
+    def check_board(self, ledger: Ledger) -> None:
+        """Refuse to go on where the board was released and is missing, or is another one."""
+        if board_folder(self.folder.path).is_dir():
+            check_release(ledger, digest_files(self.tables.connection, self.folder))
+        elif self._find_values(ledger) is None:
+            ledger.check_unreleased(0)
+        saved = self.folder.path / BOARD_FILES[0]
+        if saved.exists():
+            board = load_board(saved, plan=self.folder.plan.fingerprint())
+            check_release(ledger, digest_board([board.values], board.noise_std))
+
     def run(self, ledger: Ledger) -> None:
         """Charge and release the board, write the rows; finished phases are skipped.
 
         The ledger is locked: no other process can make a board under the same charge.
         """
-        if board_folder(self.folder.path).is_dir():
-            check_release(ledger, digest_files(self.tables.connection, self.folder))
-        else:
+        if not board_folder(self.folder.path).is_dir():
             self._publish_board(ledger)
-        self._save_for_predictions(ledger)
+        self._save_for_predictions()
         if not rows_folder(self.folder.path).is_dir():
             self.tell("write rows")
             self._write_rows()
 
     def _publish_board(self, ledger: Ledger) -> None:
         """Write the board as Parquet, from numbers that are released, or are made and released now."""
-        path, std = self.work / "board.values", released_std(board_noise(self.folder))
-        shape = self.tables.num_nodes, self.tables.num_classes
-        values = find_values(path, shape=shape, noise_std=std, ledger=ledger)
+        values = self._find_values(ledger)
         if values is None:
             ledger.check_unreleased(0)
             charge_board(self.folder, ledger)
             self.tell("make board")
-            release_values(path, self._make_values(), noise_std=std, ledger=ledger)
-            values = np.memmap(path, "<f4", "r", shape=shape)
+            release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)
+            values = np.memmap(self._values_path, "<f4", "r", shape=self._shape)
         draft = self.work / "board"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         ranges = list(self._ranges())
         for number, (begin, end) in enumerate(ranges):
             self.tables.write_board(draft / f"part-{number:05d}.parquet", begin, values[begin:end])
-        about = {"noise_std": std.hex(), "plan": self.folder.plan.fingerprint(), "places": shape[0]}
-        write_about(draft, {**about, "classes": shape[1], "files": len(ranges)})
+        places, classes = self._shape
+        about = {"noise_std": self._std.hex(), "plan": self.folder.plan.fingerprint(), "places": places}
+        write_about(draft, {**about, "classes": classes, "files": len(ranges)})
         publish(draft, board_folder(self.folder.path))
+
+    @property
+    def _values_path(self) -> Path:
+        return self.work / "board.values"
+
+    @property
+    def _std(self) -> float:
+        return released_std(board_noise(self.folder))
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.tables.num_nodes, self.tables.num_classes
+
+    def _find_values(self, ledger: Ledger) -> Float32Array | None:
+        return find_values(self._values_path, shape=self._shape, noise_std=self._std, ledger=ledger)
 
     def _make_values(self) -> Iterator[Float32Array]:
         """Cast and add noise, range after range of places. Nothing of it has left the process."""
@@ -422,15 +459,11 @@ class _Phases:
             tally = _cast_range(self._records, begin, end, self._labels, gain, rest, c)
             yield release(tally, noise_std=noise, draws=self.draws).values
 
-    def _save_for_predictions(self, ledger: Ledger) -> None:
+    def _save_for_predictions(self) -> None:
         """Write the released board as `hushgraph predict` reads it, where it fits memory."""
         path = self.folder.path / BOARD_FILES[0]
-        if path.exists():
-            board = load_board(path, plan=self.folder.plan.fingerprint())
-            check_release(ledger, digest_board([board.values], board.noise_std))
-            return
         cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
-        if _COPIES * cells > self.memory // 2:
+        if path.exists() or _COPIES * cells > self.memory // 2:
             return
         about = read_about(self.folder)
         values = np.concatenate(list(read_board_values(self.tables.connection, self.folder)))
@@ -465,8 +498,7 @@ class _Phases:
     def _load_board(self) -> Board:
         """The released board as training reads it, in a file that is mapped into memory."""
         about = read_about(self.folder)
-        shape = (self.tables.num_nodes, self.tables.num_classes)
-        values = np.memmap(self.work / "values", np.float32, "w+", shape=shape)
+        values = np.memmap(self.work / "values", np.float32, "w+", shape=self._shape)
         begin = 0
         for part in read_board_values(self.tables.connection, self.folder):
             centred, _ = combine_boards([Board(values=part, noise_std=about["noise_std"])])

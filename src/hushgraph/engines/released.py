@@ -81,10 +81,10 @@ def find_values(
     """
     for file in (path, draft_path(path)):
         if file.exists():
-            found = _map_complete(file, shape, noise_std)
-            if found is None:
+            complete = _map_complete(file, shape, noise_std)
+            if complete is None:
                 raise incomplete_error(file)
-            values, digest = found
+            values, digest = complete
             check_release(ledger, digest)
             if file != path:
                 os.replace(file, path)

@@ -243,9 +243,7 @@ def train_tables(
         if resume:
             if settings:
                 raise InputError(f"{', '.join(settings)}: a resumed run keeps its settings; leave them out")
-            if charge_again and not (folder := RunFolder.open(out)).is_finished:
-                folder.go_on(charge_again=True).close()
-            resume_rows(out, nodes, edges, **limits)
+            resume_rows(out, nodes, edges, charge_again=charge_again, **limits)
         else:
             make_rows(nodes, edges, out, **limits, **settings)
 
