@@ -100,18 +100,6 @@ def as_networkx(arrays: Arrays) -> Any:
     return graph
 
 
-def store(folder: Path, data: Any, **options: Any) -> Path:
-    hg.datasets.store(data, folder / "stored", **options)
-    return folder / "stored"
-
-
-def store_arrays(folder: Path, arrays: Arrays) -> Path:
-    edges = arrays["edge_index"]
-    others = {name: arrays[name] for name in ("x", "y", "train_idx")}
-    hg.datasets.store_arrays(folder / "arrays", edges=edges, num_classes=CLASSES, directed=False, **others)
-    return folder / "arrays"
-
-
 NAMES = [str(number) for number in range(CLASSES)]
 FIXED: dict[str, Any] = {"num_classes": CLASSES}
 # How data is given, by the public functions and kinds of data that they stand for: writes it and returns what
@@ -135,11 +123,6 @@ LOADERS: dict[str, tuple[Callable[[Path, Arrays], Written], bool]] = {
     "DataFrames with classes": (lambda p, a: (as_frames(a), {"columns": {"classes": NAMES}}), True),
     "from_networkx": (lambda p, a: (as_networkx(a), {}), False),
     "from_networkx with num_classes": (lambda p, a: (as_networkx(a), FIXED), True),
-    "store": (lambda p, a: (store(p, write_npz(p, a)), {}), False),
-    "store with num_classes": (lambda p, a: (store(p, write_npz(p, a), **FIXED), {}), True),
-    "store, opened with num_classes": (lambda p, a: (store(p, write_npz(p, a)), FIXED), True),
-    "store of tables": (lambda p, a: (store(p, write_tables(p, a), directed=False, **FIXED), {}), True),
-    "store_arrays": (lambda p, a: (store_arrays(p, a), {}), True),
 }
 # What makes no graph out of somebody's data, and what generates it.
 NO_LOADERS = {"describe", "names", "random_split"}
@@ -184,29 +167,14 @@ def test_named_data_declares_its_classes(name: str, tmp_path: Path) -> None:
     assert graph.num_classes == {"demo": 8, "generated-100": 10, "cora": 7}[name]
 
 
-def test_other_graphs_of_a_graph_remember(tmp_path: Path) -> None:
+def test_other_graphs_of_a_graph_remember() -> None:
     for number, is_declared in ((CLASSES, True), (None, False)):
         graph = Graph.from_arrays(**people(), num_classes=number)
-        stored = hg.datasets.store(graph, tmp_path / str(is_declared))
-        others = [graph.symmetrized(), graph.disjoint(), graph.with_row_emptied(V, "sender"), stored]
-        others += [
-            stored.in_memory(),
-            stored.symmetrized(),
-            hg.datasets.load_graph(graph, split="0.5/0.2/0.3"),
-        ]
+        others = [graph.symmetrized(), graph.disjoint(), graph.with_row_emptied(V, "sender")]
+        others += [hg.datasets.load_graph(graph, split="0.5/0.2/0.3")]
         assert [other.has_declared_classes for other in others] == [is_declared] * len(others)
     networkx = hg.datasets.from_networkx(as_networkx(people()), label="none", classes=NAMES)
     assert (networkx.has_declared_classes, networkx.num_classes) == (True, CLASSES)
-
-
-def test_an_older_stored_graph_is_not_taken_as_declared(tmp_path: Path) -> None:
-    for name, options in (("numbers", FIXED), ("names", {"columns": {"classes": NAMES}})):
-        folder = write_tables(tmp_path / name, people())
-        stored = store(folder, folder, directed=False, **options)
-        about = json.loads((stored / "graph.json").read_text())
-        assert about.pop("classes_declared") is True
-        (stored / "graph.json").write_text(json.dumps(about))
-        assert hg.datasets.load_graph(stored).has_declared_classes is (name == "names")
 
 
 @pytest.mark.parametrize("value", [np.float64(4.0), np.arange(2), -1])
@@ -381,12 +349,6 @@ def test_every_command_names_it(
         code, out, _ = run(*command)
         assert code == 0
         assert_named(out, is_declared)
-    run("plan", data, "--epsilon", "4", "--steps", "2", *trees, *declared, "--html", "plan.html")
-    assert_named(Path("plan.html").read_text(), is_declared)
-    assert (
-        json.loads(Path("plan.json").read_text())["assumptions"]
-        == json.loads(run("plan", data, "--epsilon", "4", *declared, "--json")[1])["assumptions"]
-    )
 
 
 def test_a_comparison_keeps_it(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,6 +425,21 @@ def test_plans_of_older_versions_keep_their_fingerprint() -> None:
         assert plan.fingerprint() != declared.fingerprint()
     old = json.loads((OLD_RUNS / "finished" / "run.json").read_text())["plan"]
     assert json.loads(PrivacyPlan.from_json(json.dumps(old)).to_json()) == old
+
+
+def test_an_older_run_never_flatters_an_edge(tmp_path: Path) -> None:
+    """Where readers own edges, older versions wrote the price of one record for an edge of two."""
+    run = hg.train(Graph.from_arrays(**people()), edge_owner="reader", out=tmp_path / "run", **QUICK)
+    figure = run.result["epsilon_edge"]
+    path = run.folder.path / "result.json"
+    older = {**run.result, "epsilon_edge": figure / 2}
+    del older["directed"]
+    path.write_text(json.dumps(older))
+    again = hg.Run.load(run.folder.path, device="cpu")
+    assert again.result["epsilon_edge"] == figure == again.plan.epsilon_edge
+    again.report(tmp_path / "report.html")
+    facts = json.loads((tmp_path / "report.json").read_text())
+    assert facts["result"]["epsilon_edge"] == facts["guarantee"]["epsilon_edge"] == figure
 
 
 @pytest.mark.parametrize(("directed", "words"), [(False, "undirected edge"), (True, "directed record")])
