@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole or not at all, and tensors in such files."""
+"""Files that are replaced as a whole or not at all, files that are written once, and tensors in both."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from hushgraph.errors import RunError, WriteError
 
@@ -17,29 +17,101 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SUM = "sum"
+# How a system answers that does not know unnamed files, or whose file system has none.
+_NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` at the end, if nothing went wrong by then."""
-    draft = path.with_name(path.name + ".draft")
+    draft = draft_path(path)
     try:
         with draft.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(path.parent)
     except OSError as error:
-        reason = error.strerror or error
-        raise WriteError(f"{path}: cannot be written ({reason}); {_advice(error)}") from None
+        raise _write_error(path, error) from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def draft_path(path: Path) -> Path:
+    """What a file is called until it takes the place of `path`."""
+    return path.with_name(path.name + ".draft")
+
+
+@contextlib.contextmanager
+def open_unnamed(folder: Path) -> Iterator[BinaryIO | None]:
+    """A file on the disk of `folder` that no name leads to, so that a kill leaves nothing of it.
+
+    None where the system or the file system has no such files.
+    """
+    flag = getattr(os, "O_TMPFILE", None)
+    descriptor: int | None = None
+    if flag is not None:
+        try:
+            descriptor = os.open(folder, flag | os.O_RDWR, 0o644)
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED_FILES:
+                raise _write_error(folder, error) from None
+    if descriptor is None:
+        yield None
+        return
+    with cast(BinaryIO, os.fdopen(descriptor, "w+b")) as file:
+        yield file
+
+
+def name_file(file: BinaryIO, path: Path) -> None:
+    """Give a file of `open_unnamed` its name; WriteError where that name is taken."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        # A folder as `src_dir_fd` makes Python follow the link to the open file.
+        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=folder, follow_symlinks=True)
+        os.fsync(folder)
+    except OSError as error:
+        raise _write_error(path, error) from None
+    finally:
+        os.close(folder)
+
+
+def write_once(path: Path, content: bytes, announce: Callable[[], None]) -> None:
+    """Write a file that must never be made a second time.
+
+    Args:
+        path: of the file, which is not there yet.
+        content: of the file.
+        announce: notes down that the file leaves the process. It is called before any name on disk leads to
+            the content, and after everything that may fail for want of space, where the file system allows.
+    """
+    with open_unnamed(path.parent) as file:
+        if file is None:
+            announce()
+            write_whole(path, content)
+            return
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError as error:
+            raise _write_error(path, error) from None
+        announce()
+        name_file(file, path)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_error(path: Path, error: OSError) -> WriteError:
+    return WriteError(f"{path}: cannot be written ({error.strerror or error}); {_advice(error)}")
 
 
 def _advice(error: OSError) -> str:
@@ -58,10 +130,16 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
     """Replace the file by these tensors and texts, with a checksum, or leave it as it was."""
+    write_whole(path, pack_tensors(tensors, about))
+
+
+def pack_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> bytes:
+    """The content of a file with these tensors and texts, with a checksum."""
     import safetensors.torch
 
     flat = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_whole(path, safetensors.torch.save(flat, {**about, _SUM: _checksum(flat, about)}))
+    packed: bytes = safetensors.torch.save(flat, {**about, _SUM: _checksum(flat, about)})
+    return packed
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import hushgraph as hg
+from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import source
 from hushgraph.privacy.ledger import Ledger
@@ -271,3 +272,11 @@ def test_a_resumed_seeded_run_stays_not_private(graph: Graph, tmp_path: Path) ->
     assert run.result["guarantee"] == "none"
     assert "not private" in run.result["why_none"]
     assert run.result["steps_lost"] > 0
+
+
+def test_a_finished_run_is_no_answer_about_other_data(graph: Graph, tmp_path: Path) -> None:
+    hg.train(graph, out=tmp_path / "run", epsilon=4.0, steps=2, hidden=4, device="cpu")
+    assert hg.resume(tmp_path / "run", graph, device="cpu").epsilon <= 4.0
+    other = hg.datasets.synthetic(num_nodes=graph.num_nodes + 1, num_classes=3, num_features=6)
+    with pytest.raises(RunError, match="give the data it began with"):
+        hg.resume(tmp_path / "run", other, device="cpu")

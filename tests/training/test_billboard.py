@@ -90,17 +90,6 @@ def test_a_killed_run_goes_on_with_the_boards_it_has(data: Graph, tmp_path: Path
     assert resumed.result["guarantee"] == "holds"
 
 
-def test_a_charged_board_that_a_kill_prevented_is_made_under_its_charge(data: Graph, tmp_path: Path) -> None:
-    def stop(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        hg.train(data, epsilon=4.0, out=tmp_path / "run", observer=stop, **SHORT)
-    (tmp_path / "run" / "board-1.safetensors").unlink()
-    resumed = hg.resume(tmp_path / "run", data, device="cpu")
-    assert Ledger.open(resumed.folder.ledger_path, read_only=True).boards_charged == 2
-
-
 def test_emptying_a_row_changes_no_other_prediction_given_board_and_weights(run: hg.Run, data: Graph) -> None:
     before = run.predict_proba(data)
     # A node outside the training split, so that the split, which is public, stays as it is.
@@ -139,7 +128,7 @@ def test_a_board_that_is_not_the_runs_own_is_refused(
     else:
         other = hg.train(data, epsilon=3.0, out=tmp_path / "other", **SHORT)
         shutil.copy(other.folder.path / "board-1.safetensors", board)
-    with pytest.raises(RunError, match=r"board-1\.safetensors"):
+    with pytest.raises(RunError, match="board-1"):
         hg.Run.load(folder, device="cpu").predict(data)
 
 

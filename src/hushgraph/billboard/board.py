@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -264,17 +265,36 @@ def noise_divisor(noise_std: float) -> int:
     return int(_LARGEST_STD / Fraction(noise_std))
 
 
-def save_board(board: Board, path: Path) -> None:
-    """Replace the file by this board, or leave it as it was. Everything in it is released or public."""
+def save_board(board: Board, path: Path, announce: Callable[[], None] = lambda: None) -> None:
+    """Write this board into a new file. Everything in it is released or public.
+
+    Args:
+        board: what is written.
+        path: of the file, which is not there yet.
+        announce: called when the board is about to be visible on disk, and not before.
+    """
     import torch
 
-    from hushgraph._files import write_tensors
+    from hushgraph._files import pack_tensors, write_once
 
     tensors = {"values": torch.from_numpy(board.values)}
     if board.names is not None:
         tensors |= _packed_names(board.names)
     about = {"kind": _KIND, "noise_std": board.noise_std.hex(), "plan": board.plan}
-    write_tensors(path, tensors, about)
+    write_once(path, pack_tensors(tensors, about), announce)
+
+
+def digest_board(values: Iterable[npt.NDArray[np.float32]], noise_std: float) -> str:
+    """Tell boards apart: a digest of the released numbers, wherever and in whatever format they are kept.
+
+    Args:
+        values: float32 [places, c] each: the places in order, in as many parts as is convenient.
+        noise_std: of the board.
+    """
+    digest = hashlib.sha256(noise_std.hex().encode())
+    for part in values:
+        digest.update(np.ascontiguousarray(part, "<f4").data)
+    return digest.hexdigest()
 
 
 def load_board(path: Path, *, plan: str | None = None) -> Board:

@@ -1,4 +1,4 @@
-"""Ledger: what a run has spent, on disk before the release that it pays for; one process writes at a time."""
+"""Ledger: what a run has spent and released, on disk before it happens; one process writes at a time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ from hushgraph.accounting.events import (
 )
 from hushgraph.errors import BudgetExceededError, HushgraphError, RunError, WriteError
 
-VERSION = 1
+# Ledgers of version 1 have no lines about releases.
+VERSION = 2
+_VERSIONS = (1, VERSION)
 _DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
+_ANEW = "Restore it, or count this run as spent and train in another folder, which charges the data anew"
+_RELEASE_LINE = b'{"released"'
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
 
 
@@ -37,7 +41,7 @@ class HasFingerprint(Protocol):
 
 
 class Ledger:
-    """Append-only record of everything a run has paid for, one line of JSON per charge.
+    """Append-only record of what a run has paid for and released, one line of JSON per charge or release.
 
     Create one with `Ledger.create` or `Ledger.open`. Closing it, or leaving its `with` block, releases the
     lock.
@@ -52,6 +56,8 @@ class Ledger:
         planned_event: what one step of the plan costs.
         steps_charged: the number of steps paid for, of any kind.
         boards_charged: the number of boards paid for.
+        releases: the boards that were released, by name, with their digests; None where the digest is
+            unknown, because the release was begun and perhaps not finished.
 
     Guarantees:
         A charge is on disk (flushed and synced) before `charge` returns; if it raises, release nothing.
@@ -60,10 +66,13 @@ class Ledger:
         A line that a crash cut short counts as spent, although what it was to pay for was never released.
         Reopening forgets nothing; a damaged line anywhere else is an error, not a smaller sum.
         One process at a time can write.
+        `check_unreleased` lets a board be made under a charge only if no board can have been visible under it
+        before. Restoring an older copy of the ledger and of the folder with it cannot be seen.
     """
 
     def __init__(self, path: Path, header: dict[str, Any], checksum: str, *, lock: int | None) -> None:
         self.path = path
+        self.version = int(header["ledger"])
         self.fingerprint: str = header["plan"]
         self.budget = math.inf if header["epsilon"] == "inf" else float(header["epsilon"])
         self.delta = float(header["delta"])
@@ -76,6 +85,9 @@ class Ledger:
             self._planned = Counter(
                 {event_from_json(event): int(count) for event, count in header["charges"]}
             )
+        self.releases: dict[str, str | None] = {}
+        # Of every board that is charged, whether something was charged after it.
+        self._is_followed: list[bool] = []
         self._counts: Counter[Event] = Counter()
         self._largest_count = 1
         self._checksum = checksum
@@ -158,7 +170,7 @@ class Ledger:
             raise RunError(f"ledger={path}: cannot be read ({error.strerror}); allow it") from None
         lines = content.removesuffix(b"\n").split(b"\n")
         first = read_line(lines[0], after="")
-        if first is None or first[0].get("ledger") != VERSION:
+        if first is None or first[0].get("ledger") not in _VERSIONS:
             raise RunError(f"ledger={path}: its first line is damaged or not a ledger's; restore the file")
         try:
             ledger = cls(path, *first, lock=lock)
@@ -166,22 +178,20 @@ class Ledger:
             raise RunError(f"ledger={path}: its first line is not a ledger's; restore the file") from None
         for number, raw in enumerate(lines[1:], start=2):
             line = read_line(raw, after=ledger._checksum)
-            if line is not None:
-                entry, checksum = line
-                try:
-                    event, count = event_from_json(entry["event"]), entry["count"]
-                    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                        raise ValueError(count)
-                except _MALFORMED:
-                    raise RunError(f"ledger={path}: line {number} is no charge; restore the file") from None
-            elif number == len(lines):
-                event, count = ledger._price_torn_line()
-                lines[-1], checksum = ledger._write_charge(event, ledger.steps_charged, count, torn=True)
-            else:
+            if line is None and number < len(lines):
                 raise RunError(
                     f"ledger={path}: line {number} is damaged, so what was spent is unknown; restore the file"
                 )
-            ledger._book(event, count, checksum)
+            if line is None:
+                entry = ledger._interpret_torn_line(raw)
+                lines[-1], checksum = write_line(entry, after=ledger._checksum)
+                line = entry, checksum
+            try:
+                ledger._book(*line)
+            except _MALFORMED:
+                raise RunError(
+                    f"ledger={path}: line {number} is no charge and no release; restore the file"
+                ) from None
         repaired = b"\n".join(lines).removesuffix(b"\n") + b"\n"
         if lock is not None and repaired != content:
             write_whole(path, repaired)
@@ -231,7 +241,58 @@ class Ledger:
                 f"epsilon={self.budget:.6g} at delta={self.delta:.6g} does not allow {count} more {releases} "
                 f"after {self.steps_charged} steps; stop here, or start a run with a larger budget"
             )
-        line, checksum = self._write_charge(event, self.steps_charged if step is None else step, count)
+        first = self.steps_charged if step is None else step
+        self._append({"step": first, "count": count, "event": event_to_json(event)})
+
+    def record_release(self, name: str, digest: str | None) -> None:
+        """Note down that a release leaves the process now; call it before anything of it is visible.
+
+        Args:
+            name: of the release, as `name_board` gives it.
+            digest: of what is released; None where the release is made piece by piece, so that its digest is
+                known at the end, in a second call.
+        """
+        self._append({"released": name, "digest": digest})
+
+    def check_unreleased(self, place: int) -> None:
+        """Refuse to make a board where one may have been visible under the charge that is there.
+
+        Args:
+            place: of the board in the run, from 0.
+
+        Raises:
+            RunError: if its release is on record, if something was charged after it, or if the ledger is of
+                version 1, which has no record of releases.
+        """
+        name = name_board(place)
+        if name in self.releases:
+            found = "was released and is missing"
+        elif place >= self.boards_charged:
+            return
+        elif self._is_followed[place]:
+            found = "is missing, although the run went on after it"
+        elif self.version == 1:
+            found = "is missing, and this ledger does not tell whether it was released"
+        else:
+            return
+        raise RunError(
+            f"ledger={self.path}: {name} {found}, and another one under the same charge would show more than "
+            f"was paid for. {_ANEW}"
+        )
+
+    def check_digest(self, name: str, digest: str) -> None:
+        """Refuse a file that is not the release on record under this name."""
+        recorded = self.releases.get(name)
+        if recorded is not None and recorded != digest:
+            raise RunError(
+                f"ledger={self.path}: the file of {name} is not the one that this run released. {_ANEW}"
+            )
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        """Write a line to disk, then count it."""
+        if self._file is None:
+            raise RunError(f"ledger={self.path}: it is not open for writing; reopen it")
+        line, checksum = write_line(entry, after=self._checksum)
         self._check_place()
         try:
             if os.write(self._file, line) != len(line):
@@ -244,7 +305,7 @@ class Ledger:
             raise WriteError(
                 f"ledger={self.path}: cannot be written ({reason}); free space, then resume the run"
             ) from None
-        self._book(event, count, checksum)
+        self._book(entry, checksum)
 
     def _allows(self, event: Event, count: int) -> bool:
         """Whether the budget covers `count` more of `event`."""
@@ -271,9 +332,13 @@ class Ledger:
             return max(boards, key=lambda board: board.shift_over_sigma), 1
         return self.planned_event, max(1, min(self._largest_count, self.planned_steps - self.steps_charged))
 
-    def _write_charge(self, event: Event, step: int, count: int, *, torn: bool = False) -> tuple[bytes, str]:
-        entry = {"step": step, "count": count, "event": event_to_json(event)}
-        return write_line({**entry, "torn": True} if torn else entry, after=self._checksum)
+    def _interpret_torn_line(self, raw: bytes) -> dict[str, Any]:
+        """The entry that takes the place of a torn line: the most that it can have been."""
+        if raw.startswith(_RELEASE_LINE):
+            # A release follows its charge at once.
+            return {"released": name_board(self.boards_charged - 1), "digest": None, "torn": True}
+        event, count = self._price_torn_line()
+        return {"step": self.steps_charged, "count": count, "event": event_to_json(event), "torn": True}
 
     def _check_place(self) -> None:
         """Refuse to write into a file that has been moved or replaced, or is no longer locked."""
@@ -286,14 +351,34 @@ class Ledger:
                     "further step was taken; restore the folder and resume, or start anew"
                 )
 
-    def _book(self, event: Event, count: int, checksum: str) -> None:
-        self._counts[event] += count
+    def _book(self, entry: dict[str, Any], checksum: str) -> None:
+        """Count a line; one of _MALFORMED where it is neither a charge nor a release."""
+        if "released" in entry:
+            self._book_release(str(entry["released"]), entry["digest"])
+        else:
+            event, count = event_from_json(entry["event"]), entry["count"]
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise ValueError(count)
+            self._book_charge(event, count, is_torn=bool(entry.get("torn")))
         self._checksum = checksum
+
+    def _book_charge(self, event: Event, count: int, *, is_torn: bool) -> None:
+        self._counts[event] += count
+        if not is_torn:
+            # What a torn line was to pay for never happened.
+            self._is_followed = [True] * len(self._is_followed)
         if isinstance(event, StepEvent):
             self.steps_charged += count
             self._largest_count = max(self._largest_count, count)
         else:
             self.boards_charged += count
+            self._is_followed += [False] * count
+
+    def _book_release(self, name: str, digest: str | None) -> None:
+        known = self.releases.get(name)
+        if not isinstance(digest, str | None) or (known is not None and known != digest):
+            raise ValueError(digest)
+        self.releases[name] = digest
 
     def _start_writing(self) -> None:
         try:
@@ -321,6 +406,11 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def name_board(place: int) -> str:
+    """What the release of a board is called, by its place in the run, from 0."""
+    return f"board-{place + 1}"
 
 
 def _remove_files(path: Path) -> None:

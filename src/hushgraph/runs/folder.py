@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
-from hushgraph.billboard.board import Board, load_board
+from hushgraph.billboard.board import Board, digest_board, load_board
 from hushgraph.datasets import load_graph
 from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
 from hushgraph.graph.columns import Columns
@@ -40,7 +40,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
-from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -441,6 +441,11 @@ class RunFolder:
         """Refuse a finished run whose ledger, plan and result do not tell the same story."""
         ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
         self.check_charged(ledger)
+        for place, name in enumerate(BOARD_FILES):
+            # A board that an engine made may be too large for a file of this kind.
+            if (self.path / name).exists():
+                board = load_board(self.path / name)
+                ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))
         result = self.result()
         # Another version of the accountant may have rounded the last digits otherwise.
         epsilon = float(result["epsilon"])

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hushgraph._files import draft_path
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
-from hushgraph.billboard.board import Board, Draws, cast_and_release, load_board, save_board
+from hushgraph.billboard.board import (
+    Board,
+    Draws,
+    cast_and_release,
+    digest_board,
+    load_board,
+    save_board,
+)
 from hushgraph.billboard.reading import combine_boards, read_scaled
 from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
@@ -23,7 +33,7 @@ from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
-from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
 
@@ -85,15 +95,16 @@ class Boards:
         """Charge a board, then cast, release and write it, unless it is there.
 
         Guarantees:
-            The charge is on disk before the tally is looked at. A board that is on disk is never made again.
-            Until it is on disk nothing of it has left this process, so a board that a kill prevented may be
+            The charge is on disk before the tally is looked at. The ledger has the digest of a board before
+            any name on disk leads to it, so that under one charge no second board is ever visible: one that
+            is missing or is another ends the run. A board that a kill prevented from being released may be
             made under the charge that paid for it.
         """
         folder, graph, plan = self.folder, self.graph, get_billboard_plan(self.folder)
         if (folder.path / ENGINE_FILE).exists():
             raise RunError(f"run={folder.path}: an engine makes its board; go on with the same engine")
         path = folder.path / BOARD_FILES[place]
-        if path.exists():
+        if find_released(path, ledger, place, plan=plan.fingerprint()):
             return
         draws, event = _choose_draws(folder.config.seed, place), _board_event(plan, place)
         self._catch_up(num_boards=0, num_ballots=place + 1)
@@ -108,7 +119,8 @@ class Boards:
             draws=draws,
             plan=plan.fingerprint(),
         )
-        save_board(board, path)
+        digest = digest_board([board.values], board.noise_std)
+        save_board(board, path, lambda: ledger.record_release(name_board(place), digest))
         release_freed_memory()
         if len(self.boards) == place:
             self.boards.append(board)
@@ -123,6 +135,46 @@ class Boards:
             known = self._readings, self.halfway
             labels = self._ballots[0] if self._ballots else None
             self._ballots.append(make_ballots(folder, graph, place, *known, labels=labels))
+
+
+def check_released(folder: RunFolder, ledger: Ledger) -> None:
+    """Refuse to go on with a run where a board that was released is missing or is another one."""
+    for place, name in enumerate(BOARD_FILES[: folder.num_boards]):
+        find_released(folder.path / name, ledger, place, plan=folder.plan.fingerprint())
+
+
+def find_released(path: Path, ledger: Ledger, place: int, *, plan: str) -> bool:
+    """Whether the board at `path` is there; where it is not, whether it may be made is checked.
+
+    Args:
+        path: of the file.
+        ledger: of the run, open for writing.
+        place: of the board in the run, from 0.
+        plan: the fingerprint of the plan that pays for it.
+
+    Raises:
+        RunError: if the board is not the one that was released, if it was released and is missing, or if it
+            was never charged.
+    """
+    draft = draft_path(path)
+    found = path if path.exists() else draft if draft.exists() else None
+    if found is None:
+        ledger.check_unreleased(place)
+        return False
+    if ledger.boards_charged <= place:
+        raise RunError(
+            f"ledger={ledger.path}: it shows no charge for {found.name}, so what was spent is unknown; count "
+            "the whole epsilon as spent and start a new run"
+        )
+    # A draft shows what the board would have shown: a complete one is the board, and another ends the run.
+    board, name = load_board(found, plan=plan), name_board(place)
+    digest = digest_board([board.values], board.noise_std)
+    ledger.check_digest(name, digest)
+    if ledger.releases.get(name) is None:
+        ledger.record_release(name, digest)
+    if found == draft:
+        os.replace(draft, path)
+    return True
 
 
 def _choose_draws(seed: int | None, place: int) -> Draws:

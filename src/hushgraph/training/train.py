@@ -22,7 +22,8 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import RunFolder, check_out, name_data
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out, name_data
+from hushgraph.training.boards import check_released
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
@@ -203,6 +204,8 @@ def _begin(session: Session, on_start: OnStart | None) -> None:
         if session.resumed:
             session.ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
             folder.check_charged(session.ledger)
+            if not (folder.path / ENGINE_FILE).exists():
+                check_released(folder, session.ledger)
         if on_start is not None:
             on_start(folder)
         # From here on `_run` closes it.
@@ -283,7 +286,8 @@ def resume(
     Args:
         path: the run's folder.
         data: the same data as before; it is read in the same way. Other counts of nodes or features, or other
-            training nodes, are refused; values and edges are not compared.
+            training nodes, are refused, also where the run was finished before; values and edges are not
+            compared.
         model, optimizer: the module and the function, where they were the caller's.
         device, progress, observer, on_start: as in `train`.
 
@@ -291,7 +295,8 @@ def resume(
         The finished run; at once where it was finished before.
 
     Guarantees:
-        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice.
+        The whole run, both parts of it, stays within the budget that it began with. No noise is used twice,
+        except that of the boards of a seeded run, for which nothing is guaranteed. No board is made twice.
 
     Examples:
         >>> import hushgraph as hg
@@ -306,6 +311,9 @@ def resume(
             check_model(model, names=())
         folder = RunFolder.open(path)
     if group.broadcast(lambda: folder.is_finished):
+        with group.share_errors():
+            # A request about other data must not be answered with this run.
+            folder.read_graph(data)
         return Run.load(path, model=model, device=device)
     with group.share_errors():
         session = Session(
