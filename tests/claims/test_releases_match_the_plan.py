@@ -34,9 +34,9 @@ from hushgraph.engines.duck import make_rows
 from hushgraph.engines.streaming import train_rows
 from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.sums import sum_error
-from hushgraph.noise import normal
+from hushgraph.noise import normal, source
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.training import trainer as loop
 from hushgraph.training.boards import make_ballots
 
@@ -119,10 +119,10 @@ class Witness:
             patch.setattr(os, name, self._look_before(getattr(os, name)))
 
     def _look_before(self, move: Callable[..., None]) -> Callable[..., None]:
-        def look(source: Any, target: Any, *others: Any, **named: Any) -> None:
+        def look(draft: Any, target: Any, *others: Any, **named: Any) -> None:
             if Path(target).name.startswith("board"):
                 self.charged_at_boards.append(self.read_ledger())
-            move(source, target, *others, **named)
+            move(draft, target, *others, **named)
 
         return look
 
@@ -371,6 +371,36 @@ def test_a_resumed_run_releases_what_its_plan_says(
         )
 
 
+def record_draws(patch: pytest.MonkeyPatch) -> list[Array]:
+    """The normal numbers that steps are given from here on."""
+    drawn: list[Array] = []
+    take = source._Drawer.take
+
+    def take_and_keep(drawer: source._Drawer) -> torch.Tensor:
+        given = take(drawer)
+        drawn.append(given.numpy() * 2.0**-40)
+        return given
+
+    patch.setattr(source._Drawer, "take", take_and_keep)
+    return drawn
+
+
+def check_widening(
+    plan: PrivacyPlan, num_nodes: int, steps: Sequence[Release], drawn: Sequence[Array]
+) -> None:
+    """From the draws of every step, the scale of its noise follows to seven digits.
+
+    It makes up for what norms may be above C, for what rounding may move the sums of both data sets by, and
+    for the step of the grid.
+    """
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(num_nodes))
+    assert error > 1e-4
+    for step, numbers in zip(steps, drawn, strict=True):
+        grid = plan.sigma_over_clip * math.sqrt(numbers.size) * 2.0**-40
+        sigma = plan.sigma * (1 + 1e-6 + 2 * error) / (1 - grid)
+        np.testing.assert_allclose(np.sort(join(step)), sigma * np.sort(numbers), rtol=1e-6)
+
+
 @dataclass(eq=False)
 class TablesRun:
     """A run of an engine on tables, and what it released."""
@@ -378,6 +408,7 @@ class TablesRun:
     plan: BillboardPlan
     board: Array
     steps: list[Release]
+    drawn: list[Array]
 
 
 def train_tables(
@@ -396,6 +427,7 @@ def train_tables(
         witness.watch_boards(patch)
         make_rows(nodes, edges, out, steps=STEPS, hidden=32, threads=1, **settings | changes)
         patch.setattr(loop, "move_weights", take_down)
+        drawn = record_draws(patch)
         if stop is not None:
             patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
             with pytest.raises(KeyboardInterrupt):
@@ -413,7 +445,7 @@ def train_tables(
     [kept] = run.folder.load_boards()
     assert np.array_equal(kept.values, board)
     assert isinstance(run.plan, BillboardPlan)
-    return TablesRun(run.plan, board.astype(np.float64), steps)
+    return TablesRun(run.plan, board.astype(np.float64), steps, drawn)
 
 
 @pytest.mark.parametrize("is_resumed", [False, True], ids=["whole", "resumed"])
@@ -439,33 +471,26 @@ def test_an_engine_releases_what_its_plan_says(
             noise = np.stack([step[name] for step in run.steps])
             assert noise.all(), name
             check_noise(noise, run.plan.sigma)
+        check_widening(run.plan, NODES, run.steps, run.drawn)
     check_fresh([run.board for run in runs])
     check_fresh([join(step) for run in runs for step in run.steps])
 
 
 @pytest.mark.parametrize("name", list(RUNS))
 def test_noise_is_wider_by_what_rounding_may_add(silent: Graph, tmp_path: Path, name: str) -> None:
-    """With a seed the draws are known, so that the scale of the noise can be computed to seven digits."""
-    run, witness = train(silent, tmp_path / "run", seed=11, **RUNS[name]())
-    assert run.result["guarantee"] == "none"
-    plan, keys = run.plan, normal.seeded_keys(11)
-    size = sum(p.numel() for p in run.model.parameters())
-    # Of a changed root: what norms may be above C, and what rounding may move a sum by, both times.
-    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(NODES))
-    least = (1 + 1e-6 + 2 * error) / (1 - plan.sigma_over_clip * math.sqrt(size) * 2.0**-40)
-    for step in witness.sums(run):
-        released = np.sort(join(step))
-        drawn = np.sort(normal.draw(size, keys)) * 2.0**-40
-        np.testing.assert_allclose(released, plan.sigma * least * drawn, rtol=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        drawn = record_draws(patch)
+        run, witness = train(silent, tmp_path / "run", **RUNS[name]())
+    check_widening(run.plan, NODES, witness.sums(run), drawn)
 
 
 def tally_by_hand(graph: Graph) -> list[list[int]]:
     """The tally of the first board in whole numbers, from every record of a training row with a label."""
-    source, target = next(graph.edge_chunks())
-    c, sizes = graph.num_classes, np.bincount(source, minlength=graph.num_nodes).tolist()
+    owners, places = next(graph.edge_chunks())
+    c, sizes = graph.num_classes, np.bincount(owners, minlength=graph.num_nodes).tolist()
     tally = [[0] * c for _ in range(graph.num_nodes)]
     training = set(graph.train_idx.tolist())
-    for v, u in zip(source.tolist(), target.tolist(), strict=True):
+    for v, u in zip(owners.tolist(), places.tolist(), strict=True):
         if v in training and graph.y[v] >= 0:
             own = math.isqrt(GRID**2 * (c - 1) // (c * sizes[v]))
             rest = math.isqrt(GRID**2 // (c * (c - 1) * sizes[v]))
