@@ -252,7 +252,7 @@ def report_draws() -> None:
     key, out = bytes(32), torch.empty(DRAWS)
     works: dict[str, Callable[[], object]] = {
         "operating system, 8 bytes": lambda: os.urandom(8 * DRAWS),
-        "ChaCha20, 8 bytes": lambda: normal.random_words(key, 0, DRAWS),
+        "ChaCha20, 8 bytes": lambda: normal.WordStream(key).take(DRAWS),
         "exact draw, all included": lambda: normal.draw(DRAWS),
         "torch.randn": lambda: out.normal_(),
     }

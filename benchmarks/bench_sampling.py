@@ -3,22 +3,22 @@
     python benchmarks/bench_sampling.py [--small] [--repeats N]
 
 First an arxiv-shaped graph (2.4 M reads), interleaved with a sampler that sorts in numpy; then, unless
---small, 124 M reads of 2.4 M training nodes, from arrays in memory and as chunks of a memory-mapped file.
-Processor seconds tell how much of a time on a busy machine was waiting.
+--small, 124 M reads of 2.4 M training nodes. Processor seconds tell how much of a time on a busy machine was
+waiting.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from hushgraph.graph.graph import Graph
 from hushgraph.sampling.keys import seed_word
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
@@ -34,6 +34,24 @@ def power_law(rng: np.random.Generator, size: int, num_nodes: int) -> np.ndarray
     """Identifiers of which a few come often, scattered over the range."""
     ranks = (num_nodes * rng.random(size) ** 2).astype(np.int64)
     return (ranks * 1_000_003 % num_nodes).astype(np.int32)
+
+
+def random_graph(num_nodes: int, num_reads: int, train: np.ndarray) -> Graph:
+    """Edges are drawn as the graph is built."""
+
+    def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        rng = np.random.default_rng(2)
+        for start in range(0, num_reads, CHUNK):
+            size = min(CHUNK, num_reads - start)
+            yield power_law(rng, size, num_nodes), power_law(rng, size, num_nodes)
+
+    return Graph.from_arrays(
+        edge_index=lambda _: chunks,
+        x=np.zeros((num_nodes, 1), np.float32),
+        y=np.zeros(num_nodes, np.int64),
+        train_idx=np.flatnonzero(train),
+        directed=True,
+    )
 
 
 def mixed(word: np.ndarray) -> np.ndarray:
@@ -84,9 +102,10 @@ def report(name: str, times: list[float], target: str = "") -> None:
 
 def bench_small(repeats: int) -> None:
     rng = np.random.default_rng(0)
-    source, target = (power_law(rng, SMALL["num_reads"], SMALL["num_nodes"]) for _ in range(2))
     train = np.zeros(SMALL["num_nodes"], dtype=bool)
     train[rng.choice(SMALL["num_nodes"], SMALL["num_train"], replace=False)] = True
+    graph = random_graph(SMALL["num_nodes"], SMALL["num_reads"], train)
+    source, target = (np.concatenate(ends) for ends in zip(*graph.edge_chunks(), strict=True))
     common = {
         "num_nodes": SMALL["num_nodes"],
         "train_mask": train,
@@ -95,7 +114,7 @@ def bench_small(repeats: int) -> None:
     }
 
     def stable(owner: str) -> BoundedLists:
-        return stable_lists((source, target), max_reads=SMALL["max_reads"], edge_owner=owner, **common)
+        return stable_lists(graph, max_reads=SMALL["max_reads"], edge_owner=owner, **common)
 
     def by_sorting() -> BoundedLists:
         return sorted_lists(source, target, train, SMALL["max_readers"], SMALL["max_reads"], 1)
@@ -103,30 +122,30 @@ def bench_small(repeats: int) -> None:
     if stable("sender") != by_sorting():
         raise SystemExit("the two samplers disagree")
     stable("reader")
-    paper_lists((source, target), **common)
+    paper_lists(graph, **common)
     times: dict[str, list[float]] = {"sender": [], "sorting": [], "reader": [], "paper": []}
     for _ in range(repeats):
         times["sender"].append(seconds(lambda: stable("sender")))
         times["sorting"].append(seconds(by_sorting))
         times["reader"].append(seconds(lambda: stable("reader")))
-        times["paper"].append(seconds(lambda: paper_lists((source, target), **common)))
+        times["paper"].append(seconds(lambda: paper_lists(graph, **common)))
     report("stable, sender-owned, 2.4 M reads", times["sender"], "(target 0.15 s)")
     report("stable, reader-owned, 2.4 M reads", times["reader"], "(target 0.15 s)")
     report("paper, 2.4 M reads", times["paper"])
     report("stable, sender-owned, by sorting in numpy", times["sorting"])
     ratios = [slow / fast for slow, fast in zip(times["sorting"], times["sender"], strict=True)]
     print(f"sorting / stable, interleaved: median {statistics.median(ratios):.1f}", flush=True)
-    bench_trees(source, target, train, repeats)
+    bench_trees(graph, repeats)
 
 
-def bench_trees(source: np.ndarray, target: np.ndarray, train: np.ndarray, repeats: int) -> None:
+def bench_trees(graph: Graph, repeats: int) -> None:
     rng = np.random.default_rng(1)
-    split = np.flatnonzero(train)
+    split = graph.train_idx
     for num_roots, depth, K, goal in ((10_000, 1, 7, 0.005), (20_000, 2, 3, 0.03), (len(split), 1, 7, 0.05)):
         lists = stable_lists(
-            (source, target),
-            num_nodes=len(train),
-            train_mask=train,
+            graph,
+            num_nodes=graph.num_nodes,
+            train_mask=graph.train_mask,
             max_readers=K,
             max_reads=25,
             edge_owner="sender",
@@ -167,40 +186,21 @@ def measured(work: Callable[[], object]) -> tuple[float, float, float]:
     return taken, processor, (peak - before) / 2**30
 
 
-def bench_big(folder: Path, repeats: int) -> None:
-    path = folder / "edges.int32"
-    shape = (2, BIG["num_reads"])
-    mapped = np.memmap(path, dtype=np.int32, mode="w+", shape=shape)
-    rng = np.random.default_rng(2)
-    for start in range(0, BIG["num_reads"], CHUNK):
-        for ends in mapped:
-            piece = ends[start : start + CHUNK]
-            piece[:] = power_law(rng, len(piece), BIG["num_nodes"])
-    mapped.flush()
-    mapped = np.memmap(path, dtype=np.int32, mode="r", shape=shape)
-    train = np.ones(BIG["num_nodes"], dtype=bool)
+def bench_big(repeats: int) -> None:
+    graph = random_graph(BIG["num_nodes"], BIG["num_reads"], np.ones(BIG["num_nodes"], bool))
+    caps = {"max_readers": BIG["max_readers"], "max_reads": BIG["max_reads"]}
 
-    def sample(edges: object, owner: str) -> BoundedLists:
-        caps = {"max_readers": BIG["max_readers"], "max_reads": BIG["max_reads"]}
+    def sample(owner: str) -> BoundedLists:
         return stable_lists(
-            edges, num_nodes=BIG["num_nodes"], train_mask=train, edge_owner=owner, seed=1, **caps
+            graph, num_nodes=graph.num_nodes, train_mask=graph.train_mask, edge_owner=owner, seed=1, **caps
         )
 
-    def chunks() -> object:
-        return (tuple(mapped[:, start : start + CHUNK]) for start in range(0, BIG["num_reads"], CHUNK))
-
-    def bench(name: str, owner: str, edges: Callable[[], object]) -> None:
-        runs = [measured(lambda: sample(edges(), owner)) for _ in range(repeats)]
+    for owner in ("sender", "reader"):
+        runs = [measured(lambda: sample(owner)) for _ in range(repeats)]  # noqa: B023
         extra = max(memory for _, _, memory in runs)
         processor = min(processor for _, processor, _ in runs)
-        goal = f"(target 10 s)   processor {processor:.1f} s   extra {extra:.2f} GiB (target 3)"
-        report(f"stable, {owner}-owned, 124 M reads, {name}", [taken for taken, _, _ in runs], goal)
-
-    for owner in ("sender", "reader"):
-        bench("chunks of a mapped file", owner, chunks)
-    source, target = np.array(mapped)
-    for owner in ("sender", "reader"):
-        bench("arrays in memory", owner, lambda: (source, target))
+        goal = f"processor {processor:.1f} s   extra {extra:.2f} GiB (target 3)"
+        report(f"stable, {owner}-owned, {graph.num_edges / 1e6:.0f} M reads", [t for t, _, _ in runs], goal)
 
 
 def main() -> None:
@@ -214,8 +214,7 @@ def main() -> None:
     options = parser.parse_args()
     bench_small(options.repeats)
     if not options.small:
-        with tempfile.TemporaryDirectory() as folder:
-            bench_big(Path(folder), 2)
+        bench_big(2)
 
 
 if __name__ == "__main__":

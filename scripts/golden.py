@@ -1,10 +1,10 @@
-"""Write or compare a golden record: the epsilon of 20 plans and the weights of a seeded run of every model.
+"""Write or compare a golden record: the epsilons of 28 plans and the weights of a seeded run of every model.
 
     python scripts/golden.py write      keep what this version gives
     python scripts/golden.py check      compare bit for bit with what was kept
 
-Epsilons are the same everywhere. Weights are compared on the kind of machine that the record names: another
-processor may round differently in the last bit.
+Both are compared on the kind of machine that the record names: another processor may round differently in the
+last bit.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 import torch
 
 import hushgraph as hg
+from hushgraph.privacy.plan import BillboardPlan
 
 RECORD = Path(__file__).parent.parent / "tests" / "data" / "golden.json"
 _N = 90_941
+FIGURES = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "epsilon_label", "sigma_over_clip")
 
 
 def measure_plans() -> list[dict[str, Any]]:
-    """Twenty plans of all kinds, each with its epsilons and noise as hexadecimal floats."""
+    """28 plans of all kinds, each with its epsilons and noise as hexadecimal floats."""
     settings: list[dict[str, Any]] = []
     for owner in ("sender", "reader"):
         for layers, readers, size in ((1, 7, 10_000), (1, 10, 10_000), (2, 3, 20_000), (1, 0, _N)):
@@ -50,13 +52,17 @@ def measure_plans() -> list[dict[str, Any]]:
                     accountant="paper",
                 )
             )
+    for boards in (1, 2):
+        for nodes, size, epsilon in ((_N, _N, 1.0), (2000, 2000, 8.0), (_N, 10_000, 1.0), (2000, 500, 8.0)):
+            board = BillboardPlan(
+                num_train_nodes=nodes, batch_size=size, num_boards=boards, num_classes=7, steps=300
+            )
+            plans.append(board.calibrated(epsilon=epsilon))
     return [
         {
             "plan": json.loads(plan.to_json()),
-            "epsilon": plan.epsilon.hex(),
-            "epsilon_group_of_two": plan.epsilon_group_of_two.hex(),
-            "sigma_over_clip": plan.sigma_over_clip.hex(),
             "guarantee": plan.guarantee,
+            **{name: getattr(plan, name).hex() for name in FIGURES},
         }
         for plan in plans
     ]

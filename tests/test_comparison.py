@@ -136,11 +136,19 @@ def test_json_and_back(found: Comparison) -> None:
     about = json.loads(found.to_json())
     assert about["data"] == "three classes"
     assert [entry["epsilon"] for entry in about["rows"] if not entry["private"]] == ["inf", "inf"]
-    assert about["release_all"]["epsilon"] == sum(row.epsilon for row in found.rows if row.private)
-    assert about["cost"] == found.cost
+    assert (about["release_all"]["epsilon"], about["release_all"]["delta"]) == found.release_all
+    assert (about["release_all"]["models"], about["cost"]) == (3, found.cost)
     again = Comparison.from_json(found.to_json())
     assert again == found
     assert not again.runs
+
+
+def test_a_file_of_an_older_version_has_the_sum() -> None:
+    about = json.loads(literal().to_json())
+    del about["warnings"], about["release_all"]["composition"], about["release_all"]["models"]
+    again = Comparison.from_json(json.dumps(about))
+    assert again == literal()
+    assert again.composition == "basic composition"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,10 @@ def copy_run(name: str, folder: Path) -> Path:
 def test_plans_cost_what_they_cost(place: int) -> None:
     kept = _PLANS[place]
     plan = hg.PrivacyPlan.from_json(json.dumps(kept["plan"]))
-    assert plan.epsilon == pytest.approx(float.fromhex(kept["epsilon"]), rel=1e-12)
+    # Prices of sampled batches go through Fourier transforms, which round differently on other processors.
+    precision = 1e-12 if plan.sampling_rate == 1 else 1e-8
+    for name in ("epsilon", "epsilon_group_of_two", "epsilon_edge", "epsilon_label"):
+        assert getattr(plan, name) == pytest.approx(float.fromhex(kept[name]), rel=precision), name
     assert plan.sigma_over_clip == float.fromhex(kept["sigma_over_clip"])
     assert plan.guarantee == kept["guarantee"]
 

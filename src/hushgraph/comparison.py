@@ -6,19 +6,29 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
+from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget, compose_charges, describe_composition
+from hushgraph.privacy.guarantee import (
+    CLASSES_NOT_RECORDED,
+    Assumption,
+    Guarantee,
+    judge_size,
+    name_assumed,
+    write_assumptions,
+)
 from hushgraph.privacy.plan import PREDICTIONS, json_number
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
     from hushgraph.runs.folder import RunFolder
+    from hushgraph.training.prepare import Prepared
     from hushgraph.training.run import Run
     from hushgraph.training.session import OnStart
     from hushgraph.training.trainer import Observer
@@ -40,6 +50,8 @@ _LAYERS = {"encoder_layers", "decoder_layers"}
 _READING = ("symmetrize", "split", "split_seed", "num_classes", "columns")
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
 _OURS = ("private", "noise_multiplier", "method", "setting")
+# In the settings of a comparison: where each of its private runs is charged.
+_ENTRIES = "entries"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +85,14 @@ class Row:
     plan: str
 
 
+class Total(NamedTuple):
+    """What all private runs cost together, and how it was computed, in words."""
+
+    epsilon: float
+    delta: float
+    composition: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Five runs on one split.
@@ -81,6 +101,8 @@ class Comparison:
         data: what the data was called.
         seeded: whether a fixed seed made all of them reproducible, not private.
         rows: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
+        total: of all private runs; None in files of older versions, which knew only the sum.
+        assumptions: what the guarantees of all of them take as public although nobody declared it.
         runs: by name; empty for a comparison that was read from a file.
 
     Guarantees:
@@ -93,22 +115,38 @@ class Comparison:
         >>> [row.name for row in comparison.rows if row.private]
         ['DP-Billboard', 'DP-GNN (trees)', 'DP-MLP']
         >>> epsilon, delta = comparison.release_all
-        >>> epsilon <= 6.0
-        True
+        >>> 2.0 < epsilon < 6.0, delta == comparison.rows[2].delta
+        (True, True)
     """
 
     data: str
     seeded: bool
     rows: tuple[Row, ...]
+    total: Total | None = None
+    assumptions: tuple[Assumption, ...] = ()
     runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def release_all(self) -> tuple[float, float]:
-        """Epsilon and delta of publishing all private models together, by basic composition."""
+        """Epsilon and delta of publishing all private models together: composed, or the sum."""
         private = self._private
         if self.seeded or any(row.guarantee != "holds" for row in private):
             return math.inf, 1.0
+        if self.total is not None:
+            return self.total.epsilon, self.total.delta
         return sum(row.epsilon for row in private), sum(row.delta for row in private)
+
+    @property
+    def composition(self) -> str:
+        """How `release_all` was computed, in words."""
+        return "basic composition" if self.total is None else self.total.composition
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is unusual about the comparison; public."""
+        name = f"epsilon of all {len(self._private)} private models together"
+        size = judge_size(*self.release_all, name=name)
+        return [] if size is None else [size.sentence]
 
     @property
     def cost(self) -> str:
@@ -130,10 +168,11 @@ class Comparison:
         epsilon = max(row.epsilon for row in self._private)
         delta = max(row.delta for row in self._private)
         total = self.release_all
+        how = self.composition if self.total is None else f"composition ({self.composition})"
         return (
             f"Each private model is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially private by "
-            f"itself; publishing all {len(self._private)} together costs up to ({rounded_up(total[0])}, "
-            f"{digits_up(total[1])}) by basic composition. {self._predictions} {unsafe}"
+            f"itself{name_assumed(self.assumptions)}; publishing all {len(self._private)} together costs up "
+            f"to ({rounded_up(total[0])}, {digits_up(total[1])}) by {how}. {self._predictions} {unsafe}"
         )
 
     @property
@@ -156,8 +195,15 @@ class Comparison:
             "data": self.data,
             "seeded": self.seeded,
             "rows": [{**asdict(row), "epsilon": json_number(row.epsilon)} for row in self.rows],
-            "release_all": {"epsilon": json_number(epsilon), "delta": delta},
+            "assumptions": write_assumptions(self.assumptions),
+            "release_all": {
+                "epsilon": json_number(epsilon),
+                "delta": delta,
+                "models": len(self._private),
+                "composition": self.composition,
+            },
             "cost": self.cost,
+            "warnings": self.warnings,
         }
         return json.dumps(about, allow_nan=False)
 
@@ -174,7 +220,21 @@ class Comparison:
             rows = tuple(Row(**row | {key: _number(row[key]) for key in _NUMBERS}) for row in about["rows"])
             if tuple(row.name for row in rows) != NAMES:
                 raise ValueError(f"expected rows {', '.join(NAMES)}")
-            return cls(data=str(about["data"]), seeded=bool(about["seeded"]), rows=rows)
+            total = about["release_all"]
+            assumptions = (
+                tuple(Assumption(**each) for each in about["assumptions"])
+                if "assumptions" in about
+                else (CLASSES_NOT_RECORDED,)
+            )
+            return cls(
+                data=str(about["data"]),
+                seeded=bool(about["seeded"]),
+                rows=rows,
+                total=Total(float(total["epsilon"]), float(total["delta"]), str(total["composition"]))
+                if "composition" in total
+                else None,
+                assumptions=assumptions,
+            )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None
 
@@ -188,6 +248,7 @@ def compare(
     seed: int | None = None,
     device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
+    budget: str | os.PathLike[str] | DataBudget | None = None,
     name: str | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
@@ -205,6 +266,8 @@ def compare(
         seed: of all runs; makes the private ones reproducible and therefore not private.
         out: a folder for the run folders `gnn`, `mlp`, `dp-billboard`, `dp-gnn` and `dp-mlp`; temporary ones
             unless given. The same call goes on with what it finds there after an interruption.
+        budget: the budget of the data, which all private runs are charged to together before the first
+            begins, or none. Runs without privacy are not charged: nothing of them may be released.
         name: what to call the data; as it was given unless said otherwise.
         observer, on_start: as in `train`, for each run.
         train_arguments: of `train`, for all runs. Those that bound what a private run may read are not for
@@ -215,7 +278,7 @@ def compare(
 
     Guarantees:
         Each private run spends at most `epsilon`, and `cost` says what publishing all of them costs. What is
-        refused is refused before anything is written.
+        refused is refused before anything is written. A comparison that goes on is not charged again.
 
     Examples:
         >>> import hushgraph as hg
@@ -232,38 +295,52 @@ def compare(
                 f"{ours}: compare trains with and without privacy, and by both methods, by itself; leave it "
                 "out"
             )
+    from hushgraph.models.device import choose_device
+    from hushgraph.runs.folder import check_out
     from hushgraph.training.train import resume, train
 
     where = None if out is None else Path(out)
+    opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
     asked = {"data": data, "epsilon": epsilon, "model": model, "num_layers": num_layers, "seed": seed}
+    asked["budget"] = None if opened is None else os.path.abspath(opened.path)
     settings = _describe_settings(asked | train_arguments)
-    goes_on = where is not None and _is_begun(where, settings)
+    known = None if where is None else _read_begun(where, settings)
     each = {
         which: {"seed": seed, **_arguments_of(which, epsilon, model, num_layers, train_arguments)}
         for which in _ORDER
     }
-    graph = _prepare_all(data, each)
+    prepared = _prepare_all(data, each)
+    choose_device(device)
+    folders = {which: None if where is None else where / FOLDERS[which] for which in each}
+    for folder in folders.values():
+        if folder is not None and (known is None or not folder.exists()):
+            check_out(folder)
+    entries: dict[str, BudgetEntry] = {}
+    if opened is not None:
+        entries = _charge_all(opened, prepared, folders, where, settings, known)
 
     def begin(folder: RunFolder) -> None:
         # Not before everything is checked: a comparison that is refused leaves no folder behind.
         if where is not None and not (where / SETTINGS).exists():
-            write_whole(where / SETTINGS, json.dumps(settings, indent=2, sort_keys=True).encode())
+            _write_settings(where, settings)
         if on_start is not None:
             on_start(folder)
 
     watching: dict[str, Any] = {"device": device, "observer": observer, "on_start": begin}
     runs: dict[str, Run] = {}
     for which, arguments in each.items():
-        folder = None if where is None else where / FOLDERS[which]
-        if goes_on and folder is not None and folder.exists():
+        folder = folders[which]
+        if known is not None and folder is not None and folder.exists():
             runs[which] = resume(folder, data, **watching)
         else:
-            runs[which] = train(data, out=folder, **watching, **arguments)
+            runs[which] = train(data, out=folder, budget=entries.get(which), **watching, **arguments)
     ordered = {which: runs[which] for which in NAMES}
     return Comparison(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,
-        rows=tuple(_row(which, run, graph) for which, run in ordered.items()),
+        rows=tuple(_row(which, run, prepared[which].graph) for which, run in ordered.items()),
+        total=_add_up(ordered.values()),
+        assumptions=runs[BILLBOARD].folder.assumptions,
         runs=ordered,
     )
 
@@ -292,15 +369,60 @@ def _arguments_of(
     return {**shape, "private": False, **public}
 
 
-def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> Graph:
-    """Read the data once and refuse what any of the runs would refuse; return the graph of all of them."""
+def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> dict[str, Prepared]:
+    """Read the data once and refuse what any of the runs would refuse; all of them have one graph."""
     from hushgraph.training.prepare import prepare
 
-    first, *rest = each.values()
-    graph = prepare(data, **first).graph
-    for arguments in rest:
-        prepare(graph, **{key: value for key, value in arguments.items() if key not in _READING})
-    return graph
+    (first, given), *rest = each.items()
+    prepared = {first: prepare(data, **given)}
+    graph = prepared[first].graph
+    for which, arguments in rest:
+        own = {key: value for key, value in arguments.items() if key not in _READING}
+        prepared[which] = prepare(graph, **own)._replace(graph=graph)
+    return prepared
+
+
+def _charge_all(
+    budget: DataBudget,
+    prepared: Mapping[str, Prepared],
+    folders: Mapping[str, Path | None],
+    where: Path | None,
+    settings: Mapping[str, str],
+    known: Mapping[str, Any] | None,
+) -> dict[str, BudgetEntry]:
+    """Charge all private runs together, unless they were charged before; return where each is charged."""
+    budget = replace(budget, command="compare")
+    private = {which: each for which, each in prepared.items() if each.plan.is_private}
+    if known is None:
+        entries = {which: BudgetEntry.of(budget, each.plan) for which, each in private.items()}
+    else:
+        entries = _parse_entries(known, where)
+    charges = [
+        entries[which].price(
+            each.plan,
+            Guarantee.of(each.plan, seed_is_fixed=each.config.seed is not None),
+            data=settings["data"],
+            folder=str(folders[which] or ""),
+        )
+        for which, each in private.items()
+    ]
+    with budget.charging(*charges):
+        # Before the charge, so that a comparison that is killed here finds its entries again.
+        if where is not None and known is None:
+            _write_settings(where, settings, entries)
+    return entries
+
+
+def _add_up(runs: Iterable[Run]) -> Total:
+    """What all private runs cost together, at the largest of their deltas."""
+    charges = [
+        Charge.of_plan(run.plan, run.folder.guarantee, run=str(run.folder.path), command="compare", data="")
+        for run in runs
+        if run.plan.is_private
+    ]
+    delta = max(charge.delta for charge in charges)
+    epsilon = compose_charges(charges, delta)
+    return Total(epsilon, delta if math.isfinite(epsilon) else 1.0, describe_composition(charges))
 
 
 def _join(names: Iterable[str]) -> str:
@@ -320,24 +442,47 @@ def _describe_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     return {key: value if isinstance(value, str) else repr(value) for key, value in named.items()}
 
 
-def _is_begun(out: Path, settings: Mapping[str, str]) -> bool:
-    """Whether the folder holds a comparison with these settings; RunError where it has others."""
+def _write_settings(
+    out: Path, settings: Mapping[str, str], entries: Mapping[str, BudgetEntry] | None = None
+) -> None:
+    """Note what the comparison in this folder is, and where its runs are charged."""
+    about: dict[str, Any] = dict(settings)
+    if entries:
+        about[_ENTRIES] = {which: asdict(entry) for which, entry in entries.items()}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"out={out}: cannot be created ({error.strerror}); choose another folder") from None
+    write_whole(out / SETTINGS, json.dumps(about, indent=2, sort_keys=True).encode())
+
+
+def _parse_entries(known: Mapping[str, Any], out: Path | None) -> dict[str, BudgetEntry]:
+    """Where the runs of a comparison are charged, by its settings."""
+    try:
+        entries = {which: BudgetEntry.from_json(fields) for which, fields in known[_ENTRIES].items()}
+        return {which: entry for which, entry in entries.items() if entry is not None}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RunError(f"out={out}: {SETTINGS} is damaged; restore it, or choose another folder") from None
+
+
+def _read_begun(out: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the comparison in this folder is, if there is one; RunError where it has other settings."""
     file = out / SETTINGS
     try:
         known = json.loads(file.read_text())
         if not isinstance(known, dict):
             raise ValueError("no object")
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{file}: cannot be read ({error}); restore it or choose another folder") from None
-    for key in sorted({*known, *settings}):
+    for key in sorted({*known, *settings} - {_ENTRIES}):
         if known.get(key) != settings.get(key):
             raise RunError(
                 f"out={out}: its comparison has {key}={known.get(key)}, and {key}={settings.get(key)} is "
                 "asked for; ask for the same to go on, or choose another folder"
             )
-    return True
+    return known
 
 
 def _row(name: str, run: Run, graph: Graph) -> Row:

@@ -119,7 +119,7 @@ class NodeClassifier:
         model: "gcn", "gin", "gat", "mlp", or a module, of which `fit` trains a copy.
         num_layers: r, rounds of message passing.
         epsilon, noise_multiplier, private, delta: the budget.
-        max_readers, max_reads, edge_owner: what training may read.
+        max_readers, max_reads, edge_owner, directed: what training may read.
         batch_size, steps, optimizer, learning_rate: of training.
         hidden, encoder_layers, decoder_layers, activation: of the built-in models.
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
@@ -173,7 +173,8 @@ class NodeClassifier:
         delta: float | None = None,
         max_readers: int | None = None,
         max_reads: int | None = None,
-        edge_owner: choices.EdgeOwner | None = None,
+        edge_owner: choices.EdgeOwner = "sender",
+        directed: bool = False,
         batch_size: int | None = None,
         steps: int | None = None,
         sampler: choices.Sampler = "stable",
@@ -209,6 +210,7 @@ class NodeClassifier:
         self.max_readers = max_readers
         self.max_reads = max_reads
         self.edge_owner = edge_owner
+        self.directed = directed
         self.batch_size = batch_size
         self.steps = steps
         self.sampler = sampler

@@ -9,8 +9,8 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.accounting.accountants import PairAccountant, gaussian_epsilon
+from hushgraph.accounting.pair_losses import compose_losses
 from hushgraph.errors import PlanError
-from pair_divergence import epsilon_by_dp_accounting
 
 
 def event(*, rate: float, trees: int = 1, sigma: float, gone: int = 1) -> StepEvent:
@@ -55,18 +55,17 @@ def test_one_changed_tree_is_the_poisson_subsampled_gaussian(
 @pytest.mark.parametrize(("trees", "sigma", "steps"), [(1, 1.0, 1), (3, 50.0, 1000), (8, 2000.0, 10_000)])
 def test_full_batches_are_a_gaussian(trees: int, sigma: float, steps: int, delta: float) -> None:
     """The grid, which a rate of 1 does not need, agrees with the formula that is used instead."""
-    ours = accountant((event(rate=1.0, trees=trees, sigma=sigma), steps))
+    step = event(rate=1.0, trees=trees, sigma=sigma)
     formula = gaussian_epsilon((2 * trees - 1) * math.sqrt(steps) / sigma, delta)
-    assert ours.epsilon(delta) == pytest.approx(formula, rel=1e-9)
-    on_grid = epsilon_by_dp_accounting(ours.losses(), delta)
-    assert formula * (1 - 1e-9) <= on_grid <= formula * 1.001
+    assert accountant((step, steps)).epsilon(delta) == pytest.approx(formula, rel=1e-9)
+    assert formula * (1 - 1e-9) <= compose_losses({step: steps}).epsilon(delta) <= formula * 1.001
 
 
 def test_mixed_full_batches_are_one_gaussian() -> None:
-    ours = accountant((event(rate=1.0, sigma=20.0), 30), (event(rate=1.0, trees=4, sigma=100.0), 10))
+    counts = {event(rate=1.0, sigma=20.0): 30, event(rate=1.0, trees=4, sigma=100.0): 10}
     formula = gaussian_epsilon(math.sqrt(30 / 20**2 + 10 * (7 / 100) ** 2), 1e-6)
-    assert ours.epsilon(1e-6) == pytest.approx(formula, rel=1e-9)
-    assert epsilon_by_dp_accounting(ours.losses(), 1e-6) == pytest.approx(formula, rel=1e-3)
+    assert accountant(*counts.items()).epsilon(1e-6) == pytest.approx(formula, rel=1e-9)
+    assert compose_losses(counts).epsilon(1e-6) == pytest.approx(formula, rel=1e-3)
 
 
 def test_rate_just_below_one_costs_just_below_a_full_batch() -> None:
@@ -115,16 +114,6 @@ def test_finer_grids_converge_from_above() -> None:
     assert fine.epsilon(1e-6) < coarse.epsilon(1e-6) < fine.epsilon(1e-6) * 1.005
 
 
-@pytest.mark.parametrize("steps", [1, 1000, 100_000])
-def test_rounding_of_many_steps_never_flatters(steps: int) -> None:
-    """Full batches, whose delta is known exactly, read off the grid nevertheless."""
-    sigma = 5.0 * math.sqrt(steps)
-    ours = accountant((event(rate=1.0, trees=3, sigma=sigma), steps))
-    for delta in (1e-4, 1e-6, 1e-9):
-        epsilon = gaussian_epsilon(5 * math.sqrt(steps) / sigma, delta)
-        assert ours._delta_on_grid(epsilon) >= delta * (1 - 1e-9)
-
-
 def test_a_delta_within_rounding_is_refused() -> None:
     ours = accountant((event(rate=0.01, trees=2, sigma=30.0), 100_000))
     with pytest.raises(PlanError, match=r"delta=1e-10: 100000 steps .* down to delta=1e-09"):
@@ -133,22 +122,21 @@ def test_a_delta_within_rounding_is_refused() -> None:
 
 
 def test_gaussian_releases_and_full_batches_are_one_gaussian() -> None:
-    ours = accountant((gaussian(0.4), 1), (gaussian(0.1), 9), (event(rate=1.0, trees=2, sigma=30.0), 25))
+    counts = {gaussian(0.4): 1, gaussian(0.1): 9, event(rate=1.0, trees=2, sigma=30.0): 25}
     shift = math.sqrt(0.4**2 + 9 * 0.1**2 + 25 * (3 / 30) ** 2)
     for delta in (1e-4, 1e-6, 1e-9):
         formula = gaussian_epsilon(shift, delta)
-        assert ours.epsilon(delta) == pytest.approx(formula, rel=1e-9)
-        on_grid = epsilon_by_dp_accounting(ours.losses(), delta)
-        assert formula * (1 - 1e-9) <= on_grid <= formula * 1.001
+        assert accountant(*counts.items()).epsilon(delta) == pytest.approx(formula, rel=1e-9)
+        assert formula * (1 - 1e-9) <= compose_losses(counts).epsilon(delta) <= formula * 1.001
 
 
 @pytest.mark.parametrize(("trees", "gone", "moved"), [(1, 1, 1), (2, 2, 2), (5, 5, 5), (2, 0, 4), (1, 0, 2)])
 def test_full_batches_by_roots_gone_and_changed(trees: int, gone: int, moved: int) -> None:
     """A root that is gone moves the sum by C, one that changes by 2C."""
-    ours = accountant((event(rate=1.0, trees=trees, sigma=40.0, gone=gone), 64))
-    assert ours.epsilon(1e-6) == pytest.approx(gaussian_epsilon(moved * 8 / 40, 1e-6), rel=1e-9)
-    on_grid = epsilon_by_dp_accounting(ours.losses(), 1e-6)
-    assert on_grid == pytest.approx(ours.epsilon(1e-6), rel=1e-3)
+    step = event(rate=1.0, trees=trees, sigma=40.0, gone=gone)
+    formula = gaussian_epsilon(moved * 8 / 40, 1e-6)
+    assert accountant((step, 64)).epsilon(1e-6) == pytest.approx(formula, rel=1e-9)
+    assert compose_losses({step: 64}).epsilon(1e-6) == pytest.approx(formula, rel=1e-3)
 
 
 def test_a_release_beside_sampled_steps_costs_more_than_either_and_less_than_their_sum() -> None:

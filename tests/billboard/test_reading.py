@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partialmethod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import exact_normal
-import hushgraph as hg
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_probabilities
 from hushgraph.billboard.board import Board, cast, release
 from hushgraph.billboard.reading import CastLists, combine_boards, place_weights, read, read_rows
@@ -130,9 +128,7 @@ def test_soft_ballots_are_taken_off_too() -> None:
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
-def test_chosen_rows_stored_graphs_and_small_chunks(
-    owner: EdgeOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chosen_rows_and_small_chunks(owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_graph()
     ballots = label_ballots(graph, owner, num_classes=CLASSES)
     board = make_board(graph, ballots)
@@ -141,8 +137,6 @@ def test_chosen_rows_stored_graphs_and_small_chunks(
     np.testing.assert_array_equal(
         read(board, graph, owner, own=ballots, rows=picked, cast_graph=graph), everyone[picked]
     )
-    stored = hg.datasets.store(graph, tmp_path / "graph")
-    np.testing.assert_array_equal(read(board, stored, owner, own=ballots, cast_graph=stored), everyone)
     monkeypatch.setattr(Graph, "edge_chunks", partialmethod(Graph.edge_chunks, chunk_edges=7))
     np.testing.assert_array_equal(read(board, graph, owner, own=ballots), everyone)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
@@ -271,3 +272,25 @@ def test_a_billboard_charges_its_boards_too(tmp_path: Path, graph: Graph) -> Non
     budget = DataBudget.open(path)
     assert sum(isinstance(event, GaussianEvent) for event, _ in budget.charges[0].events) > 0
     assert budget.charges[0].events == run.plan.charges
+
+
+def test_an_audit_spends_nothing(graph: Graph) -> None:
+    """What is attacked follows from public figures alone, so there is nothing to charge."""
+    from hushgraph.audit.source import settings_for
+
+    rng = np.random.default_rng(1)
+    other = Graph.from_arrays(
+        edge_index=rng.integers(0, graph.num_nodes, (2, 300)),
+        x=rng.normal(size=graph.x.shape),
+        y=rng.permutation(graph.y),
+        num_classes=graph.num_classes,
+        train_idx=graph.train_idx,
+        val_idx=graph.val_idx,
+        test_idx=graph.test_idx,
+    )
+    assert other.num_edges != graph.num_edges
+    first, second = (
+        settings_for(data, epsilon=4.0, delta=1e-4, edge_owner="sender", num_classes=3)
+        for data in (graph, other)
+    )
+    assert first == second

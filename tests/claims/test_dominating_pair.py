@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 
 from hushgraph.accounting.pair_losses import PairLoss
-from pair_divergence import divergence
 
 FloatArray = npt.NDArray[np.float64]
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.7, 2.0])
@@ -78,7 +77,7 @@ def divergences(
 def of_pair(trees: int, rate: float, sigma: float) -> tuple[FloatArray, FloatArray]:
     forth = PairLoss(upper_trees=trees, lower_trees=trees - 1, rate=rate, sigma=sigma)
     back = PairLoss(upper_trees=trees - 1, lower_trees=trees, rate=rate, sigma=sigma)
-    return divergence(forth, EPSILONS), divergence(back, EPSILONS)
+    return forth.divergence(EPSILONS), back.divergence(EPSILONS)
 
 
 def largest_excess(rng: np.random.Generator, *, shift: float = 1.0) -> float:
@@ -124,4 +123,4 @@ def test_a_pair_that_forgets_the_own_root_is_found_out() -> None:
     other = np.column_stack([-subsets[:, 1:].sum(axis=1), np.zeros(len(subsets))])
     wrong = PairLoss(upper_trees=trees - 1, lower_trees=trees - 1, rate=rate, sigma=sigma)
     found, _ = divergences(own, other, trees, rate, sigma)
-    assert (found - divergence(wrong, EPSILONS)).max() > 0.01
+    assert (found - wrong.divergence(EPSILONS)).max() > 0.01

@@ -221,7 +221,7 @@ def outcome(graph: Graph, **arguments: Any) -> str:
 
 
 def test_pairs_have_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undirected graphs that an emptied row makes directed, and limits right at the public bound."""
+    """Undirected graphs that look directed without a row, and limits right at the public bound."""
     cases: list[dict[str, Any]] = [
         {"model": "mlp"},
         {"model": "gcn", "max_readers": 0},
@@ -229,8 +229,8 @@ def test_pairs_have_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
         {"model": "gcn", "num_layers": 0},
         # On so few nodes the rule for defaults reads no edge, whoever owns it.
         {"model": "gcn"},
-        {"model": "gcn", "num_layers": 2, "max_readers": 2, "edge_owner": "sender"},
-        {"method": "billboard", "edge_owner": "sender"},
+        {"model": "gcn", "num_layers": 2, "max_readers": 2},
+        {"method": "billboard"},
     ]
     refused = turned = 0
     for number, (graph, neighbour, _, _) in enumerate(pairs(PLAN_PAIRS, seed=3, symmetrize=True)):

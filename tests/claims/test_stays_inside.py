@@ -26,7 +26,9 @@ from hushgraph.training import trainer as loop
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
     *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
-    *("max_readers", "max_reads", "edge_owner"),
+    *("max_readers", "max_reads", "edge_owner", "directed"),
+    # Whether classes were declared, whichever they are.
+    "assumptions",
     # Which method, whether predictions are covered, and the price of smaller changes: all of the plan.
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
 }
@@ -42,6 +44,8 @@ ALLOWED = {
         "sum",
         # About the plan, names of columns and the budget.
         "warnings",
+        # Whether classes were declared, whichever they are.
+        "assumptions",
     },
     "result.json": SUMMARY
     | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost", "warnings"},
@@ -73,6 +77,11 @@ def write_npz(graph: Graph, path: Path) -> Path:
     splits = {name: getattr(graph, name) for name in ("train_idx", "val_idx", "test_idx")}
     np.savez(path, edge_index=np.stack([graph.indices, target]), x=graph.x, y=graph.y, **splits)
     return path
+
+
+def plan_keys(kind: type[PrivacyPlan]) -> set[str]:
+    """The fields of a plan that are written; `directed` is, where it is declared."""
+    return {field.name for field in fields(kind)} - {"directed"}
 
 
 class Screen(io.StringIO):
@@ -157,7 +166,7 @@ def test_only_these_keys_are_written(said: Said) -> None:
         for line in lines:
             found = json.loads(line)
             if name == "run.json":
-                assert set(found["plan"]) == {field.name for field in fields(PrivacyPlan)} | {"adjacency"}
+                assert set(found["plan"]) == plan_keys(PrivacyPlan) | {"adjacency"}
                 assert set(found["config"]) == {field.name for field in fields(TrainingConfig)}
                 assert set(found) == allowed
             elif name == "result.json":
@@ -175,7 +184,7 @@ def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path) -> None:
     assert set(json.loads(files["result.json"])) == ALLOWED["result.json"] | BILLBOARD
     described = json.loads(files["run.json"])
     assert set(described) == ALLOWED["run.json"]
-    assert set(described["plan"]) == {field.name for field in fields(BillboardPlan)} | {"adjacency", "method"}
+    assert set(described["plan"]) == plan_keys(BillboardPlan) | {"adjacency", "method"}
     for name in ("metrics.jsonl", "ledger.jsonl"):
         for line in files[name].splitlines():
             assert keys_in(json.loads(line)) <= ALLOWED[name]

@@ -155,7 +155,7 @@ def test_warnings_follow_from_public_figures(pair: tuple[Path, Path]) -> None:
     assert said[0] == said[1]
     assert len(said[0]) == 2
     assert list_notes(
-        load_graph(pair[1], columns={**columns, "unknown_ids": "drop"}), is_direction_given=True
+        load_graph(pair[1], columns={**columns, "unknown_ids": "drop"}), symmetrize=False, directed=True
     )
 
 

@@ -84,6 +84,28 @@ def semicolons() -> None:
         _replace(Path(f"people/{name}.csv"), ",", ";")
 
 
+def copy_run() -> None:
+    """Begin a run in a budget, copy its folder and let the first of the two go on."""
+    import hushgraph as hg
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    main(["budget", "people.ledger", "--epsilon", "4", "--delta", "0.01"])
+    with pytest.raises(KeyboardInterrupt):
+        hg.train(
+            "people",
+            columns={"ignore": ["city"]},
+            epsilon=0.5,
+            steps=2,
+            budget="people.ledger",
+            out="one",
+            on_start=stop,
+        )
+    shutil.copytree("one", "two")
+    assert main(["train", "people", "--resume", "one", "--quiet"]) == 0
+
+
 FLAGS = [
     Mistake(f"{TRAIN} --eps 4", "did you mean --epsilon?", f"{TRAIN} --epsilon 4"),
     Mistake(f"{PLAIN} --epochs 5", "did you mean --steps", f"{PLAIN} --steps 5"),
@@ -142,6 +164,18 @@ BUDGETS = [
         f"{TRAIN} --epsilon 0.5 --steps 2 --budget small.ledger",
         code=3,
         before=all_of(lambda: main(["budget", "small.ledger", "--epsilon", "1", "--delta", "0.01"])),
+    ),
+    Mistake(
+        "train people --resume two",
+        "another folder went on with it, or this one is an older copy; go on in the other folder, or give "
+        "--charge-again to charge this one as a run of its own",
+        "train people --resume two --charge-again",
+        before=copy_run,
+    ),
+    Mistake(
+        f"{PLAIN} --charge-again",
+        "--charge-again without --resume: a new run is charged anyway; leave it out",
+        PLAIN,
     ),
     Mistake(
         "budget new.ledger --epsilon 4",

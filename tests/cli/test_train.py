@@ -76,6 +76,7 @@ CONTRACT = {
     *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
+    *("directed", "assumptions"),
 }
 
 

@@ -28,17 +28,6 @@ def test_a_node_keeps_its_place_when_the_graph_grows() -> None:
         assert np.array_equal(few, many[many < 1_000])
 
 
-def test_labels_filter_validation_and_test_but_not_training() -> None:
-    labels = np.where(np.arange(1_000) % 2, 0, -1)
-    unfiltered, filtered = (
-        random_split(1_000, (0.6, 0.2, 0.2)),
-        random_split(1_000, (0.6, 0.2, 0.2), labels=labels),
-    )
-    assert np.array_equal(unfiltered[0], filtered[0])
-    for before, after in zip(unfiltered[1:], filtered[1:], strict=True):
-        assert np.array_equal(after, before[before % 2 == 1])
-
-
 def test_seeds_give_unrelated_splits() -> None:
     first, second = (set(random_split(20_000, (0.5, 0.25, 0.25), seed=seed)[0].tolist()) for seed in (0, 1))
     assert len(first & second) / 20_000 == pytest.approx(0.25, abs=0.015)

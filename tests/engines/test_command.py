@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.cli.app import main
-from hushgraph.engines import make_rows
+from hushgraph.engines import make_rows, resume_rows, train_rows
 from hushgraph.errors import InputError, RunError
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 
 Run = Callable[..., tuple[int, str, str]]
@@ -87,22 +89,56 @@ def test_a_pair_of_files_and_resume_after_a_kill(run: Run, tables: Path) -> None
     assert Ledger.open("a-run/ledger.jsonl", read_only=True).boards_charged == 1
 
 
-def test_an_engine_does_not_go_on_with_the_board_of_another(tables: Path) -> None:
-    settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": 2, "epsilon": 4.0, "steps": 3}
-    with pytest.raises(KeyboardInterrupt):
-        make_rows(
-            tables / "nodes.parquet", tables / "edges.parquet", "a-run", on_phase=stop_at_sort, **settings
-        )
-    # As a run that was begun and went on without an engine.
-    Path("a-run/engine.json").unlink()
-    Path("a-run/board-1.safetensors").write_bytes(b"")
-    with pytest.raises(RunError, match="without an engine"):
-        make_rows(tables / "nodes.parquet", tables / "edges.parquet", "a-run", **settings)
+@pytest.mark.parametrize("phase", ["make board", None])
+def test_of_two_copies_of_a_run_one_goes_on(run: Run, tables: Path, phase: str | None) -> None:
+    """Copied before the board is made, or with its rows before training."""
+    nodes, edges = tables / "nodes.parquet", tables / "edges.parquet"
+
+    def stop(begun: str) -> None:
+        if begun == phase:
+            raise KeyboardInterrupt
+
+    DataBudget.create("people.ledger", epsilon=20.0, delta=1e-4)
+    settings: dict[str, Any] = {"edge_owner": "reader", "num_classes": 2, "epsilon": 4.0, "steps": 3}
+    try:
+        make_rows(nodes, edges, "a-run", on_phase=stop, budget="people.ledger", **settings)
+    except KeyboardInterrupt:
+        assert phase is not None
+    for name in ("a-run", "a-run.rows", "a-run.work"):
+        if Path(name).exists():
+            shutil.copytree(name, name.replace("a-run", "copy"))
+    resume = ("train", nodes, "--edges", edges, "--engine", "duckdb", "--quiet", "--resume")
+    code, _, err = run(*resume, "a-run")
+    assert code == 0, err
+    code, _, err = run(*resume, "copy")
+    assert code == 2
+    assert "another folder went on with it" in err
+    assert "give --charge-again" in err
+    if phase is None:
+        with pytest.raises(RunError, match="another folder went on with it"):
+            train_rows("copy")
+    assert len(DataBudget.open("people.ledger").charges) == 1
+    code, _, err = run(*resume, "copy", "--charge-again")
+    assert code == 0, err
+    assert len(DataBudget.open("people.ledger").charges) == 2
+    # A finished run is not charged again.
+    assert run(*resume, "copy", "--charge-again")[0] == 0
+    assert len(DataBudget.open("people.ledger").charges) == 2
 
 
-def stop_at_sort(phase: str) -> None:
-    if phase == "sort records":
-        raise KeyboardInterrupt
+def test_an_engine_goes_on_only_with_a_run_that_it_began(tables: Path) -> None:
+    files = tables / "nodes.parquet", tables / "edges.parquet"
+    hg.train(tables, out="in-memory", edge_owner="sender", epsilon=4.0, steps=1, hidden=4, device="cpu")
+    with pytest.raises(RunError, match="no engine began it"):
+        resume_rows("in-memory", *files)
+    make_rows(*files, "a-run", edge_owner="sender", num_classes=2, epsilon=4.0)
+    mark = Path("a-run/engine.json")
+    mark.write_text(mark.read_text().replace("duckdb", "spark"))
+    with pytest.raises(RunError, match="spark began it"):
+        resume_rows("a-run", *files)
+    mark.write_text("[")
+    with pytest.raises(RunError, match=r"engine\.json is damaged"):
+        resume_rows("a-run", *files)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +147,12 @@ def stop_at_sort(phase: str) -> None:
         (["--model", "gcn"], "--model with --engine"),
         (["--seed", "1"], "--seed with --engine"),
         (["--dry-run"], "--dry-run with --engine"),
-        ([], "--edge-owner is not given"),
+        (["--directed"], "--directed with --engine"),
         (["--edge-owner", "sender", "--memory", "much"], "expected a size such as"),
         (["--edge-owner", "sender", "--hash", "age=4"], "hashed"),
+        (["--edge-owner", "sender", "--engine", "spark"], "hushgraph.engines.spark.make_rows"),
+        (["--edge-owner", "sender", "--engine", "foo"], "expected 'memory', 'duckdb' or 'spark'"),
+        (["--edge-owner", "sender", "--engine", "duckbd"], "did you mean 'duckdb'?"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(
@@ -123,12 +162,13 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert code == 2
     assert message in err
     assert err.strip().count("\n") == 0
-    assert not Path("a-run").exists()
+    assert [path.name for path in Path().iterdir()] == ["people"]
 
 
 def test_memory_needs_an_engine_and_owners_have_names(run: Run, tables: Path) -> None:
-    code, _, err = run("train", tables, "--epsilon", "4", "--memory", "8GiB")
-    assert code == 2
-    assert "add --engine duckdb" in err
+    for flags in (["--memory", "8GiB"], ["--keep-rows"], ["--keep-rows", "--engine", "memory"]):
+        code, _, err = run("train", tables, "--epsilon", "4", *flags)
+        assert code == 2
+        assert "add --engine duckdb" in err
     with pytest.raises(InputError, match="edge_owner='me'"):
         make_rows(tables / "nodes.parquet", tables / "edges.parquet", "a-run", edge_owner="me")  # type: ignore[arg-type]

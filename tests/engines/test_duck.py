@@ -16,7 +16,8 @@ from hushgraph.billboard.board import cast, release
 from hushgraph.billboard.reading import read_boards
 from hushgraph.engines import duck, plan
 from hushgraph.engines import records as records_module
-from hushgraph.engines.duck import make_rows, parse_memory, rows_folder
+from hushgraph.engines.duck import make_rows, parse_memory, resume_rows
+from hushgraph.engines.plan import rows_folder, work_folder
 from hushgraph.engines.records import Records
 from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -84,6 +85,9 @@ class Data:
         }
         return make_rows(self.nodes, self.edges, out, **(settings | changes))
 
+    def resume(self, out: Path, **changes: Any) -> RunFolder:
+        return resume_rows(out, self.nodes, self.edges, threads=1, **changes)
+
 
 def fetch(files: Path, columns: str) -> dict[str, Any]:
     with duckdb.connect() as connection:
@@ -135,7 +139,7 @@ def test_board_and_rows_are_those_of_the_graph_in_memory(
     assert np.array_equal(rows["a"], data.graph.x[:, 0])
     assert np.array_equal(rows["label"], data.graph.y)
     assert folder.split_id == split_id(data.graph)
-    assert not duck.work_folder(out).exists()
+    assert not work_folder(out).exists()
 
 
 def test_every_cell_gets_one_draw_in_the_order_of_places(tmp_path: Path) -> None:
@@ -182,15 +186,13 @@ def test_a_killed_run_goes_on_with_the_charge_that_is_there(tmp_path: Path) -> N
     assert ledger.boards_charged == 1
     assert not (out / "board").exists()
 
-    folder = data.make(out)
+    folder = data.resume(out)
     before = board_of(out)
     assert Ledger.open(out / "ledger.jsonl", plan=folder.plan, read_only=True).boards_charged == 1
     assert len(before) == NODES
-
-    def none_left(count: int) -> np.ndarray:
-        raise KilledError
-
-    assert data.make(out, draws=none_left).path == out
+    phases: list[str] = []
+    assert data.resume(out, on_phase=phases.append).path == out
+    assert phases == ["check tables"]
     assert np.array_equal(board_of(out), before)
 
 
@@ -205,7 +207,7 @@ def test_a_released_board_is_never_made_again(tmp_path: Path) -> None:
     with pytest.raises(KilledError):
         data.make(out, on_phase=killed_at_rows)
     board = board_of(out)
-    data.make(out)
+    data.resume(out)
     assert np.array_equal(board_of(out), board)
     assert len(fetch(rows_folder(out), "id")["id"]) == NODES
     assert Ledger.open(out / "ledger.jsonl", read_only=True).boards_charged == 1
@@ -238,19 +240,6 @@ def test_two_processes_do_not_make_one_board(tmp_path: Path) -> None:
     assert len(refused) == 1
 
 
-def test_other_settings_do_not_go_on_with_a_run(tmp_path: Path) -> None:
-    data, out = Data(tmp_path, text_ids=False), tmp_path / "run"
-
-    def stop(phase: str) -> None:
-        if phase == "make board":
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        data.make(out, on_phase=stop)
-    with pytest.raises(RunError, match="other settings"):
-        data.make(out, epsilon=8.0)
-
-
 def test_the_budget_of_the_data_is_charged_once_and_refuses(tmp_path: Path) -> None:
     from hushgraph.privacy.budget import DataBudget
 
@@ -258,7 +247,8 @@ def test_the_budget_of_the_data_is_charged_once_and_refuses(tmp_path: Path) -> N
     budget = tmp_path / "people.ledger"
     DataBudget.create(budget, epsilon=4.5, delta=1e-4)
     data.make(tmp_path / "run", budget=budget)
-    data.make(tmp_path / "run", budget=budget)
+    data.resume(tmp_path / "run")
+    assert len(DataBudget.open(budget).charges) == 1
     with pytest.raises(BudgetExceededError):
         data.make(tmp_path / "second", budget=budget)
     assert not (tmp_path / "second").exists()
@@ -330,12 +320,8 @@ def test_what_cannot_be_used_is_refused_and_leaves_nothing(
     paths = write_pair(tmp_path, nodes, edges)
     settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": 2, "epsilon": 4.0}
     with pytest.raises((GraphError, InputError), match=message):
-        make_rows(*paths, tmp_path / "run", **(settings | changes))
-    if message not in ("not in the node table", "no class", "repeat an identifier"):
-        assert not (tmp_path / "run").exists()
-    # Known only while edges or labels are read: the run exists, and nothing is charged.
-    elif (tmp_path / "run").exists():
-        assert Ledger.open(tmp_path / "run" / "ledger.jsonl", read_only=True).boards_charged == 0
+        make_rows(*paths, tmp_path / "runs" / "run", **(settings | changes))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "nodes.csv"]
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
@@ -370,7 +356,7 @@ def test_rows_are_beside_the_run_and_those_of_another_run_are_kept(tmp_path: Pat
     kept = sorted(path.name for path in rows_folder(out).iterdir())
     other = tmp_path / "other"
     rows_folder(out).rename(rows_folder(other))
-    with pytest.raises(RunError, match=r"other\.rows beside it holds rows of another run"):
+    with pytest.raises(RunError, match=r"other\.rows beside it holds private parts of another run"):
         data.make(other)
     assert not other.exists()
     assert sorted(path.name for path in rows_folder(other).iterdir()) == kept

@@ -29,6 +29,7 @@ if shutil.which("java") is None or subprocess.run(["java", "-version"], capture_
     pytest.skip("Spark needs Java, and there is none", allow_module_level=True)
 
 from hushgraph.engines import spark as engine  # noqa: E402
+from hushgraph.engines import train_rows  # noqa: E402
 
 # Spark leaves sockets to its gateway for Python to close.
 pytestmark = pytest.mark.filterwarnings(
@@ -96,12 +97,19 @@ class Data:
         settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": CLASSES, "epsilon": 4.0}
         return engine.make_rows(self.nodes, self.edges, out, **(settings | changes))
 
+    def resume(self, out: Path) -> engine.SparkRows:
+        return engine.resume_rows(out, self.nodes, self.edges)
+
     def in_order(self, table: Any, prefix: str) -> np.ndarray:
         """The columns with this prefix, of all nodes in the order of the graph."""
         names = [f"{prefix}_{k}" for k in range(CLASSES)]
         cells = {row["id"]: [row[name] for name in names] for row in table.collect()}
         assert len(cells) == table.count() == NODES
         return np.array([cells[name] for name in self.ids], np.float32)
+
+
+def releases(out: Path) -> dict[str, str | None]:
+    return Ledger.open(out / "ledger.jsonl", read_only=True).releases
 
 
 def boards_charged(out: Path) -> int:
@@ -134,7 +142,9 @@ def test_board_and_rows_are_those_of_the_graph_in_memory(
     assert made.rows.columns == ["id", "a", *(f"reading_{k}" for k in range(CLASSES)), "label", "split"]
     labels = {row["id"]: row["label"] for row in made.rows.collect()}
     assert [labels[name] for name in data.ids] == data.graph.y.tolist()
-    assert not (tmp_path / "run" / "work").exists()
+    # Nothing private is in the folder of the run.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.rows"]
+    assert not list((tmp_path / "run").rglob("*row*"))
 
 
 def killed_at_first(key: bytes, part: int, *, log: str) -> Draws:
@@ -172,7 +182,8 @@ def test_a_killed_task_neither_draws_a_released_cell_twice_nor_charges_twice(
     assert [path.name for path in out.glob("board/_temporary*")] == []
 
 
-def test_a_job_that_fails_is_repeated_under_its_charge_with_another_key(session: Any, tmp_path: Path) -> None:
+def test_a_job_that_fails_ends_the_run_and_no_second_key_is_drawn(session: Any, tmp_path: Path) -> None:
+    """Parts of the board may have been seen, and a second one would be another release."""
     data, out, log = Data(session), tmp_path / "run", tmp_path / "log"
     log.mkdir()
     with pytest.raises(Exception, match="out of luck") as failure:
@@ -182,19 +193,54 @@ def test_a_job_that_fails_is_repeated_under_its_charge_with_another_key(session:
     assert repr(key)[2:-1] not in str(failure.value)
     assert key.hex() not in str(failure.value)
     assert boards_charged(out) == 1
+    assert releases(out) == {"board-1": None}
+    with pytest.raises(RunError, match="charges the data anew"):
+        data.resume(out)
     assert not (out / "board").exists()
-    made = data.make(out)
-    board = data.in_order(made.board, "class")
+
+
+class StoppedError(Exception):
+    """Stands for a driver that ends."""
+
+
+def test_a_complete_draft_is_the_board(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, out = Data(session), tmp_path / "run"
+    record, seen = Ledger.record_release, []
+
+    def stop_at_digest(self: Ledger, name: str, digest: str | None) -> None:
+        seen.append((tmp_path / "run.work" / "board").exists())
+        if digest is not None:
+            raise StoppedError
+        record(self, name, digest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "record_release", stop_at_digest)
+        with pytest.raises(StoppedError):
+            data.make(out)
+    # The ledger said that the release begins before a task could write anything.
+    assert seen == [False, True]
+    assert releases(out) == {"board-1": None}
+    draft = data.in_order(session.read.parquet(f"{out}.work/board"), "class")
+    made = data.resume(out)
+    assert np.array_equal(data.in_order(made.board, "class"), draft)
+    [recorded] = releases(out).values()
+    assert recorded is not None
     assert boards_charged(out) == 1
-    # What the failed job drew is in no released cell.
-    drawn = np.load(log / "drawn.npy")
-    assert isinstance(made.folder.plan, BillboardPlan)
-    tally = cast(data.graph, label_ballots(data.graph, "sender", num_classes=CLASSES))
-    other = release(tally, noise_std=made.folder.plan.board_noise[0], draws=lambda count: drawn).values
-    assert not np.isclose(board, other).any(axis=1).all()
-    # A third call finds everything and draws nothing.
-    again = data.make(out, draws=partial(always_failing, log=str(log)))
-    assert np.array_equal(data.in_order(again.board, "class"), board)
+    # A board that was moved away, or is another one, ends the run.
+    away = (out / "board").rename(tmp_path / "away")
+    shutil.rmtree(tmp_path / "run.rows")
+    with pytest.raises(RunError, match="board-1 was released and is missing"):
+        data.resume(out)
+    other = session.read.parquet(str(away)).withColumn(
+        "class_0", pyspark.sql.functions.lit(1.0).cast("float")
+    )
+    other.write.parquet(str(out / "board"))
+    with pytest.raises(RunError, match="not the one that this run released"):
+        data.resume(out)
+    shutil.rmtree(out / "board")
+    # The same rows in another order are the same board.
+    session.read.parquet(str(away)).orderBy("class_0").write.parquet(str(out / "board"))
+    assert data.resume(out).rows.count() == NODES
 
 
 def always_failing(key: bytes, part: int, *, log: str) -> Draws:
@@ -237,7 +283,7 @@ def test_what_cannot_be_used_is_refused(
     settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": 2, "epsilon": 4.0}
     with pytest.raises((GraphError, InputError), match=message):
         engine.make_rows(nodes, edges, tmp_path / "run", **(settings | changes))
-    assert not (tmp_path / "run").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_training_nodes_and_a_folder_that_cannot_be_renamed(session: Any, tmp_path: Path) -> None:
@@ -246,5 +292,35 @@ def test_no_training_nodes_and_a_folder_that_cannot_be_renamed(session: Any, tmp
     with pytest.raises(GraphError, match="training split"):
         engine.make_rows(nodes, edges, tmp_path / "run", edge_owner="sender", num_classes=2, epsilon=4.0)
     with pytest.raises(Exception, match=r"renamed|does not exist"):
-        engine._Storage(session, tmp_path.as_uri()).rename("nothing", "board")
-    assert RunError is not None
+        engine._Storage.of(session, tmp_path, None).rename("work/nothing", "board")
+
+
+def test_a_folder_that_is_there_is_not_gone_on_with_silently(session: Any, tmp_path: Path) -> None:
+    data, out = Data(session), tmp_path / "run"
+    data.make(out)
+    with pytest.raises(RunError, match="begun; go on with"):
+        data.make(out)
+    other = Data(session)
+    other.nodes = other.nodes.replace("val", "train", "split")
+    with pytest.raises(RunError, match="other training nodes"):
+        other.resume(out)
+    # Rows beside it are those that training reads, and removes.
+    train_rows(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    with pytest.raises(RunError, match="finished"):
+        data.make(out)
+
+
+def test_rows_are_where_storage_says_and_never_in_the_folder_of_the_run(session: Any, tmp_path: Path) -> None:
+    data, out, storage = Data(session), tmp_path / "run", tmp_path / "storage"
+    with pytest.raises(InputError, match="in the folder of the run"):
+        data.make(out, storage=(out / "rows").as_uri())
+    data.make(out, storage=storage.as_uri(), steps=3)
+    assert sorted(path.name for path in storage.iterdir()) == ["board", "rows"]
+    with pytest.raises(RunError, match="parts of another run"):
+        data.make(tmp_path / "second", storage=storage.as_uri())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "storage"]
+    # The storage is kept with the run, and rows that the caller names stay.
+    assert data.resume(out).board.count() == NODES
+    assert train_rows(out, rows=storage / "rows").result["guarantee"] == "holds"
+    assert (storage / "rows").exists()

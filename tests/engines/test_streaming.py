@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from hushgraph.engines import make_rows, streaming, train_rows
-from hushgraph.engines.duck import rows_folder
+from hushgraph.engines.plan import begin_run, rows_folder
 from hushgraph.engines.streaming import RowFiles, RowStream
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.batch import scale_rows
@@ -244,13 +245,7 @@ def test_what_cannot_be_trained_is_refused(run_folder: RunFolder, tmp_path: Path
 
 def test_a_run_whose_board_is_not_charged_is_refused(tmp_path: Path) -> None:
     write_tables(tmp_path)
-
-    def stop(phase: str) -> None:
-        if phase == "sort records":
-            raise KeyboardInterrupt
-
-    rows = rows_folder(make(tmp_path, tmp_path / "first").path)
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, tmp_path / "second", on_phase=stop)
+    first = make(tmp_path, tmp_path / "first")
+    begin_run(replace(first, path=tmp_path / "second"), engine="duckdb").close()
     with pytest.raises(RunError, match="no board"):
-        train_rows(tmp_path / "second", rows=rows)
+        train_rows(tmp_path / "second", rows=rows_folder(first.path))

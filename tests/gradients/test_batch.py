@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from hushgraph.datasets import store
-from hushgraph.gradients import batch as batch_module
 from hushgraph.gradients.batch import Features, tree_batch
-from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.graph.graph import Graph
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
@@ -94,29 +90,6 @@ def test_a_gpu_takes_all_features_sooner_but_not_for_small_batches() -> None:
     features = Features(graph_of(DENSE))
     features.device = torch.device("cuda")
     assert [features.shares_all(rows) for rows in (29, 30)] == [False, True]
-
-
-@pytest.mark.parametrize("loaded", [True, False])
-def test_sparse_features_of_a_stored_graph_stay_sparse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool
-) -> None:
-    if not loaded:
-        monkeypatch.setattr(batch_module, "_LOADED_BYTES", 0)
-    graph = graph_of(sparse.csr_array(DENSE))
-    features = Features(store(graph, tmp_path / "g"))
-    for depth, roots in ((1, np.arange(100)), (2, np.array([0, 1, 2]))):
-        batch = tree_batch(grow(LISTS, roots, depth), features, graph.y)
-        expected = tree_batch(grow(LISTS, roots, depth), Features(graph), graph.y)
-        assert isinstance(batch.x, SparseInputs)
-        assert isinstance(expected.x, SparseInputs)
-        index, expected_index = batch.blocks[-1].index, expected.blocks[-1].index
-        assert index is not None
-        assert expected_index is not None
-        assert torch.equal(batch.dense_x[index], expected.dense_x[expected_index])
-    rows, expected_rows = (
-        f.take(np.array([5, 0, 5]), norm=2.0).gathered() for f in (features, Features(graph))
-    )
-    assert rows.features.values.tolist() == expected_rows.features.values.tolist()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

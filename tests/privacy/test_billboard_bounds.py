@@ -178,7 +178,7 @@ def test_full_batches_are_calibrated_exactly_and_without_a_grid(
     target: float, delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Losses on a grid take seconds; a formula takes none.
-    monkeypatch.setattr(PairAccountant, "losses", None)
+    monkeypatch.setattr(PairAccountant, "curve", None)
     board, training = calibrate(
         [BoardCharge(), TrainingCharge(steps=600)], [3, 1], epsilon=target, delta=delta
     )

@@ -143,12 +143,6 @@ def test_what_has_no_guarantee_is_infinite(path: Path, plan: PrivacyPlan, is_see
     assert json.loads(json.dumps(again.to_json(), allow_nan=False))["epsilon_spent"] == "inf"
 
 
-def test_an_audit_that_protects_nothing_can_be_recorded(path: Path) -> None:
-    budget = DataBudget.create(path, delta=1e-6)
-    budget.charge(Charge.unprotected(command="audit", data="people", why="It prints a private figure."))
-    assert math.isinf(DataBudget.open(path).spent)
-
-
 def test_two_accountants_are_added_up() -> None:
     step = StepEvent(draw=FixedSizeDraw(size=50, population=1000), changed_trees=3, sigma_over_clip=12.0)
     paper = gaussian("b", accountant="paper", events=((step, 10),))

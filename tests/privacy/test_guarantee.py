@@ -203,8 +203,10 @@ def test_no_noise_guarantees_nothing(noise: float | None, why: str) -> None:
         # Two records, each of which changes at most 2 N(K, 0) trees.
         ({"max_readers": 1, "max_reads": 8}, 4),
         ({"max_readers": 2, "max_reads": 8}, 4),
-        # One record, which changes at most 3 N(K, 0) trees.
-        ({"max_readers": 1, "max_reads": 2, "edge_owner": "reader"}, 3),
+        # Two records, each of which changes at most 3 N(K, 0) trees; one where it is declared directed.
+        ({"max_readers": 1, "max_reads": 2, "edge_owner": "reader"}, 6),
+        ({"max_readers": 1, "max_reads": 2, "edge_owner": "reader", "directed": True}, 3),
+        ({"max_readers": 2, "max_reads": 8, "directed": True}, 2),
         ({"max_readers": 2, "sampler": "paper"}, None),
     ],
 )

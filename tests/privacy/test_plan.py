@@ -331,6 +331,7 @@ def test_summary_has_the_keys_that_never_change() -> None:
         "max_readers",
         "max_reads",
         "edge_owner",
+        "directed",
     ]
     free = make(noise_multiplier=0).summary()
     assert (free["epsilon"], free["epsilon_group_of_two"], free["guarantee"]) == ("inf", "inf", "none")

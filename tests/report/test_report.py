@@ -136,7 +136,7 @@ def test_it_says_what_a_reviewer_asks(run: hg.Run, graph: Graph, tmp_path: Path)
         "How much",
         "What is public",
         "Hiding that an edge exists",
-        "Assumptions",
+        "What epsilon rests on",
         "What is not covered",
         "Epsilon spent, accuracy reached",
         "Results",
@@ -257,7 +257,7 @@ def test_training_without_privacy_says_so(graph: Graph, tmp_path: Path) -> None:
     assert twin["guarantee"]["epsilon"] == twin["ledger"]["epsilon_spent"] == "inf"
     assert "There is no epsilon to show" in page.text
     assert "Privacy report: Billboard on" in page.text
-    assert "Assumptions" not in page.headings
+    assert "What epsilon rests on" not in page.headings
 
 
 def test_a_claim_says_so(graph: Graph, tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""Keys against whole numbers of Python, and back to their records."""
+"""Keys against whole numbers of Python."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-from hushgraph.sampling.keys import key_reader, key_sender, pair_key, seed_word
+from hushgraph.sampling.keys import pair_key, seed_word
 
 MASK = (1 << 64) - 1
 
@@ -16,16 +16,6 @@ def all_keys(senders, readers, word):
     for i in range(len(senders)):
         keys[i] = pair_key(senders[i], readers[i], word)
     return keys
-
-
-@numba.njit
-def all_records(keys, word):
-    senders = np.empty(len(keys), dtype=np.int32)
-    readers = np.empty(len(keys), dtype=np.int32)
-    for i in range(len(keys)):
-        senders[i] = key_sender(keys[i], word)
-        readers[i] = key_reader(keys[i], word)
-    return senders, readers
 
 
 def mixed(word: int) -> int:
@@ -52,13 +42,6 @@ def test_keys_equal_the_same_steps_in_whole_numbers() -> None:
             for u, w in zip(senders.tolist(), readers.tolist(), strict=True)
         ]
         assert all_keys(senders, readers, seed_word(seed)).tolist() == expected
-
-
-def test_a_key_gives_back_its_record() -> None:
-    senders, readers = random_pairs(5000)
-    word = seed_word(3)
-    back = all_records(all_keys(senders, readers, word), word)
-    np.testing.assert_array_equal(back, (senders, readers))
 
 
 def test_direction_and_seed_matter() -> None:

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from hushgraph.sampling import lists as lists_file
 from hushgraph.sampling.keys import pair_key, seed_word
-from hushgraph.sampling.lists import BoundedLists, cap_rows, group_records, iterate_records, transpose_rows
-from hushgraph.sampling.trees import grow
+from hushgraph.sampling.lists import BoundedLists, cap_rows, transpose_rows
 
 
 def lists(indices: list[int]) -> BoundedLists:
@@ -33,29 +28,8 @@ def test_equality_is_by_content() -> None:
         hash(lists([1, 2, 1]))
 
 
-def test_large_lists_are_kept_in_files_that_leave_no_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert lists([1, 2, 1]).on_disk_if_large().indices.base is None
-    monkeypatch.setattr(lists_file, "LARGEST_IN_MEMORY", 0)
-    some = lists([1, 2, 1]).on_disk_if_large()
-    assert isinstance(some.indices, np.memmap)
-    assert some == lists([1, 2, 1])
-    assert list(tmp_path.iterdir()) == []
-    assert grow(some, [0, 2], 1).nodes.tolist() == grow(lists([1, 2, 1]), [0, 2], 1).nodes.tolist()
-    none = BoundedLists(indptr=np.zeros(2, np.int64), indices=np.empty(0, np.int32))
-    assert none.on_disk_if_large() is none
-
-
 def int32(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int32)
-
-
-def test_grouping_sorts_and_drops_repeats() -> None:
-    indptr, cols = group_records(int32(2, 0, 2, 2, 0), int32(1, 3, 0, 1, 2), 4)
-    assert indptr.tolist() == [0, 2, 2, 4, 4]
-    assert cols.tolist() == [2, 3, 0, 1]
 
 
 def test_transposing_by_eye_and_twice() -> None:
@@ -84,14 +58,3 @@ def test_capping_keeps_the_smallest_keys_in_place() -> None:
                 }
                 expected = sorted(sorted(whole, key=keys.__getitem__)[:cap])
                 assert out[out_indptr[row] : out_indptr[row + 1]].tolist() == expected
-
-
-def test_iterating_cuts_rows_where_it_must() -> None:
-    rows = np.array([0, 0, 3, 3, 4, 6, 6]), int32(10, 11, 12, 20, 30, 31)
-    whole = [(1, 10), (1, 11), (1, 12), (3, 20), (4, 30), (4, 31)]
-    for size in range(1, 8):
-        found = [
-            list(zip(ids.tolist(), cols.tolist(), strict=True)) for ids, cols in iterate_records(rows, size)
-        ]
-        assert [len(piece) for piece in found[:-1]] == [size] * (len(found) - 1)
-        assert [record for piece in found for record in piece] == whole

@@ -68,28 +68,35 @@ def test_weights_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edges", "is_given", "is_told"),
+    ("edges", "declared", "told"),
     [
-        ([(0, 1), (1, 2), (0, 4)], False, True),
-        ([(0, 1), (1, 2), (0, 4)], True, False),
-        ([(0, 1), (1, 2), (2, 1)], False, False),
-        ([(0, 1), (1, 0)], False, False),
-        ([], False, False),
+        ([(0, 1), (1, 2), (0, 4)], {}, "no edge has its reverse"),
+        ([(0, 1), (1, 2), (0, 4)], {"directed": True}, None),
+        ([(0, 1), (1, 2), (0, 4)], {"symmetrize": True}, None),
+        ([(0, 1), (1, 2), (2, 1)], {}, None),
+        ([(0, 1), (1, 2), (2, 1)], {"directed": True}, None),
+        ([(0, 1), (1, 0)], {}, None),
+        ([(0, 1), (1, 0)], {"directed": True}, "every edge has its reverse, and --directed prices one"),
+        ([], {}, None),
+        ([], {"directed": True}, None),
     ],
 )
-def test_edges_without_reverse(edges: list[tuple[int, int]], is_given: bool, is_told: bool) -> None:
-    notes = list_notes(make_graph(edges), is_direction_given=is_given)
-    assert any("no edge has its reverse" in note for note in notes) == is_told
+def test_how_edges_look_is_a_note(
+    edges: list[tuple[int, int]], declared: dict[str, bool], told: str | None
+) -> None:
+    notes = list_notes(make_graph(edges), **{"symmetrize": False, "directed": False, **declared})
+    assert [told in note for note in notes] == [True] if told else notes == []
 
 
 def test_counts_are_told_and_zeros_are_not() -> None:
     graph = make_graph([(0, 1), (0, 1), (1, 0), (3, 3)], columns=hg.Columns())
-    assert list_notes(graph, is_direction_given=True) == [
+    undeclared = {"symmetrize": False, "directed": False}
+    assert list_notes(graph, **undeclared) == [
         "self-loops dropped: 1",
         "repeated edges dropped: 1",
     ]
     counted = replace(graph, clean_up={"numbers filled": 1200, "categories not listed": 0})
-    assert list_notes(counted, is_direction_given=True)[0] == "numbers filled: 1,200"
+    assert list_notes(counted, **undeclared)[0] == "numbers filled: 1,200"
 
 
 def test_other_runs_on_the_data_are_mentioned_everywhere(run: Run) -> None:

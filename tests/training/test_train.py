@@ -326,18 +326,21 @@ def test_the_observer_hears_of_every_step_and_of_no_less_than_was_spent(graph: G
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
-def test_as_published_is_only_claimed(graph: Graph, directed: Graph, owner: str) -> None:
+def test_as_published_is_only_claimed(graph: Graph, owner: str) -> None:
     published = {"sampler": "paper", "accountant": "paper", "clipping": "percentile", "noise": "per-layer"}
-    run = hg.train(graph if owner == "sender" else directed, noise_multiplier=2.0, **published, **QUICK)
+    run = hg.train(graph, edge_owner=owner, noise_multiplier=2.0, **published, **QUICK)
     assert run.plan.edge_owner == owner
     assert run.plan.batches == "fixed"
     assert run.result["guarantee"] == "claimed by the paper"
     assert math.isfinite(run.epsilon)
 
 
-def test_directed_graphs_belong_to_readers_unless_symmetrized(directed: Graph) -> None:
+def test_edges_belong_to_senders_unless_declared(directed: Graph) -> None:
     run = hg.train(directed, epsilon=8.0, **QUICK)
-    assert (run.plan.edge_owner, run.plan.max_reads, run.plan.changed_trees) == ("reader", 2, 5)
+    assert (run.plan.edge_owner, run.plan.directed, run.plan.changed_trees) == ("sender", False, 3)
+    run = hg.train(directed, epsilon=8.0, edge_owner="reader", directed=True, **QUICK)
+    assert (run.plan.edge_owner, run.plan.directed, run.plan.changed_trees) == ("reader", True, 5)
+    assert run.plan.max_reads == 2
     both = hg.train(directed, epsilon=8.0, symmetrize=True, **QUICK)
     assert (both.plan.edge_owner, both.plan.changed_trees) == ("sender", 3)
     # Prediction reads the data as training did.

@@ -18,12 +18,11 @@ from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, Poi
 from hushgraph.errors import PlanError
 
 if TYPE_CHECKING:
-    from hushgraph.accounting.loss_grids import GridLosses
-
+    from hushgraph.accounting.pair_losses import Curve
 
 AccountantName = Literal["pair", "paper"]
 
-# Fourier transforms round to about 1e-16 of the total, and a power multiplies that by the number of steps.
+# Divergences and Fourier transforms round to about 1e-16 of the total, and every step adds its own.
 # This much is added to every delta; a delta of less than ten times as much cannot be priced.
 _ROUNDING_PER_STEP = 1e-15
 # Standard deviations beyond which losses overflow: epsilon would have 40 digits, and is infinite instead.
@@ -148,9 +147,8 @@ class Accountant(ABC):
 class PairAccountant(Accountant):
     """Prices Poisson batches by the dominating pair of the privacy contract, and Gaussian releases.
 
-    The pair of every event becomes a pessimistic privacy loss distribution on a grid in both directions, and
-    each direction is composed by itself. Gaussian releases and steps that draw every root
-    are together one Gaussian, which is priced exactly.
+    Gaussian releases and steps that draw every root are together one Gaussian, which is priced exactly. Where
+    part of the roots is drawn, `dp_accounting` composes privacy losses on a grid, each direction by itself.
 
     Args:
         precision: divides the grid interval of the privacy losses.
@@ -164,7 +162,7 @@ class PairAccountant(Accountant):
     def __init__(self, *, precision: float = 1.0) -> None:
         super().__init__()
         self._precision = precision
-        self._composed: tuple[dict[Event, int], tuple[GridLosses, GridLosses]] | None = None
+        self._composed: tuple[dict[Event, int], Curve] | None = None
 
     def supports(self, event: Event) -> bool:
         return isinstance(event, GaussianEvent) or isinstance(event.draw, PoissonDraw)
@@ -185,47 +183,43 @@ class PairAccountant(Accountant):
                 f"delta={delta:g}: {self.steps} steps with part of the roots are priced down to "
                 f"delta={least:g}; use a larger delta, or all roots in every batch"
             )
-        if self._delta_on_grid(0.0) <= delta:
-            return 0.0
-        if self._delta_on_grid(ceiling) > delta:
-            return ceiling
-        epsilon = find_root(
-            lambda e: math.log(max(self._delta_on_grid(e), 1e-300)) - math.log(delta), 0.0, ceiling, rtol=1e-9
-        )
-        while self._delta_on_grid(epsilon) > delta:
-            epsilon = epsilon * (1 + 1e-8) + 1e-12
-        return min(ceiling, float(epsilon))
+        return min(ceiling, float(self.curve().epsilon(delta - self._rounding())))
 
     def _delta(self, epsilon: float) -> float:
         ceiling = gaussian_delta(self._shift(), epsilon)
-        return ceiling if self._is_gaussian() else min(ceiling, self._delta_on_grid(epsilon))
+        if self._is_gaussian():
+            return ceiling
+        return min(ceiling, max(0.0, float(self.curve().delta(epsilon))) + self._rounding())
+
+    def _rounding(self) -> float:
+        return _ROUNDING_PER_STEP * self.steps
 
     def _shift(self) -> float:
         """Shift, in standard deviations, of the Gaussian that dominates everything composed: rates of 1."""
         return compose_shifts(self._counts)
 
     def _is_gaussian(self) -> bool:
-        return all(
-            isinstance(event, GaussianEvent)
-            or (isinstance(event.draw, PoissonDraw) and event.draw.rate == 1.0)
-            for event in self._counts
-        )
+        return all(map(is_gaussian, self._counts))
 
-    def _delta_on_grid(self, epsilon: float) -> float:
-        delta = max(losses.delta(epsilon) for losses in self.losses()) + _ROUNDING_PER_STEP * self.steps
-        return min(max(delta, 0.0), 1.0)
-
-    def losses(self) -> tuple[GridLosses, GridLosses]:
-        """Return the pessimistic privacy losses of everything composed: row emptied, row filled."""
+    def curve(self) -> Curve:
+        """Return what everything composed costs on a grid; Gaussians are composed to one before."""
         if self._composed is None or self._composed[0] != self._counts:
-            # Imported here: full batches are priced without a grid.
+            # Imported here: full batches are priced without `dp_accounting`, which takes a second to import.
             from hushgraph.accounting.pair_losses import compose_losses
 
-            # An event that shifts nothing costs nothing, and has no loss to put on a grid.
-            counts = {event: count for event, count in self._counts.items() if largest_shift(event)}
-            composed = compose_losses(counts, steps=self.steps, precision=self._precision)
-            self._composed = dict(self._counts), composed
+            counts = {event: count for event, count in self._counts.items() if not is_gaussian(event)}
+            # Releases that shift nothing cost nothing, and have no loss to put on a grid.
+            if shift := compose_shifts({e: n for e, n in self._counts.items() if is_gaussian(e)}):
+                counts[GaussianEvent(shift_over_sigma=shift)] = 1
+            self._composed = dict(self._counts), compose_losses(counts, precision=self._precision)
         return self._composed[1]
+
+
+def is_gaussian(event: Event) -> bool:
+    """Whether an event is one Gaussian: a release, or a step that draws every root."""
+    if isinstance(event, GaussianEvent):
+        return True
+    return isinstance(event.draw, PoissonDraw) and event.draw.rate == 1.0
 
 
 def compose_shifts(counts: Mapping[Event, int]) -> float:

@@ -1,4 +1,4 @@
-"""Privacy losses of the dominating pair: one event on a grid, and many of them composed.
+"""Privacy losses of sampled steps, composed by `dp_accounting`.
 
 With n changed trees, rate q and noise s (everything in units of the clipping norm)
 
@@ -8,10 +8,8 @@ With n changed trees, rate q and noise s (everything in units of the clipping no
 and the step is dominated by (P*, Q*) when the row is emptied, by (Q*, P*) when it is filled. If g of the n
 roots contribute nothing in the second dataset, n - g replaces n - 1: the argument is the same.
 
-The real line is cut into small cells. A cell whose losses lie in [a, b] is replaced by two atoms, at a and at
-b, that have its probability under both distributions. This can only raise the hockey-stick divergence, and
-raises it least among all distributions on the grid ("connect the dots"). Cells are used instead of
-differences of divergences because all their terms are positive: rounding adds up over many steps.
+`dp_accounting` has events for n = g = 1 and for Gaussian releases. Of any other pair it gets the divergence
+at every point of a grid, connects the dots pessimistically, and composes the result.
 """
 
 from __future__ import annotations
@@ -20,233 +18,222 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+from dp_accounting import dp_event
+from dp_accounting.pld import pld_pmf, pld_privacy_accountant, privacy_loss_distribution
+from scipy import special, stats
 
-from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
-from hushgraph.accounting.loss_grids import GridLosses
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 
 FloatArray = npt.NDArray[np.float64]
 
-# Grid intervals in the standard deviation of the loss of one step. A grid adds part of a squared interval
-# to the variance of a step, and epsilon follows the standard deviation.
-_INTERVALS_PER_SPREAD = 25
-_MOST_POINTS = 1 << 20
-# Probability that all steps together may leave out; it counts as an infinite loss.
-LEFT_OUT = 1e-15
-# Cells are at most this wide, in standard deviations of the noise and in grid intervals.
-_CELL_SIGMAS = 1 / 32
-_CELL_INTERVALS = 0.5
+# Grid intervals in the standard deviation of the loss of one step: a grid adds part of a squared interval to
+# the variance of a step, and epsilon follows the standard deviation.
+_INTERVALS_PER_SPREAD = 20
+# Part of the variance of everything composed that a grid may add by rounding losses far below its interval.
+_ADDED_VARIANCE = 1 / 500
+# Larger grids take seconds. Rare large losses need most of the points of a step, and gain little by them.
+_MOST_POINTS_OF_A_STEP = 1 << 14
+_MOST_POINTS_OF_A_RELEASE = 1 << 16
+# Divergences are rounded at 1e-16; on a finer grid this would become probabilities that many steps multiply.
+_LEAST_INTERVAL_PER_STEP = 4e-13
+# Losses that are larger count as infinite.
+_LARGEST_LOSS = 1e4
+# Probability that one step may leave out; it counts as an infinite loss. And where a normal has that tail.
+_TAIL = 1e-22
+_REACH = 9.75
+# How losses are inverted: the width of cells, in standard deviations of the noise, and the steps of Newton's
+# method in a cell, with its mean slope. Losses end where they no longer rise.
+_CELL = 1 / 32
 _MOST_CELLS = 1 << 16
-# Both tails of a distribution are computed within this many standard deviations of its mean.
-_MIDDLE = 1.5
-# Part of every cell that is moved to its upper end in any case; covers the rounding of the quotient.
-_ROUNDING = 1e-7
+_ROUNDS = 4
+_LEAST_SLOPE = 1e-200
 # More components than this are grouped, each group moved to its largest shift.
 _MAX_COMPONENTS = 512
 # The most numbers in a block of the component-by-point table.
 _BLOCK = 1 << 17
 
 
-def compose_losses(
-    counts: Mapping[Event, int], *, steps: int, precision: float
-) -> tuple[GridLosses, GridLosses]:
+class Curve(NamedTuple):
+    """What everything composed costs: epsilon at a delta, and delta at an epsilon."""
+
+    epsilon: Callable[[float], float]
+    delta: Callable[[float], float]
+
+
+def compose_losses(counts: Mapping[Event, int], *, precision: float = 1.0) -> Curve:
     """Compose the losses of all events on one grid, pessimistically and each direction by itself.
 
     Args:
         counts: how often each event happened; every event must shift something.
-        steps: the number of all events, over which the left-out probability is spread.
         precision: divides the grid interval.
     """
-    events = place_on_grid(counts, steps=steps, precision=precision)
-    emptied, filled = (
-        reduce(
-            lambda one, other: one.join(other, left_out=LEFT_OUT),
-            (
-                event[side].repeat(count, left_out=LEFT_OUT)
-                for event, count in zip(events, counts.values(), strict=True)
-            ),
-        )
-        for side in (0, 1)
+    interval = choose_interval(counts) / precision
+    if all(has_own_event(event) for event in counts):
+        books = pld_privacy_accountant.PLDAccountant(value_discretization_interval=interval)
+        for event, count in counts.items():
+            books.compose(own_event(event), count)
+        return Curve(epsilon=books.get_epsilon, delta=books.get_delta)
+    composed = reduce(
+        lambda one, other: one.compose(other),
+        (place_on_grid(event, interval).self_compose(count) for event, count in counts.items()),
     )
-    return emptied, filled
+    return Curve(epsilon=composed.get_epsilon_for_delta, delta=composed.get_delta_for_epsilon)
 
 
-def place_on_grid(
-    counts: Mapping[Event, int], *, steps: int, precision: float
-) -> list[tuple[GridLosses, GridLosses]]:
-    """The losses of each event in both directions, all on one grid; arguments as in `compose_losses`."""
-    losses = {event: build_losses(event, LEFT_OUT / steps) for event in counts}
-    spreads = {event: max(map(estimate_spread, both)) for event, both in losses.items()}
-    # Fine enough for the finest step that matters, and no finer than memory allows.
-    total = math.sqrt(sum(count * spreads[event] ** 2 for event, count in counts.items()))
-    finest = min(
-        spreads[event] for event, count in counts.items() if spreads[event] * math.sqrt(count) > 0.01 * total
+def choose_interval(counts: Mapping[Event, int]) -> float:
+    """Choose a grid that is fine enough for every step that matters, and not too fine to compose."""
+    losses = {event: build_losses(event) for event in counts}
+    spreads = {event: max(loss.spread for loss in both) for event, both in losses.items()}
+    variance = sum(count * spreads[event] ** 2 for event, count in counts.items())
+    wanted = min(
+        max(spreads[e] / _INTERVALS_PER_SPREAD, _ADDED_VARIANCE * variance / (n * spreads[e]))
+        for e, n in counts.items()
     )
-    widest = max(loss.width for both in losses.values() for loss in both)
-    interval = max(finest / (_INTERVALS_PER_SPREAD * precision), widest / (_MOST_POINTS * precision))
-    return [
-        (discretise(emptied, interval), discretise(filled, interval)) for emptied, filled in losses.values()
-    ]
+    most = {
+        event: _MOST_POINTS_OF_A_RELEASE if isinstance(event, GaussianEvent) else _MOST_POINTS_OF_A_STEP
+        for event in counts
+    }
+    least = max(loss.width / most[event] for event, both in losses.items() for loss in both)
+    return max(wanted, least, _LEAST_INTERVAL_PER_STEP * sum(counts.values()))
 
 
-def build_losses(event: Event, tail: float) -> tuple[PairLoss, PairLoss]:
-    """Build the losses of an event in both directions, each without at most `tail` of its probability."""
+def has_own_event(event: Event) -> bool:
+    """Whether `dp_accounting` has an event that costs the same, with losses that fit a grid."""
+    if isinstance(event, StepEvent) and not event.changed_trees == event.gone == 1:
+        return False
+    return all(loss.width < _LARGEST_LOSS for loss in build_losses(event))
+
+
+def own_event(event: Event) -> dp_event.DpEvent:
+    """The event of `dp_accounting`: a Gaussian release, or one row in a Poisson batch."""
+    if isinstance(event, GaussianEvent):
+        return dp_event.GaussianDpEvent(1 / event.shift_over_sigma)
+    return dp_event.PoissonSampledDpEvent(_rate(event), dp_event.GaussianDpEvent(event.sigma_over_clip))
+
+
+def place_on_grid(event: Event, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """The losses of an event in both directions, rounded to multiples of `interval`."""
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        *(discretise(loss, interval) for loss in build_losses(event))
+    )
+
+
+def discretise(loss: PairLoss, interval: float) -> pld_pmf.PLDPmf:
+    """Give `dp_accounting` the divergence of one direction at multiples of `interval`."""
+    low, high = math.floor(loss.ends[0] / interval), math.ceil(loss.ends[1] / interval)
+    deltas = loss.divergence(np.arange(low, high + 1) * interval)
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+
+
+def build_losses(event: Event) -> tuple[PairLoss, PairLoss]:
+    """Build the losses of an event in both directions: row emptied, row filled."""
     if isinstance(event, GaussianEvent):
         upper, lower, rate, sigma = 1, 0, 1.0, 1 / event.shift_over_sigma
     else:
-        upper, lower, sigma = event.changed_trees, event.changed_trees - event.gone, event.sigma_over_clip
-        rate = event.draw.rate if isinstance(event.draw, PoissonDraw) else math.nan
+        upper, lower = event.changed_trees, event.changed_trees - event.gone
+        rate, sigma = _rate(event), event.sigma_over_clip
     return (
-        PairLoss(upper_trees=upper, lower_trees=lower, rate=rate, sigma=sigma, tail=tail),
-        PairLoss(upper_trees=lower, lower_trees=upper, rate=rate, sigma=sigma, tail=tail),
+        PairLoss(upper_trees=upper, lower_trees=lower, rate=rate, sigma=sigma),
+        PairLoss(upper_trees=lower, lower_trees=upper, rate=rate, sigma=sigma),
     )
 
 
-def estimate_spread(loss: PairLoss) -> float:
-    """Estimate the standard deviation of a privacy loss."""
-    coarse = loss.coarse
-    masses = np.exp(_log_masses(coarse.upper_log_cdf, coarse.upper_log_sf))
-    losses = loss.losses(0.5 * (coarse.points[1:] + coarse.points[:-1]))
-    mean = float(masses @ losses / masses.sum())
-    return math.sqrt(float(masses @ np.square(losses - mean) / masses.sum()))
+def _bound(losses: FloatArray) -> FloatArray:
+    return np.clip(losses, -_LARGEST_LOSS, _LARGEST_LOSS)
 
 
-def discretise(loss: PairLoss, interval: float) -> GridLosses:
-    """Round the losses of one direction to multiples of `interval`, pessimistically."""
-    coarse = loss.coarse
-    at_coarse = np.minimum.accumulate(coarse.losses)
-    targets = np.arange(at_coarse[-1], at_coarse[0], interval * _CELL_INTERVALS)
-    fine = coarse.merge(loss.evaluate(np.interp(targets, at_coarse[::-1], coarse.points[::-1])))
-    at = np.minimum.accumulate(fine.losses)
-    log_upper = _log_masses(fine.upper_log_cdf, fine.upper_log_sf)
-    log_lower = _log_masses(fine.lower_log_cdf, fine.lower_log_sf)
-    top, bottom = np.ceil(at[:-1] / interval).astype(np.int64), np.floor(at[1:] / interval).astype(np.int64)
-    # Of probability p under the upper and q under the lower distribution, x goes to the top and p - x to the
-    # bottom: x e^-top + (p - x) e^-bottom = q.
-    gap = (top - bottom) * interval
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        quotient = np.exp(np.minimum(log_lower - log_upper + bottom * interval, 0.0))
-        share = (1 - quotient) / -np.expm1(-gap)
-    share = np.where(np.isfinite(share), share, 1.0)
-    share = np.clip(share + _ROUNDING, 0.0, 1.0)
-    masses = np.exp(log_upper)
-    low = int(bottom.min())
-    size = int(top.max()) - low + 1
-    probs = np.zeros(size)
-    probs += np.bincount(top - low, weights=masses * share, minlength=size)
-    probs += np.bincount(bottom - low, weights=masses * (1 - share), minlength=size)
-    # What lies beyond the last point has smaller losses than any cell; beyond the first, larger ones.
-    probs[0] += math.exp(float(fine.upper_log_sf[-1]))
-    return GridLosses(interval=interval, lowest=low, probs=probs, infinite=min(1.0 - 1e-16, loss.tail))
-
-
-def _log_masses(log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
-    """Log probabilities between neighbouring points, from whichever tail has more digits."""
-    left = log_cdf[1:] < log_sf[:-1]
-    high = np.where(left, log_cdf[1:], log_sf[:-1])
-    low = np.where(left, log_cdf[:-1], log_sf[1:])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        out: FloatArray = high + np.log(-np.expm1(np.minimum(low - high, 0.0)))
-    return np.where(np.isneginf(high), -np.inf, out)
+def _rate(event: StepEvent) -> float:
+    return event.draw.rate if isinstance(event.draw, PoissonDraw) else math.nan
 
 
 class PairLoss:
-    """Privacy loss of a mixture of shifts to the left against a mixture of shifts to the right.
+    """Privacy loss of a mixture of shifts to the right against a mixture of shifts to the left.
 
-    The upper distribution is sum_i Bin(upper_trees, rate)(i) N(-i, sigma^2), the lower one
-    sum_j Bin(lower_trees, rate)(j) N(+j, sigma^2), so that the loss decreases in x.
-    Trees (n, n-1) give (P*, Q*), and (n-1, n) give (Q*, P*).
+    The upper distribution is sum_i Bin(upper_trees, rate)(i) N(+i, sigma^2), the lower one
+    sum_j Bin(lower_trees, rate)(j) N(-j, sigma^2), so that the loss increases with x.
+    Trees (n, n-1) give (P*, Q*), and (n-1, n) give (Q*, P*), mirrored.
 
     Args:
         upper_trees: how many trees shift the upper distribution.
         lower_trees: how many trees shift the lower distribution.
         rate: q, the probability of a root to be drawn.
         sigma: standard deviation of the noise, in units of the clipping norm.
-        tail: probability that may be left out of either distribution. In the upper one it counts as an
-            infinite loss, in the lower one it is missing; both can only raise the divergence.
     """
 
-    def __init__(
-        self, *, upper_trees: int, lower_trees: int, rate: float, sigma: float, tail: float = 1e-30
-    ) -> None:
-        self.sigma = sigma
-        self.tail = tail
-        self.upper = BinomialMixture.of(upper_trees, rate, sigma, 0.5 * tail)
-        self.lower = BinomialMixture.of(lower_trees, rate, sigma, 0.5 * tail)
-        low, high = self.upper.ranges(0.5 * tail)
-        # Mirrored: the upper distribution's shifts are to the left.
-        self.highest_loss_x, self.lowest_loss_x = -float(high.max()), -float(low.min())
+    def __init__(self, *, upper_trees: int, lower_trees: int, rate: float, sigma: float) -> None:
+        self.upper = BinomialMixture.of(upper_trees, rate, sigma)
+        self.lower = BinomialMixture.of(lower_trees, rate, sigma, sign=-1)
 
-    def losses(self, x: npt.ArrayLike) -> FloatArray:
+    def losses(self, x: FloatArray) -> FloatArray:
         """Return the privacy loss at every `x`."""
-        points = np.asarray(x, dtype=np.float64)
-        return self.upper.log_density(-points) - self.lower.log_density(points)
+        return self.upper.log_density(x) - self.lower.log_density(x)
+
+    def divergence(self, epsilons: npt.ArrayLike) -> FloatArray:
+        """Return the hockey-stick divergence at every epsilon, exact up to rounding.
+
+        It is P(x and above) - e^epsilon Q(x and above) at the x that has this loss. Any other x gives less,
+        by an error of second order in x.
+        """
+        epsilons = np.asarray(epsilons, dtype=np.float64)
+        x = self.invert(epsilons)
+        log_upper = self.upper.log_sf(x)
+        log_lower = np.minimum(self.lower.log_sf(x) + epsilons, log_upper)
+        deltas: FloatArray = -np.expm1(log_lower - log_upper) * np.exp(log_upper) + self.upper.dropped
+        return np.clip(deltas, 0.0, 1.0)
+
+    def invert(self, losses: FloatArray) -> FloatArray:
+        """Return the x of every loss, or an end of the upper distribution where none has it."""
+        points, at_points = self.points, np.maximum.accumulate(self.losses(self.points))
+        cells = np.clip(np.searchsorted(at_points, losses), 1, points.size - 1)
+        low, high = points[cells - 1], points[cells]
+        slopes = np.maximum((at_points[cells] - at_points[cells - 1]) / (high - low), _LEAST_SLOPE)
+        x = np.interp(losses, at_points, points)
+        for _ in range(_ROUNDS):
+            x = np.clip(x - (self.losses(x) - losses) / slopes, low, high)
+        return x
+
+    @cached_property
+    def points(self) -> FloatArray:
+        """Points close together beside the noise, from end to end of the upper distribution."""
+        reach = self.upper.sigma * _REACH
+        low, high = self.upper.shifts[0] - reach, self.upper.shifts[-1] + reach
+        cells = min(math.ceil((high - low) / (self.upper.sigma * _CELL)), _MOST_CELLS)
+        points: FloatArray = np.linspace(low, high, cells + 1)
+        return points[self.upper.log_sf(points) > math.log(_TAIL)]
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest loss on a grid."""
+        low, high = _bound(self.losses(self.points[[0, -1]]))
+        return float(low), float(high)
 
     @property
     def width(self) -> float:
-        """Difference between the largest and the smallest loss."""
-        highest, lowest = self.losses([self.highest_loss_x, self.lowest_loss_x])
-        return float(highest - lowest)
+        """The difference between the largest and the smallest loss on a grid."""
+        return self.ends[1] - self.ends[0]
 
     @cached_property
-    def coarse(self) -> Cut:
-        """The line cut into cells that are narrow beside the noise."""
-        cells = math.ceil((self.lowest_loss_x - self.highest_loss_x) / (self.sigma * _CELL_SIGMAS))
-        # Components far apart leave gaps without probability, where wider cells are enough.
-        cells = min(cells, _MOST_CELLS)
-        return self.evaluate(np.linspace(self.highest_loss_x, self.lowest_loss_x, cells + 1))
-
-    def evaluate(self, points: FloatArray) -> Cut:
-        """Evaluate both distributions at points."""
-        # Mirrored: at most x on this line is at least -x of the mixture.
-        upper_log_sf, upper_log_cdf = self.upper.log_tails(-points)
-        return Cut(
-            np.stack(
-                [points, self.losses(points), upper_log_cdf, upper_log_sf, *self.lower.log_tails(points)]
-            )
-        )
-
-
-class Cut:
-    """Points, ascending, that cut the line into cells, and what both distributions are there.
-
-    Logarithms of the probability of at most a point (cdf) and of more (sf); of the two, one far above a half
-    is given as 0.
-
-    Args:
-        rows: points, losses, cdf and sf of the upper distribution, cdf and sf of the lower one.
-    """
-
-    def __init__(self, rows: FloatArray) -> None:
-        self._rows = rows
-        (
-            self.points,
-            self.losses,
-            self.upper_log_cdf,
-            self.upper_log_sf,
-            self.lower_log_cdf,
-            self.lower_log_sf,
-        ) = rows
-
-    def merge(self, other: Cut) -> Cut:
-        """Cut at the points of both."""
-        rows = np.concatenate([self._rows, other._rows], axis=1)
-        _, places = np.unique(rows[0], return_index=True)
-        return Cut(rows[:, places])
+    def spread(self) -> float:
+        """The standard deviation of the loss on a grid, roughly, and above 0."""
+        masses = -np.diff(np.exp(self.upper.log_sf(self.points)))
+        losses = _bound(self.losses(0.5 * (self.points[1:] + self.points[:-1])))
+        mean = np.average(losses, weights=masses)
+        return math.sqrt(float(np.average(np.square(losses - mean), weights=masses))) + 1e-150
 
 
 @dataclass(frozen=True)
 class BinomialMixture:
-    """sum_i Bin(trees, rate)(i) N(i, sigma^2), without components of a total weight below `tail`.
+    """sum_i Bin(trees, rate)(i) N(i, sigma^2), without components of a total weight below 1e-22.
 
     Attributes:
         shifts: the means of the components, ascending.
         log_weights: their log probabilities.
         sigma: the common standard deviation.
-        dropped: the probability of the components left out.
+        dropped: the most probability that the components left out have.
     """
 
     shifts: FloatArray
@@ -255,13 +242,17 @@ class BinomialMixture:
     dropped: float
 
     @classmethod
-    def of(cls, trees: int, rate: float, sigma: float, tail: float) -> BinomialMixture:
-        """Build the mixture; grouped components move outwards, which can only raise the divergence."""
-        low, high = _binomial_range(trees, rate, tail / 2)
+    def of(cls, trees: int, rate: float, sigma: float, *, sign: int = 1) -> BinomialMixture:
+        """Build the mixture; grouped components move outwards, which can only raise the divergence.
+
+        With a sign of -1 the shifts are to the left.
+        """
+        low, high = _binomial_range(trees, rate, _TAIL / 2)
         shifts = np.arange(low, high + 1, dtype=np.float64)
-        log_weights = _log_binomial(shifts, trees, rate)
-        kept = log_weights > math.log(tail / (2 * (trees + 1)))
-        dropped = 0.0 if kept.all() and shifts.size == trees + 1 else tail
+        with np.errstate(divide="ignore"):
+            log_weights: FloatArray = np.log(stats.binom.pmf(shifts, trees, rate))
+        kept = log_weights > math.log(_TAIL / (2 * (trees + 1)))
+        dropped = 0.0 if kept.all() and shifts.size == trees + 1 else _TAIL
         shifts, log_weights = shifts[kept], log_weights[kept]
         group = -(-shifts.size // _MAX_COMPONENTS)
         if group > 1:
@@ -269,39 +260,17 @@ class BinomialMixture:
             starts = np.flatnonzero(np.diff(outwards, prepend=-1.0))
             log_weights = np.logaddexp.reduceat(log_weights, starts)
             shifts = np.minimum(outwards[starts], float(trees))
-        return cls(shifts=shifts, log_weights=log_weights, sigma=sigma, dropped=dropped)
+        return cls(
+            shifts=sign * shifts[::sign], log_weights=log_weights[::sign], sigma=sigma, dropped=dropped
+        )
 
     def log_density(self, x: FloatArray) -> FloatArray:
         """Logarithm of the density at `x`, up to the factor 1 / (sigma sqrt(2 pi))."""
         return self._log_sum(x, lambda z: -0.5 * np.square(z))
 
-    def log_cdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the probability of at most `x`."""
-        return self._log_sum(x, special.log_ndtr)
-
     def log_sf(self, x: FloatArray) -> FloatArray:
         """Logarithm of the probability of more than `x`."""
         return self._log_sum(x, lambda z: special.log_ndtr(-z))
-
-    def log_tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return `log_cdf` and `log_sf`; where one is far above a half, 0 instead, since nobody reads it."""
-        weights = np.exp(self.log_weights)
-        mean = float(weights @ self.shifts)
-        spread = math.sqrt(self.sigma**2 + float(weights @ np.square(self.shifts - mean)))
-        # Cantelli: beyond these bounds there is less than a third of the probability.
-        at_most, at_least = x < mean + _MIDDLE * spread, x > mean - _MIDDLE * spread
-        log_cdf, log_sf = np.zeros_like(x), np.zeros_like(x)
-        log_cdf[at_most] = self.log_cdf(x[at_most])
-        log_sf[at_least] = self.log_sf(x[at_least])
-        return log_cdf, log_sf
-
-    def ranges(self, tail: float) -> tuple[FloatArray, FloatArray]:
-        """Return an interval for every component; their union misses a probability of at most `tail`."""
-        share = np.log(tail / (2 * self.shifts.size)) - self.log_weights
-        reach = self.sigma * np.where(
-            share < math.log(0.5), -special.ndtri_exp(np.minimum(share, math.log(0.5))), 0.0
-        )
-        return self.shifts - reach, self.shifts + reach
 
     def _log_sum(self, x: FloatArray, log_kernel: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Logarithm of the weighted sum of a kernel over all components, in blocks that fit the cache."""
@@ -324,16 +293,3 @@ def _binomial_range(trees: int, rate: float, tail: float) -> tuple[int, int]:
     log_tail = -math.log(tail / 2)
     spread = log_tail / 3 + math.sqrt((log_tail / 3) ** 2 + 2 * log_tail * trees * rate * (1 - rate))
     return max(0, math.floor(trees * rate - spread)), min(trees, math.ceil(trees * rate + spread))
-
-
-def _log_binomial(counts: FloatArray, trees: int, rate: float) -> FloatArray:
-    try:
-        # What scipy.stats.binom.pmf calls; that package takes a third of a second to import.
-        from scipy.special._ufuncs import _binom_pmf as binomial
-    except ImportError:
-        from scipy import stats
-
-        binomial = stats.binom.pmf
-    with np.errstate(divide="ignore"):
-        out: FloatArray = np.log(binomial(counts, trees, rate))
-    return out

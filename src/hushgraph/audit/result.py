@@ -10,6 +10,7 @@ from hushgraph.audit.curve import Charges, CurveBound, curve_lower_bound
 from hushgraph.audit.numbers import NumbersAudit
 from hushgraph.audit.statistics import Floats, LowerBound, epsilon_lower_bound
 from hushgraph.privacy import choices
+from hushgraph.privacy.guarantee import Assumption, write_assumptions
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 
@@ -99,6 +100,7 @@ class Audit:
         attacks: further attacks, each beside a claim of its own.
         others_changed: rows of other people whose reading or prediction differs between the worlds, given the
             same boards and weights; None where predictions are not covered.
+        assumptions: what the guarantee takes as public although nobody declared it.
     """
 
     plan: PrivacyPlan
@@ -121,6 +123,7 @@ class Audit:
     method: choices.Method = "trees"
     attacks: tuple[Attack, ...] = ()
     others_changed: int | None = None
+    assumptions: tuple[Assumption, ...] = ()
 
     @property
     def lower_bound(self) -> float:
@@ -175,6 +178,7 @@ class Audit:
             "train_nodes": plan.num_train_nodes,
             **{name: value for name, value in plan.summary().items() if name != "epsilon"},
             "guarantee": self.guarantee,
+            "assumptions": write_assumptions(self.assumptions),
             "clipping": plan.clipping,
             "noise": plan.noise,
             "trials": self.trials,

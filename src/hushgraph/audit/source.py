@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hushgraph.privacy.guarantee import Assumption, find_assumptions
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
@@ -14,10 +15,14 @@ from hushgraph.training.prepare import prepare
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan and its model, "billboard" where the plan has boards."""
+    """What an audit takes from a run: its plan, its model and what its guarantee assumes.
+
+    The model is "billboard" where the plan has boards.
+    """
 
     plan: PrivacyPlan
     model: str
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def is_run(path: Any) -> bool:
@@ -28,7 +33,7 @@ def is_run(path: Any) -> bool:
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
     folder = RunFolder.open(path)
-    return _settings(folder.plan, folder.config)
+    return _settings(folder.plan, folder.config, folder.assumptions)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -36,14 +41,14 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
 
     Args:
         data: as `train` takes it. Its rows are read to be checked; the audit sees how many training nodes and
-            classes there are and, unless given, whether edges have their reverse, which are public.
+            classes there are, which are public.
         arguments: of `train`.
     """
     prepared = prepare(data, **arguments)
-    return _settings(prepared.plan, prepared.config)
+    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph))
 
 
-def _settings(plan: PrivacyPlan, config: TrainingConfig) -> Settings:
+def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...]) -> Settings:
     model: str = config.model
     if isinstance(plan, BillboardPlan):
         model = "billboard"
@@ -52,4 +57,4 @@ def _settings(plan: PrivacyPlan, config: TrainingConfig) -> Settings:
     elif model == "own":
         # The guarantee is one for any model, so a built-in one stands for the user's.
         model = "gcn"
-    return Settings(plan=plan, model=model)
+    return Settings(plan=plan, model=model, assumptions=assumptions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
+from hushgraph.privacy.guarantee import name_kind
 from hushgraph.privacy.plan import BillboardPlan
 
 CANARY_WORDS = {
@@ -39,7 +40,7 @@ def rows(audit: Audit) -> list[tuple[str, str]]:
         *bounds,
         ("claimed epsilon", rounded_up(audit.claimed)),
         ("delta", digits_up(plan.delta)),
-        ("guarantee", audit.guarantee),
+        ("guarantee", name_kind(audit.guarantee, audit.assumptions)),
         *((attack.name, _beside_claim(attack)) for attack in audit.attacks),
         *_others_rows(audit),
         ("most these trials can show without assumption", rounded_down(event.most)),

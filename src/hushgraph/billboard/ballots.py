@@ -125,7 +125,7 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> B
     """The ballots of training rows that have a label; nobody else casts anything.
 
     Args:
-        graph: in memory or stored.
+        graph: its lists and labels.
         edge_owner: whose row holds an edge record.
         num_classes: how many classes there are, which is public: at least `graph.num_classes`.
 

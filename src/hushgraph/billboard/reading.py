@@ -178,7 +178,7 @@ def read(
 
     Args:
         board: what was released.
-        graph: whose lists are read; in memory or stored. Its nodes are the places of the board.
+        graph: whose lists are read. Its nodes are the places of the board.
         edge_owner: whose row holds an edge record.
         own: what was cast onto this board, taken off its casters' own readings; with its part in the board
             where several boards were combined. None if nobody's is to be taken off.

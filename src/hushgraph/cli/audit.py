@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,7 @@ _READING = ("symmetrize", "split", "split_seed", "num_classes", "edges", *option
 # Arguments of `train` under the same names.
 _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
-    "batch_size",
+    *("batch_size", "directed"),
 )
 # Named here, so that help does not wait for PyTorch.
 _FAULTS = (
@@ -71,9 +72,9 @@ def audit(
     max_readers: Annotated[int | None, _plan(f"K. [as train for DATA; {_READERS}]")] = None,
     max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
     edge_owner: Annotated[
-        str | None,
-        _plan("Whose row holds an edge. [as train; sender]", metavar=list_choices(choices.EdgeOwner)),
-    ] = None,
+        str, _plan("Whose row holds an edge. [sender]", metavar=list_choices(choices.EdgeOwner))
+    ] = PrivacyPlan.edge_owner,
+    directed: options.Directed = PrivacyPlan.directed,
     steps: Annotated[int | None, _plan(f"T. [as train for DATA; {_STEPS}]")] = None,
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
     canary: Annotated[
@@ -117,7 +118,8 @@ def audit(
 ) -> int:
     """Attack boards and training: a lower bound on epsilon.
 
-    The attack is on small generated graphs, never on your data, of which only public figures are used.
+    The attack is on small generated graphs, never on your data, of which only public figures are used: it
+    spends nothing.
     """
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
         result, promised = _run_audit(context, line)
@@ -155,7 +157,7 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
         canary=flags["canary"] or "strongest",
         **{name: flags[name] for name in ("trials", "confidence", "fault", "seed")},
     )
-    return result, settings.plan.guarantee
+    return replace(result, assumptions=settings.assumptions), settings.plan.guarantee
 
 
 def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Settings:
@@ -229,10 +231,11 @@ def _choose_plan(flags: dict[str, Any], method: str) -> Settings:
     from hushgraph.audit.attack import planted
     from hushgraph.audit.source import Settings
 
-    owner = flags["edge_owner"] or PrivacyPlan.edge_owner
+    owner = flags["edge_owner"]
     common: dict[str, Any] = {
         "num_train_nodes": _TRAIN_NODES,
         "edge_owner": owner,
+        "directed": flags["directed"],
         "batch_size": flags["batch_size"] or _TRAIN_NODES,
         "steps": _STEPS if flags["steps"] is None else flags["steps"],
         "delta": _DELTA if flags["delta"] is None else flags["delta"],

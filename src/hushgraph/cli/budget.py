@@ -33,7 +33,8 @@ def budget(
 ) -> None:
     """Show what was spent on a data set, by what, and what is left.
 
-    With --delta, and --epsilon for a total, a new budget is set up. Runs charge it with --budget FILE.
+    With --delta, and --epsilon for a total, a new budget is set up. Runs charge it with --budget FILE. It
+    knows no data: keep one per data set, together with FILE.runs, its copies of ledgers.
     """
     if epsilon is not None and delta is None:
         raise InputError("--epsilon without --delta: a total has both; give --delta too, such as 1e-6")

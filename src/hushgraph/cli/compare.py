@@ -16,11 +16,12 @@ from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import LAYERS, ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.train import progress_figures
-from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, name_run
+from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Row, name_run
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.guarantee import sentence
+from hushgraph.privacy.guarantee import judge_size, name_assumed
+from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ hushgraph compare people.npz --epsilon 2 --model gat --split 0.6/0.2/0.2 \\
 DEMO_EXAMPLES = """\
 hushgraph demo
 hushgraph demo --out /tmp/demo --json"""
+# The colour of a row whose guarantee holds, by how large its epsilon is.
+_COLOURS = {None: "green", "large": "yellow", "huge": "red"}
 # Few steps of narrow models: done in a minute on two cores, and enough for all five to settle.
 DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_every": 10}
 
@@ -42,7 +45,7 @@ _FIGURE, _RESULT, _DEMO_MARK = "compare.svg", "comparison.json", ".hushgraph-dem
 _FILES = (_RESULT, "report.html", "report.json", _FIGURE, SETTINGS)
 _FOLDERS = tuple(FOLDERS.values())
 _ARGUMENTS = {"epsilon", "model", "steps", "device", "delta", "max_readers", "hidden", "num_classes"}
-_ARGUMENTS |= {"symmetrize", "split", "split_seed", "seed"}
+_ARGUMENTS |= {"symmetrize", "split", "split_seed", "seed", "budget"}
 
 _model, _output = section("Models"), section("Run and output")
 
@@ -57,7 +60,11 @@ def compare(
     ] = TrainingConfig.model,
     layers: Annotated[int, _model(f"r, its rounds of messages. [{LAYERS}: noise grows with K^r]")] = LAYERS,
     delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
+    budget: Annotated[
+        Path | None, _model("Charge all private models together to this budget of the data. [none]")
+    ] = None,
     max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
+    directed: options.Directed = PrivacyPlan.directed,
     steps: Annotated[int | None, _model("Updates of each model. [each by its own rule]")] = None,
     hidden: Annotated[int | None, _model("Width of each model. [each by its own rule]")] = None,
     symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
@@ -98,6 +105,8 @@ def compare(
     """
     arguments = {name: context.params[name] for name in _ARGUMENTS}
     arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}
+    # Left out otherwise, so that comparisons that were begun without this flag go on.
+    arguments |= {"directed": True} if directed else {}
     try:
         _compare(out, data, lambda: options.join_edges(data, edges), as_json, **arguments)
     except KeyboardInterrupt:
@@ -226,22 +235,31 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
             row.name,
             rounded_up(row.epsilon),
             *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
-            row.guarantee,
+            row.guarantee + "*" * (row.guarantee == "holds" and bool(result.assumptions)),
             # Towards whom is printed below the table.
             row.predictions.removesuffix(" towards everybody else"),
-            style="green" if row.guarantee == "holds" else "red",
+            style=_choose_colour(row),
         )
     screen.print(table, highlight=False)
+    if result.assumptions:
+        screen.print(f"*{name_assumed(result.assumptions).removeprefix(',')}", highlight=False)
     if not result.seeded:
-        promise = sentence(result.runs[BILLBOARD].plan)
+        promise = result.runs[BILLBOARD].folder.guarantee.statement.sentence
         screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     screen.print(f"\n{result.cost}", highlight=False, markup=False)
+    terminal.warn(result.warnings, [])
     if out is not None:
         terminal.print_line(
             screen,
             f"\nThe report is in {out / 'report.html'}, the figures in {out / _RESULT}, and each "
             f"run in a folder of its own in {out}.",
         )
+
+
+def _choose_colour(row: Row) -> str:
+    """How a row of the table is coloured: red where nothing is guaranteed, or next to nothing."""
+    size = judge_size(row.epsilon, row.delta)
+    return _COLOURS[None if size is None else size.level] if row.guarantee == "holds" else "red"
 
 
 def read_comparison(run: Path) -> Comparison | None:

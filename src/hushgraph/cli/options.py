@@ -203,11 +203,13 @@ Budget = Annotated[
     Path | None, _budget("Charge the whole run to this budget of the data; see budget. [none]")
 ]
 EdgeOwner = Annotated[
-    str | None,
+    str,
     _privacy(
-        "Whose row holds an edge. [sender; reader if directed]", metavar=list_choices(choices.EdgeOwner)
+        f"Whose row holds an edge. [{PrivacyPlan.edge_owner}, whom it names first]",
+        metavar=list_choices(choices.EdgeOwner),
     ),
 ]
+Directed = Annotated[bool, _privacy("An edge is one record. [two, one in the row of each end]", "--directed")]
 Sampler = Annotated[
     str,
     _privacy(
@@ -253,7 +255,9 @@ Setting = Annotated[
 Symmetrize = Annotated[bool, _data("Add the reverse of every edge. [edges as given]", "--symmetrize")]
 Split = Annotated[str | None, _data("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")]
 SplitSeed = Annotated[int, _data("Of that draw. [0: a split is public]")]
-NumClasses = Annotated[int | None, _data("[largest label + 1, taken as public]")]
+NumClasses = Annotated[
+    int | None, _data("Declares it. [the data's own, or largest label + 1, assumed public]")
+]
 PlainEdges = Annotated[Path | None, _data("The edges, where DATA is the table of nodes.")]
 DataRoot = Annotated[
     Path | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import LAYERS, UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH
-from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
+from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
@@ -33,7 +32,7 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
 
 # Parameters that describe the call, the data or a plan without data, not arguments of `prepare`.
 _NOT_SETTINGS = {"data", "train_nodes", "edges", "data_root", "config", "print_config"}
-_NOT_SETTINGS |= {"html", "explain", "as_json", "layers", *options.TABLE_FLAGS}
+_NOT_SETTINGS |= {"explain", "as_json", "layers", *options.TABLE_FLAGS}
 # Without DATA there is nothing that these could describe.
 _DATA_ALONE = ("setting", "symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
 
@@ -61,7 +60,8 @@ def plan(
         int | None,
         _bounds("D, how many nodes one training node reads. [as train; unlimited without DATA, also free]"),
     ] = None,
-    edge_owner: options.EdgeOwner = None,
+    edge_owner: options.EdgeOwner = PrivacyPlan.edge_owner,
+    directed: options.Directed = PrivacyPlan.directed,
     sampler: options.Sampler = PrivacyPlan.sampler,
     accountant: options.Accountant = PrivacyPlan.accountant,
     clipping: options.Clipping = PrivacyPlan.clipping,
@@ -95,10 +95,6 @@ def plan(
     data_root: options.DataRoot = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
-    html: Annotated[
-        Path | None,
-        _output("Also write a page, and its JSON twin, that shows what other choices cost. [no page]"),
-    ] = None,
     explain: Annotated[bool, _output("Print the full statement.", "--explain")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -113,20 +109,18 @@ def plan(
         notes: list[str] = []
         if data is None:
             solved = _solve(context)
+            size = judge_size(solved.plan.epsilon, solved.plan.delta)
+            warnings = [] if size is None else [size.sentence]
         else:
             solved, prepared = ask_prepare(context, _read_settings(context), line)
             warnings, notes = list_cautions(context, prepared)
-        if html is not None:
-            _write_page(solved, html, line)
     is_seeded = "seed" in context.meta.get(UNUSED, ())
     if as_json:
-        more = {"warnings": warnings} | ({} if html is None else {"html": str(html)})
-        typer.echo(json.dumps(list_facts(solved, is_seeded=is_seeded) | more, allow_nan=False))
+        facts = list_facts(solved, is_seeded=is_seeded) | {"warnings": warnings}
+        typer.echo(json.dumps(facts, allow_nan=False))
         return
     show_plan(solved, terminal.console(), explain=explain, is_seeded=is_seeded)
     terminal.warn(warnings, notes)
-    if html is not None:
-        typer.echo(f"\nPlanner page in {html}, the same figures in {html.with_suffix('.json')}.")
 
 
 def ask_prepare(
@@ -142,7 +136,8 @@ def ask_prepare(
     solved_for = "noise-multiplier" if flags["noise_multiplier"] is None else "steps"
     if flags["epsilon"] is None:
         solved_for = "epsilon"
-    return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), target=flags["epsilon"]), prepared
+    assumptions = find_assumptions(prepared.graph)
+    return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), assumptions=assumptions), prepared
 
 
 def list_cautions(
@@ -152,10 +147,9 @@ def list_cautions(
     from hushgraph.training.cautions import list_notes, list_warnings
 
     flags = context.params
-    is_given = flags["edge_owner"] is not None or flags["symmetrize"]
     return (
         list_warnings(prepared.graph, prepared.plan, budget=budget),
-        list_notes(prepared.graph, is_direction_given=is_given),
+        list_notes(prepared.graph, symmetrize=flags["symmetrize"], directed=flags["directed"]),
     )
 
 
@@ -189,7 +183,7 @@ def _solve(context: typer.Context) -> Solved:
     return planner.solve(
         num_train_nodes=flags["train_nodes"],
         num_layers=0 if flags["model"] == "mlp" else layers,
-        edge_owner=flags["edge_owner"] or PrivacyPlan.edge_owner,
+        **{name: flags[name] for name in ("edge_owner", "directed")},
         **{name: flags[name] for name in ("steps", "noise_multiplier", "epsilon", "delta", "batch_size")},
         **{name: flags[name] for name in ("max_readers", "max_reads", "sampler", "accountant")},
         **{name: flags[name] for name in ("clip", "clipping", "noise")},
@@ -201,19 +195,9 @@ def _flag(context: typer.Context, name: str) -> str:
     return options.config_prefix(context, name) + opts[name]
 
 
-def _write_page(solved: Solved, html: Path, line: terminal.StatusLine) -> None:
-    from hushgraph.privacy.grid import usable_processes
-    from hushgraph.report import write_planner_page
-
-    def observe(done: int, total: int) -> None:
-        line.count("pricing plans", done, total)
-
-    write_planner_page(solved, html, processes=usable_processes(), observer=observe)
-
-
 def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
     """What `--json` prints: the keys that every command shares, then what only a plan has."""
-    plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    plan, guarantee = solved.plan, _state_guarantee(solved, is_seeded=is_seeded)
     stated = describe_guarantee(guarantee)
     # A plan spends nothing.
     del stated["epsilon_spent"]
@@ -232,9 +216,9 @@ def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
 
 def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seeded: bool = False) -> None:
     """Print the plan as a table, its guarantee, and the plans that differ in one choice."""
-    plan, guarantee = solved.plan, Guarantee.of(solved.plan, seed_is_fixed=is_seeded)
+    plan, guarantee = solved.plan, _state_guarantee(solved, is_seeded=is_seeded)
     rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
-    rows += [("guarantee", guarantee.kind), *_list_rows(plan, guarantee)]
+    rows += [("guarantee", guarantee.kind_in_words), *_list_rows(plan, guarantee)]
     marks = {solved.solved_for.replace("-", " "): "  <- solved for"}
     terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
     for note in solved.notes:
@@ -242,21 +226,26 @@ def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seed
     statement = guarantee.statement
     screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
     if guarantee.kind != "none" and plan.steps > 0 and plan.method == "trees":
-        _show_neighbours(plan, screen)
+        _show_neighbours(solved, screen)
 
 
-def _show_neighbours(plan: PrivacyPlan, screen: Console) -> None:
+def _state_guarantee(solved: Solved, *, is_seeded: bool) -> Guarantee:
+    return Guarantee.of(solved.plan, seed_is_fixed=is_seeded, assumptions=solved.assumptions)
+
+
+def _show_neighbours(solved: Solved, screen: Console) -> None:
     from rich.table import Table
 
     from hushgraph.privacy.solve import neighbours
 
+    plan = solved.plan
     screen.print("\nWhat would change, with the same noise (sigma / C):")
     table = Table(box=None, pad_edge=False)
     for heading in ("if", "changed trees", "epsilon", "guarantee"):
         table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
     for words, other in [("as planned", plan), *neighbours(plan)]:
         try:
-            row = (rounded_up(other.epsilon), other.guarantee)
+            row = (rounded_up(other.epsilon), name_kind(other.guarantee, solved.assumptions))
         except PlanError:
             row = ("not priced", "none")
         table.add_row(words, str(other.changed_trees), *row)
@@ -291,7 +280,7 @@ def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[st
     stated = plan.summary() | describe_guarantee(guarantee)
     boards = ", ".join(digits_up(noise, digits=6) for noise in plan.board_noise) or "none"
     return [
-        ("epsilon, one edge", rounded_up(float(stated["epsilon_edge"]))),
+        (f"epsilon, one {plan.edge_name}", rounded_up(float(stated["epsilon_edge"]))),
         ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
         ("predictions", stated["predictions"]),
         (f"noise of {plan.num_boards} board{'s' * (plan.num_boards > 1)}", boards),

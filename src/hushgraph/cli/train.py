@@ -16,7 +16,7 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
-from hushgraph.errors import InputError
+from hushgraph.errors import HushgraphError, InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
@@ -37,7 +37,7 @@ hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
 
 # Parameters that are not settings of the run, so that they may accompany --resume.
 _NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
-_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory"}
+_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory", "keep_rows", "charge_again"}
 # Settings of a run whose board an engine makes.
 _WITH_ENGINE = {"epsilon", "non_private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
 _WITH_ENGINE |= {"lr", "symmetrize", "num_classes", "out", *options.TABLE_FLAGS}
@@ -67,7 +67,8 @@ def train(
         int | None,
         _bounds("D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]"),
     ] = None,
-    edge_owner: options.EdgeOwner = None,
+    edge_owner: options.EdgeOwner = PrivacyPlan.edge_owner,
+    directed: options.Directed = PrivacyPlan.directed,
     sampler: options.Sampler = PrivacyPlan.sampler,
     accountant: options.Accountant = PrivacyPlan.accountant,
     clipping: options.Clipping = PrivacyPlan.clipping,
@@ -130,14 +131,24 @@ def train(
     unknown_ids: options.UnknownIds = None,
     engine: Annotated[
         str | None,
-        _output("Tables larger than memory, read by this. [in memory]", metavar=list_choices(choices.Engine)),
+        _output(
+            "What reads the tables: duckdb those larger than memory; spark from Python. [memory]",
+            metavar=list_choices(choices.Engine),
+        ),
     ] = None,
     memory: Annotated[str | None, _output("What --engine may use, such as 8GiB. [4GiB]")] = None,
+    keep_rows: Annotated[
+        bool, _output("Keep the private rows of --engine after training. [no]", "--keep-rows")
+    ] = False,
     data_root: options.DataRoot = None,
     seed: options.Seed = TrainingConfig.seed,
     device: options.Device = options.DEVICE,
     out: Annotated[Path | None, _output("Folder of the run. [runs/DATA-MODEL-N, the first free N]")] = None,
     resume: Annotated[Path | None, _output("Continue the run in this folder, on its DATA.")] = None,
+    charge_again: Annotated[
+        bool,
+        _output("With --resume: charge a copied folder to its budget as a run of its own.", "--charge-again"),
+    ] = False,
     dry_run: Annotated[
         bool, _output("Print what it would do and cost; train, write and spend nothing.", "--dry-run")
     ] = False,
@@ -163,14 +174,21 @@ def train(
         terminal.show_loading(line, data)
         run = _train(context, line)
         line.clear()
-        if run is not None and as_json:
-            typer.echo(json.dumps(list_result(run), allow_nan=False))
-        elif run is not None and not quiet:
+        if run is None or (quiet and not as_json):
+            return
+        rows = _find_rows(run.folder) if _uses_engine(context) else None
+        if as_json:
+            about = {"private_rows": rows and str(rows)} if _uses_engine(context) else {}
+            typer.echo(json.dumps(list_result(run) | about, allow_nan=False))
+        else:
             show_result(run)
+            if _uses_engine(context):
+                terminal.print_line(terminal.console(), f"\n{_describe_rows(run.folder, rows)}")
 
 
 def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     """Train or resume as the flags say; None in all processes of a group but the first."""
+    from hushgraph.runs.folder import RunFolder
     from hushgraph.training import distributed
     from hushgraph.training import train as training
     from hushgraph.training.trainer import delay_interrupts
@@ -178,6 +196,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     flags = context.params
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
     is_silent = flags["as_json"] or flags["quiet"]
+    out: Path | None = resume or flags["out"]
     folders: list[RunFolder] = []
     notes: list[str] = []
 
@@ -202,18 +221,23 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
                 check()
 
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
-            if flags["engine"] is not None:
+            if out is None:
+                out = Path(group.broadcast(lambda: str(choose_folder(data, settings))))
+            if _uses_engine(context):
                 hooks = {"observer": observe, "on_start": announce, "on_phase": line.show}
-                out = resume or flags["out"] or choose_folder(data, settings)
                 run = _train_on_engine(context, out, settings, hooks)
             elif resume is None:
                 hooks["on_notes"] = notes.extend
-                out = flags["out"] or Path(group.broadcast(lambda: str(choose_folder(data, settings))))
                 run = training.train(source, out=out, **settings, **hooks)
             else:
-                run = training.resume(resume, source, **hooks)
+                run = training.resume(resume, source, charge_again=flags["charge_again"], **hooks)
     except KeyboardInterrupt:
-        more = "" if edges is None else f" --edges {shlex.quote(str(edges))}"
+        given = {"edges": edges}
+        if _uses_engine(context):
+            given |= {name: flags[name] for name in ("engine", "memory")}
+            if not folders and out is not None and (out / "run.json").exists():
+                folders.append(RunFolder.open(out))
+        more = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given.items() if value)
         message = describe_stop(folders[0], data) + more if folders else "interrupted"
         raise terminal.StoppedError(message) from None
     if resume is not None and not (folders or is_silent) and group.leads:
@@ -228,23 +252,59 @@ def _train_on_engine(
     """Train on tables that an engine reads; a run that is resumed keeps its settings."""
     from hushgraph.engines import train_tables
     from hushgraph.engines.duck import find_pair
+    from hushgraph.engines.plan import rows_folder, work_folder
 
     flags = context.params
     nodes, edges, columns = find_pair(flags["data"], flags["edges"], settings.pop("columns", None))
-    limits: dict[str, Any] = {"memory": flags["memory"] or "4GiB"}
+    limits: dict[str, Any] = {"memory": flags["memory"] or "4GiB", "keep_rows": flags["keep_rows"]}
     if flags["resume"] is not None:
-        return train_tables(nodes, edges, out, resume=True, **limits, **hooks)
-    known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
-    known |= {"learning_rate", "symmetrize", "num_classes"}
-    given = {name: value for name, value in settings.items() if name in known}
-    return train_tables(nodes, edges, out, columns=columns, **given, **limits, **hooks)
+        limits |= {"resume": True, "charge_again": flags["charge_again"]}
+    else:
+        known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
+        known |= {"learning_rate", "symmetrize", "num_classes"}
+        limits |= {name: value for name, value in settings.items() if name in known} | {"columns": columns}
+    try:
+        return train_tables(nodes, edges, out, **limits, **hooks)
+    except HushgraphError:
+        left = [str(path) for path in (rows_folder(out), work_folder(out)) if path.exists()]
+        if left:
+            terminal.warn((), [f"{' and '.join(left)} hold private rows until training has finished"])
+        raise
+
+
+def _uses_engine(context: typer.Context) -> bool:
+    """Whether an engine reads the tables."""
+    return context.params["engine"] not in (None, "memory")
+
+
+def _find_rows(folder: RunFolder) -> Path | None:
+    """Where the private rows of a run are; None where they are gone."""
+    from hushgraph.engines.plan import rows_folder
+
+    rows = rows_folder(folder.path)
+    return rows if rows.exists() else None
+
+
+def _describe_rows(folder: RunFolder, rows: Path | None) -> str:
+    """One line: where the private rows are."""
+    if rows is None:
+        return f"The private rows beside {folder.path} were deleted after training."
+    return f"The private rows are kept in {rows}: as private as the tables, so delete them after use."
 
 
 def _check_engine(context: typer.Context) -> None:
     """Raise InputError where flags are given that a run on an engine does not have, or that need one."""
-    if context.params["engine"] is None:
-        if context.params["memory"] is not None:
+    flags = context.params
+    if flags["engine"] == "spark":
+        raise InputError(
+            "--engine spark: the command line cannot start it yet; in Python, call "
+            "hushgraph.engines.spark.make_rows with DataFrames, then hushgraph.engines.train_rows"
+        )
+    if not _uses_engine(context):
+        if flags["memory"] is not None:
             raise InputError("--memory: only an engine keeps to it; add --engine duckdb")
+        if flags["keep_rows"]:
+            raise InputError("--keep-rows: only an engine writes rows; add --engine duckdb")
         return
     given = [
         parameter.opts[0]
@@ -254,7 +314,7 @@ def _check_engine(context: typer.Context) -> None:
     ]
     if given:
         raise InputError(f"{', '.join(given)} with --engine: runs on engines do not have that; leave it out")
-    if context.params["dry_run"]:
+    if flags["dry_run"]:
         raise InputError(
             "--dry-run with --engine: use hushgraph plan --train-nodes for the price; leave it out"
         )
@@ -264,6 +324,8 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
     _check_engine(context)
+    if flags["charge_again"] and flags["resume"] is None:
+        raise InputError("--charge-again without --resume: a new run is charged anyway; leave it out")
     if flags["resume"] is not None:
         _refuse_settings(context)
         return {}
@@ -383,9 +445,11 @@ def describe_run(folder: RunFolder, data: str, *, is_new: bool = False) -> str:
 
 
 def describe_stop(folder: RunFolder, data: str) -> str:
-    """One line for a run that Ctrl-C ended: how far it came and how to continue."""
+    """One line for a run that Ctrl-C ended: how far it came, what is private, and how to continue."""
     again = f"hushgraph train {shlex.quote(data)} --resume {shlex.quote(str(folder.path))}"
-    return f"stopped after step {_count_steps(folder)} of {folder.plan.steps}; continue with: {again}"
+    rows = _find_rows(folder)
+    kept = "" if rows is None else f"; {rows} holds private rows until training has finished"
+    return f"stopped after step {_count_steps(folder)} of {folder.plan.steps}{kept}; continue with: {again}"
 
 
 def list_result(run: Run) -> dict[str, Any]:
@@ -401,7 +465,7 @@ def show_result(run: Run) -> None:
         ("test accuracy", _percent(result["test_accuracy"])),
         ("epsilon", rounded_up(guarantee.epsilon)),
         ("delta", digits_up(guarantee.delta)),
-        ("guarantee", result["guarantee"]),
+        ("guarantee", guarantee.kind_in_words),
         ("steps", f"{run.plan.steps:,}"),
         ("seconds", f"{result['seconds']:.1f}"),
         ("folder", str(run.folder.path)),

@@ -3,7 +3,6 @@
 from hushgraph.datasets.catalog.registry import describe, load, names
 from hushgraph.datasets.loading import from_networkx, from_pyg, load_graph, load_npz, load_pt
 from hushgraph.datasets.splits import random_split
-from hushgraph.datasets.stored_writer import store, store_arrays
 from hushgraph.datasets.synthetic import synthetic
 
 __all__ = [
@@ -16,7 +15,5 @@ __all__ = [
     "load_pt",
     "names",
     "random_split",
-    "store",
-    "store_arrays",
     "synthetic",
 ]

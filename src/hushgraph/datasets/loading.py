@@ -17,7 +17,6 @@ from hushgraph.datasets.npz import read_npz
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
-from hushgraph.datasets.stored_reader import is_stored, open_stored
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
@@ -43,9 +42,8 @@ def load_graph(
 
     Args:
         data: a `Graph`, a PyG `Data`, a NetworkX graph (read with the defaults of `from_networkx`), the path
-            of an `.npz` or `.pt` file, the folder of a stored graph, a folder or a pair of tables, a pair of
-            DataFrames of pandas or Polars (nodes, edges), the TOML file that names tables, or the name of a
-            dataset.
+            of an `.npz` or `.pt` file, a folder or a pair of tables, a pair of DataFrames of pandas or Polars
+            (nodes, edges), the TOML file that names tables, or the name of a dataset.
         symmetrize: add the reverse of every edge.
         split: "0.6/0.2/0.2" draws a split with `random_split` and replaces any split of the data.
         split_seed: the seed of that draw.
@@ -72,8 +70,6 @@ def load_graph(
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
     if isinstance(data, str) and data in names():
         return _adapt(load(data, root), **options)
-    if is_stored(data):
-        return _adapt(open_stored(Path(data), num_classes=num_classes if labels else None), **options)
     if is_tables(data):
         return _load_tables(data, columns, **options)
     if is_networkx(data):
@@ -108,7 +104,7 @@ def _adapt(
     if not labels:
         graph, split = replace(graph, y=_no_labels(graph.num_nodes)), _EVERY_NODE
     if num_classes is not None:
-        graph = replace(graph, num_classes=num_classes)
+        graph = replace(graph, num_classes=num_classes, has_declared_classes=True)
     if directed is not None:
         graph = replace(graph, is_directed=directed)
     return graph if split is None else _resplit(graph, split, split_seed)
@@ -137,7 +133,7 @@ def load_npz(
     The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
     `x_data` (of length 1 if all values are equal) and `x_shape`; `y` int [N], -1 for no label; and, unless
     `split` is given, `train_idx`, `val_idx`, `test_idx` or the masks `train_mask`, `val_mask`, `test_mask`.
-    Other keys are ignored.
+    An integer `num_classes` declares the number of classes. Other keys are ignored.
 
     Args:
         path: the file.
@@ -154,6 +150,8 @@ def load_npz(
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
         arrays = read_npz(file, splits=split is None, labels=labels)
+        if num_classes is None:
+            options["num_classes"] = arrays.pop("num_classes", None)
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
 
 
@@ -324,13 +322,13 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
 
     labels = options["labels"]
     how = {"splits": labels and options["split"] is None, "num_classes": options.pop("num_classes")}
-    with arrays_from_tables(data, columns=columns, labels=labels, **how) as arrays:
-        try:
-            return _build(arrays, **options)
-        except GraphError as error:
-            raise GraphError(f"{name_tables(data)}: {error}") from None
+    arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
+    try:
+        return _build(arrays, **options)
+    except GraphError as error:
+        raise GraphError(f"{name_tables(data)}: {error}") from None
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
-    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, labels=graph.y)
+    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed)
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])

@@ -26,6 +26,7 @@ NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test a
 UNREAD = ("edge_weight", "edge_attr")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 _EDGES = "edge_index"
+_CLASSES = "num_classes"
 # Edges that take more bytes stay in the file and are read in parts, of so many edges.
 _HELD_BYTES = 1 << 26
 _PART = 1 << 20
@@ -133,6 +134,8 @@ def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]
     keys = set(archive.files)
     arrays = _read_arrays(archive, [_EDGES, *(["y"] if labels else [])])
     arrays["unread"] = tuple(name for name in UNREAD if name in keys)
+    if labels and _CLASSES in keys:
+        arrays[_CLASSES] = int(check_integers(_CLASSES, _read_member(archive, _CLASSES), ndim=0))
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")

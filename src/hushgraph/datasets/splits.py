@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +27,7 @@ def parse_fractions(text: str) -> tuple[float, float, float]:
 
 
 def random_split(
-    num_nodes: int,
-    fractions: tuple[float, float, float],
-    *,
-    seed: int = 0,
-    labels: npt.NDArray[Any] | None = None,
+    num_nodes: int, fractions: tuple[float, float, float], *, seed: int = 0
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split nodes 0..num_nodes-1 into training, validation and test nodes.
 
@@ -40,14 +35,13 @@ def random_split(
         num_nodes: N.
         fractions: expected shares of the three parts. With a sum below 1, some nodes are in no part.
         seed: another seed gives another split.
-        labels: int [N]. Validation and test keep only nodes with a label of 0 or more; training ignores it.
 
     Returns:
         Three ascending int64 arrays of node ids.
 
     Guarantees:
-        The part of a node depends only on its id, the fractions and the seed: not on edges, features, other
-        nodes or the number of nodes. Membership in training does not depend on labels.
+        The part of a node depends only on its id, the fractions and the seed: not on labels, edges, features,
+        other nodes or the number of nodes.
 
     Examples:
         >>> import hushgraph as hg
@@ -65,11 +59,10 @@ def random_split(
     train_end, val_end = fractions[0], fractions[0] + fractions[1]
     # The largest hashes round to 1.0, so fractions with a sum of 1 must include it.
     test_end = sum(fractions) if sum(fractions) < 1 - 1e-9 else 2.0
-    is_scored = np.ones(num_nodes, np.bool_) if labels is None else labels >= 0
     return (
         np.flatnonzero(position < train_end),
-        np.flatnonzero((position >= train_end) & (position < val_end) & is_scored),
-        np.flatnonzero((position >= val_end) & (position < test_end) & is_scored),
+        np.flatnonzero((position >= train_end) & (position < val_end)),
+        np.flatnonzero((position >= val_end) & (position < test_end)),
     )
 
 

@@ -2,25 +2,30 @@
 
     tables -> records -> charge -> board, released once -> readings -> rows
 
-What is released is `board/` in the folder of the run. Two folders beside it are as private as the tables:
-`RUN.rows` holds the rows for training, and `RUN.work` is removed at the end.
+What is released is `board/` in the folder of the run; `board-1.safetensors` shows the same numbers. Two
+folders beside it are as private as the tables: `RUN.rows` holds the rows for training, and `RUN.work` is
+removed at the end.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph._files import write_whole
 from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, release, save_board
+from hushgraph.billboard.board import Board, Draws, digest_board, load_board, release, save_board
 from hushgraph.billboard.reading import (
     NOTHING,
     add_own,
@@ -33,24 +38,32 @@ from hushgraph.billboard.reading import (
 )
 from hushgraph.datasets.tables.files import find_tables
 from hushgraph.engines.plan import (
+    begin_run,
     board_folder,
     board_noise,
     charge_board,
+    check_new,
+    check_same_nodes,
     choose_owner,
-    open_run,
+    open_begun,
     plan_run,
     publish,
     read_about,
+    rows_folder,
+    with_budget,
+    work_folder,
     write_about,
 )
 from hushgraph.engines.records import Int32Array, Records
-from hushgraph.engines.tables import Tables, open_database, read_board_values
+from hushgraph.engines.released import check_release, find_values, release_values, released_std
+from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.noise import normal
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.runs.folder import BOARD_FILES, RunFolder, check_out
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.folder import BOARD_FILES, RunFolder
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -58,6 +71,9 @@ OnPhase = Callable[[str], None]
 
 _UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _LEAST_MEMORY = 2**29
+_ENGINE = "duckdb"
+# How many rows the tables have: as private as they are.
+_COUNTS = "tables.json"
 # Arrays that are kept for every node while records are streamed.
 _BYTES_PER_NODE = 24
 # What the identifier of a place may take, and how often the board is in memory while it is written.
@@ -90,13 +106,12 @@ def make_rows(
 ) -> RunFolder:
     """Cast and read the board of a run on tables that need not fit memory; training can begin after it.
 
-    The call can be repeated after a kill: it goes on where it stopped, and returns at once when it is done.
+    After a kill `resume_rows` goes on where it stopped. A call that is refused leaves nothing behind.
 
     Args:
         nodes, edges: a Parquet or CSV file each, or a pattern such as "edges/*.parquet".
-        out: the folder of the run.
-        edge_owner: whose row holds an edge record, "sender" or "reader". It must be given unless
-            `symmetrize` makes the graph undirected, where it is the sender.
+        out: the folder of the run, which must be new or empty.
+        edge_owner: whose row holds an edge record: the sender's unless given.
         num_classes: c, which is public; it follows from the names in `columns.classes` where these are given.
         epsilon: the budget of board and training together.
         private: False makes a board without noise.
@@ -113,14 +128,15 @@ def make_rows(
     Returns:
         The folder of the run: `board/part-*.parquet` (identifier, one number per class), and
         beside it `RUN.rows/part-*.parquet` (identifier, features, reading, label, split) in the order of
-        the node table.
+        the node table, as private as the tables; `train_rows` deletes them when training has finished.
 
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. Every
         cell gets one draw, in the order of places. The charge is in the ledger before the tally is computed,
-        and once: a repeated call pays with the charge that is there. A board is released as a whole, by a
-        rename; a board that is released is never made again. What an interrupted call had drawn was never
-        released and is removed before anything is drawn again.
+        and once: a resumed run pays with the charge that is there. The ledger has the digest of the board
+        before any name on disk leads to a number of it, so that under one charge no second board is ever
+        visible: one that is missing or is another ends the run. What an interrupted call had drawn before
+        that had no name, and is gone.
 
     Examples:
         >>> import duckdb, hushgraph as hg
@@ -133,7 +149,7 @@ def make_rows(
         >>> duckdb.execute("SELECT count(*) FROM 'people-run.rows/*.parquet'").fetchone()
         (500,)
     """
-    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    owner = choose_owner(edge_owner)
     settings: dict[str, Any] = {
         "epsilon": epsilon,
         "private": private,
@@ -164,7 +180,7 @@ def make_rows(
 
     tables = _Source(nodes, edges, columns, num_classes)
     maker = _Maker(Path(out), tables, parse_memory(memory), threads, draws, on_phase or _tell_nobody)
-    return maker.run(describe, budget)
+    return maker.begin(describe, budget)
 
 
 def resume_rows(
@@ -180,30 +196,17 @@ def resume_rows(
 
     Args:
         path: the folder of the run.
-        nodes, edges: the same tables as before.
+        nodes, edges: the same tables as before. Other training nodes, numbers of nodes or features are
+            refused, also where the run is finished; values are not compared.
         memory, threads, on_phase: as in `make_rows`.
 
     Guarantees:
         Those of `make_rows`: one charge, one release.
     """
-    folder = RunFolder.open(path)
-
-    def describe(tables: Tables) -> RunFolder:
-        return replace(folder, split_id=tables.split_id(), num_features=len(tables.features))
-
+    folder, _ = open_begun(path, engine=_ENGINE)
     tables = _Source(nodes, edges, folder.columns, folder.num_classes)
     maker = _Maker(folder.path, tables, parse_memory(memory), threads, normal.draw, on_phase or _tell_nobody)
-    return maker.run(describe, None)
-
-
-def rows_folder(out: Path) -> Path:
-    """Where the rows of a run are, which are as private as its tables: beside its folder, never in it."""
-    return out.with_name(f"{out.name}.rows")
-
-
-def work_folder(out: Path) -> Path:
-    """Where a run keeps what is as private as its tables until its rows are written: beside its folder."""
-    return out.with_name(f"{out.name}.work")
+    return maker.resume(folder)
 
 
 def find_pair(
@@ -237,52 +240,93 @@ class _Maker:
     draws: Draws
     tell: OnPhase
 
-    def run(
+    def begin(
         self,
         describe: Callable[[Tables], RunFolder],
         budget: str | os.PathLike[str] | DataBudget | None,
     ) -> RunFolder:
-        """Check the tables, create the run or go on with it, and take the phases that are left."""
-        path, work = self.path, work_folder(self.path)
-        is_new = not (path / "run.json").exists()
-        if not is_new and rows_folder(path).is_dir():
-            shutil.rmtree(work, ignore_errors=True)
-            return RunFolder.open(path)
-        if is_new:
-            check_out(path)
-            if rows_folder(path).exists():
-                raise RunError(
-                    f"out={path}: {rows_folder(path).name} beside it holds rows of another run; remove them, "
-                    "or choose another folder"
-                )
+        """Check the tables as a whole, then create the run and take its phases."""
+        check_new(self.path)
+        new, is_begun = self._make_work(may_be_there=False), False
         try:
-            work.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"out={path}: cannot be created ({error.strerror}); choose another folder"
-            ) from None
-        try:
-            with open_database(work, memory=self.memory // 2, threads=self.threads) as connection:
-                self.tell("check tables")
-                tables = Tables.open(
-                    connection,
-                    self.source.nodes,
-                    self.source.edges,
-                    work=work,
-                    columns=self.source.columns,
-                    num_classes=self.source.num_classes,
-                )
-                _check_memory(self.memory, tables.num_nodes)
-                folder = open_run(describe(tables), budget)
-                is_new = False
-                _Phases(folder, tables, self.memory, self.draws, self.tell).run()
+            with self._open_tables() as tables:
+                folder = with_budget(describe(tables), budget)
+                phases = self._phases(folder, tables)
+                phases.read_tables()
+                with begin_run(folder, engine=_ENGINE) as ledger:
+                    is_begun = True
+                    phases.run(ledger)
         except BaseException:
-            if is_new:
-                # A run that was refused leaves nothing.
-                shutil.rmtree(work, ignore_errors=True)
+            if not is_begun:
+                _remove_folders(new)
             raise
-        shutil.rmtree(work)
+        shutil.rmtree(self._work)
         return folder
+
+    def resume(self, folder: RunFolder) -> RunFolder:
+        """Check that the tables are those of the run, and take the phases that are left."""
+        is_finished = folder.is_finished
+        with contextlib.ExitStack() as stack:
+            if not is_finished:
+                ledger = stack.enter_context(folder.go_on())
+            new, is_checked = self._make_work(may_be_there=True), False
+            try:
+                with self._open_tables() as tables:
+                    num_features = len(tables.features)
+                    check_same_nodes(folder, split_id=tables.split_id(), num_features=num_features)
+                    if not is_finished:
+                        phases = self._phases(folder, tables)
+                        phases.check_same_tables()
+                        is_checked = True
+                        phases.run(ledger)
+            except BaseException:
+                if not is_checked:
+                    _remove_folders(new)
+                raise
+            shutil.rmtree(self._work)
+        return folder
+
+    @property
+    def _work(self) -> Path:
+        return work_folder(self.path)
+
+    def _make_work(self, *, may_be_there: bool) -> list[Path]:
+        """Make the folder to work in; return which folders are new, the innermost first."""
+        folders = [self._work, *self._work.parents]
+        try:
+            new = [each for each in folders if not each.exists()]
+            self._work.mkdir(parents=True, exist_ok=may_be_there)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise RunError(f"out={self.path}: cannot be created ({reason}); choose another folder") from None
+        return new
+
+    @contextlib.contextmanager
+    def _open_tables(self) -> Iterator[Tables]:
+        with open_database(self._work, memory=self.memory // 2, threads=self.threads) as connection:
+            self.tell("check tables")
+            tables = Tables.open(
+                connection,
+                self.source.nodes,
+                self.source.edges,
+                work=self._work,
+                columns=self.source.columns,
+                num_classes=self.source.num_classes,
+            )
+            _check_memory(self.memory, tables.num_nodes)
+            yield tables
+
+    def _phases(self, folder: RunFolder, tables: Tables) -> _Phases:
+        return _Phases(folder, tables, self.memory, self.draws, self.tell)
+
+
+def _remove_folders(new: list[Path]) -> None:
+    """Remove the folder to work in, and those around it as far as they hold nothing else."""
+    for path in new[:1]:
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for path in new[1:]:
+            path.rmdir()
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,67 +343,108 @@ class _Phases:
     def work(self) -> Path:
         return work_folder(self.folder.path)
 
-    def run(self) -> None:
-        """Sort records, charge and release the board, write the rows; finished phases are skipped."""
+    def check_same_tables(self) -> None:
+        """Refuse tables with other numbers of rows than the records were sorted from."""
+        path = self.work / _COUNTS
+        if path.exists() and json.loads(path.read_text()) != self._counts:
+            raise RunError(
+                f"run={self.folder.path}: the tables have other numbers of rows than when it began; give the "
+                "data it began with"
+            )
+
+    @property
+    def _counts(self) -> dict[str, int]:
+        return {"nodes": self.tables.nodes.num_rows, "edges": self.tables.edges.num_rows}
+
+    def read_tables(self) -> None:
+        """Read records and labels; GraphError for those that cannot be used."""
+        _ = self._records, self._labels
+
+    @cached_property
+    def _records(self) -> Records:
+        """The records, sorted unless they are already."""
         records = Records.open(self.work / "records")
         if records is None:
             self.tell("sort records")
+            write_whole(self.work / _COUNTS, json.dumps(self._counts).encode())
             records = Records.write(
                 self.work / "records",
                 self.tables.records(self.folder.plan.edge_owner, symmetrize=self.folder.config.symmetrize),
                 num_nodes=self.tables.num_nodes,
                 most_in_memory=self.memory // 4,
             )
-        labels = self.tables.training_labels()
-        with charge_board(self.folder):
-            if not board_folder(self.folder).is_dir():
-                self.tell("make board")
-                self._make_board(records, labels)
-        self.tell("write rows")
-        self._save_for_predictions()
-        self._write_rows(records, labels)
+        return records
 
-    def _save_for_predictions(self) -> None:
-        """Write the released board as `hushgraph predict` reads it, where it fits memory."""
-        cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
-        path = self.folder.path / BOARD_FILES[0]
-        if path.exists() or _COPIES * cells > self.memory // 2:
-            return
-        about = read_about(self.folder)
-        values = np.concatenate(list(self._read_board(about["files"])))
-        names = self.tables.read_ids(self._board_files(about["files"]))
-        board = Board(values=values, noise_std=about["noise_std"], names=names, plan=about["plan"])
-        save_board(board, path)
+    @cached_property
+    def _labels(self) -> Int32Array:
+        return self.tables.training_labels()
 
-    def _board_files(self, count: int) -> list[str]:
-        return [str(board_folder(self.folder) / f"part-{i:05d}.parquet") for i in range(count)]
+    def run(self, ledger: Ledger) -> None:
+        """Charge and release the board, write the rows; finished phases are skipped.
 
-    def _read_board(self, count: int) -> Iterator[Float32Array]:
-        return read_board_values(self.tables.connection, self._board_files(count), self.tables.num_classes)
+        The ledger is locked: no other process can make a board under the same charge.
+        """
+        if board_folder(self.folder.path).is_dir():
+            check_release(ledger, digest_files(self.tables.connection, self.folder))
+        else:
+            self._publish_board(ledger)
+        self._save_for_predictions(ledger)
+        if not rows_folder(self.folder.path).is_dir():
+            self.tell("write rows")
+            self._write_rows()
 
-    def _make_board(self, records: Records, labels: Int32Array) -> None:
-        """Cast, add noise and write range after range of places; release all of it at once."""
+    def _publish_board(self, ledger: Ledger) -> None:
+        """Write the board as Parquet, from numbers that are released, or are made and released now."""
+        path, std = self.work / "board.values", released_std(board_noise(self.folder))
+        shape = self.tables.num_nodes, self.tables.num_classes
+        values = find_values(path, shape=shape, noise_std=std, ledger=ledger)
+        if values is None:
+            ledger.check_unreleased(0)
+            charge_board(self.folder, ledger)
+            self.tell("make board")
+            release_values(path, self._make_values(), noise_std=std, ledger=ledger)
+            values = np.memmap(path, "<f4", "r", shape=shape)
         draft = self.work / "board"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
-        sizes = records.list_sizes()
-        gain, rest = _entries(sizes, labels, self.tables.num_classes)
-        noise, std, number = board_noise(self.folder), 0.0, 0
-        for begin, end in self._ranges(records):
-            tally = _cast_range(records, begin, end, labels, gain, rest, self.tables.num_classes)
-            board = release(tally, noise_std=noise, draws=self.draws)
-            self.tables.write_board(draft / f"part-{number:05d}.parquet", begin, board.values)
-            std, number = board.noise_std, number + 1
-        about = {"noise_std": std.hex(), "plan": self.folder.plan.fingerprint(), "places": len(sizes)}
-        write_about(draft, {**about, "classes": self.tables.num_classes, "files": number})
-        publish(draft, board_folder(self.folder))
+        ranges = list(self._ranges())
+        for number, (begin, end) in enumerate(ranges):
+            self.tables.write_board(draft / f"part-{number:05d}.parquet", begin, values[begin:end])
+        about = {"noise_std": std.hex(), "plan": self.folder.plan.fingerprint(), "places": shape[0]}
+        write_about(draft, {**about, "classes": shape[1], "files": len(ranges)})
+        publish(draft, board_folder(self.folder.path))
 
-    def _write_rows(self, records: Records, labels: Int32Array) -> None:
-        board = self._load_board()
+    def _make_values(self) -> Iterator[Float32Array]:
+        """Cast and add noise, range after range of places. Nothing of it has left the process."""
+        c, noise = self.tables.num_classes, board_noise(self.folder)
+        gain, rest = _entries(self._records.list_sizes(), self._labels, c)
+        for begin, end in self._ranges():
+            tally = _cast_range(self._records, begin, end, self._labels, gain, rest, c)
+            yield release(tally, noise_std=noise, draws=self.draws).values
+
+    def _save_for_predictions(self, ledger: Ledger) -> None:
+        """Write the released board as `hushgraph predict` reads it, where it fits memory."""
+        path = self.folder.path / BOARD_FILES[0]
+        if path.exists():
+            board = load_board(path, plan=self.folder.plan.fingerprint())
+            check_release(ledger, digest_board([board.values], board.noise_std))
+            return
+        cells = self.tables.num_nodes * (4 * self.tables.num_classes + _BYTES_PER_NAME)
+        if _COPIES * cells > self.memory // 2:
+            return
+        about = read_about(self.folder)
+        values = np.concatenate(list(read_board_values(self.tables.connection, self.folder)))
+        names = self.tables.read_ids(board_files(self.folder))
+        board = Board(values=values, noise_std=about["noise_std"], names=names, plan=about["plan"])
+        save_board(board, path)
+
+    def _write_rows(self) -> None:
+        board, records, labels = self._load_board(), self._records, self._labels
         weights, sizes = place_weights(board), records.list_sizes()
-        draft = self.work / "rows"
+        # With another limit of memory files hold other rows.
+        draft = self.work / f"rows-{self._most_rows}"
         draft.mkdir(exist_ok=True)
-        for number, (begin, end) in enumerate(self._ranges(records)):
+        for number, (begin, end) in enumerate(self._ranges()):
             path = draft / f"part-{number:05d}.parquet"
             if path.exists():
                 continue
@@ -383,18 +468,22 @@ class _Phases:
         shape = (self.tables.num_nodes, self.tables.num_classes)
         values = np.memmap(self.work / "values", np.float32, "w+", shape=shape)
         begin = 0
-        for part in self._read_board(about["files"]):
+        for part in read_board_values(self.tables.connection, self.folder):
             centred, _ = combine_boards([Board(values=part, noise_std=about["noise_std"])])
             values[begin : begin + len(part)] = centred.values
             begin += len(part)
         return Board(values=np.asarray(values), noise_std=about["noise_std"])
 
-    def _ranges(self, records: Records) -> Iterator[tuple[int, int]]:
-        """Ranges of rows whose sums, in float64, take at most a sixteenth of the memory."""
-        most = max(1, self.memory // (16 * 8 * self.tables.num_classes))
-        for begin, end in records.ranges():
-            for first in range(begin, end, most):
-                yield first, min(first + most, end)
+    @property
+    def _most_rows(self) -> int:
+        """How many rows have sums, in float64, that take at most a sixteenth of the memory."""
+        return max(1, self.memory // (16 * 8 * self.tables.num_classes))
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Ranges of rows that are computed at a time."""
+        for begin, end in self._records.ranges():
+            for first in range(begin, end, self._most_rows):
+                yield first, min(first + self._most_rows, end)
 
 
 def _entries(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+import shutil
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -15,13 +17,14 @@ from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
-from hushgraph.privacy.budget import BudgetEntry, DataBudget
+from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
 
 # Above this, the choice of defaults no longer depends on epsilon.
 _LARGEST_EPSILON = 1e6
@@ -53,13 +56,8 @@ def resolve_columns(
     return given, num_classes
 
 
-def choose_owner(edge_owner: choices.EdgeOwner | None, *, symmetrize: bool) -> choices.EdgeOwner:
-    """The owner that is given, or the sender of a graph that is made undirected; never looked up."""
-    if edge_owner is None and not symmetrize:
-        raise InputError(
-            "edge_owner is not given; engines need 'sender' (an undirected graph lists both directions) or "
-            "'reader'"
-        )
+def choose_owner(edge_owner: choices.EdgeOwner | None) -> choices.EdgeOwner:
+    """The owner that is given, or the sender; never looked up."""
     if edge_owner not in (None, *get_args(choices.EdgeOwner)):
         raise InputError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
     return edge_owner or "sender"
@@ -116,54 +114,128 @@ def plan_run(
     return plan if epsilon is None else plan.calibrated(epsilon=epsilon), config
 
 
-def open_run(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | None) -> RunFolder:
-    """Create the run and charge the budget of its data, or go on with the run that is there.
+def rows_folder(out: Path) -> Path:
+    """Where the rows of a run are, which are as private as its tables: beside its folder, never in it."""
+    return _beside(out, "rows")
 
-    Raises:
-        RunError: if the folder holds a run of another plan or of other nodes, or one that has a board.
-    """
-    if not (folder.path / "run.json").exists():
-        if budget is not None:
-            folder = replace(folder, budget=BudgetEntry.of(budget, folder.plan))
-        with folder.charge_budget():
-            folder.create().close()
-        _mark_engine(folder)
-        return folder
-    known = RunFolder.open(folder.path)
-    same = [known.plan.fingerprint() == folder.plan.fingerprint(), known.split_id == folder.split_id]
-    if not all([*same, known.num_features == folder.num_features]):
+
+def work_folder(out: Path) -> Path:
+    """Where a run keeps what is as private as its tables until its rows are written: beside its folder."""
+    return _beside(out, "work")
+
+
+def _beside(out: Path, ending: str) -> Path:
+    place = out if out.name not in ("", "..") else out.resolve()
+    return place.with_name(f"{place.name}.{ending}")
+
+
+def remove_private(out: Path) -> None:
+    """Remove the rows of a run, and what its engine worked with."""
+    for path in (rows_folder(out), work_folder(out)):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a folder for a new run that holds anything, or has private parts of another run beside it."""
+    if (path / ENGINE_FILE).exists() and (path / "run.json").exists():
+        if RunFolder.open(path).is_finished:
+            raise RunError(f"out={path}: it holds a finished run; choose another folder")
         raise RunError(
-            f"out={folder.path}: it holds a run with other settings or other nodes; repeat the call that "
-            "began it, or choose another folder"
+            f"out={path}: it holds a run that was begun; go on with --resume {shlex.quote(str(path))} "
+            "(Python: resume_rows of its engine), or choose another folder"
         )
-    _mark_engine(known)
-    with known.charge_budget():
-        return known
+    check_out(path)
+    for beside in (rows_folder(path), work_folder(path)):
+        if beside.exists():
+            raise RunError(
+                f"out={path}: {beside.name} beside it holds private parts of another run; remove them, or "
+                "choose another folder"
+            )
 
 
-def _mark_engine(folder: RunFolder) -> None:
-    """Note that an engine makes the board of this run, before it does; refuse a run that has one already."""
-    mark = folder.path / ENGINE_FILE
-    if mark.exists():
-        return
-    if (folder.path / BOARD_FILES[0]).exists():
-        raise RunError(f"out={folder.path}: its board was made without an engine; choose another folder")
-    write_whole(mark, json.dumps({"board": "made by an engine, once"}).encode())
+def with_budget(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | None) -> RunFolder:
+    """The folder with its entry in the budget of its data; BudgetExceededError where that is too small."""
+    if budget is None:
+        return folder
+    entry = BudgetEntry.of(budget, folder.plan)
+    about: dict[str, Any] = {"run": entry.run, "command": entry.command, "data": folder.data}
+    DataBudget.open(entry.file).check(Charge.of_plan(folder.plan, folder.guarantee, **about))
+    return replace(folder, budget=entry)
 
 
-@contextlib.contextmanager
-def charge_board(folder: RunFolder) -> Iterator[None]:
-    """Charge the board of a run in its ledger, unless it is charged already, and keep the ledger locked.
+def begin_run(folder: RunFolder, *, engine: str, storage: str | None = None) -> Ledger:
+    """Create the run and charge the budget of its data; nothing is left behind where that fails.
 
-    Within the context no other process can make a board under the same charge.
+    Args:
+        folder: of the run, which is not there yet.
+        engine: who makes its board. The mark is written first, so that nobody else ever does.
+        storage: where that engine keeps board and rows, if not beside the folder.
+
+    Returns:
+        The ledger, open and locked.
     """
-    plan = folder.plan
-    [event] = [event for event, _ in plan.charges if isinstance(event, GaussianEvent)]
-    with Ledger.open(folder.ledger_path, plan=plan) as ledger:
-        folder.check_charged(ledger)
-        if not ledger.boards_charged:
-            ledger.charge(event)
-        yield
+    path = folder.path
+    size = judge_size(folder.plan.epsilon, folder.plan.delta)
+    folder = replace(folder, warnings=() if size is None else (size.sentence,))
+    with contextlib.ExitStack() as undo:
+        try:
+            undo.callback(_remove_begun, path, is_new=not path.exists())
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"out={path}: cannot be created ({error.strerror}); choose another folder"
+            ) from None
+        write_whole(path / ENGINE_FILE, json.dumps({"engine": engine, "storage": storage}).encode())
+        ledger = folder.start()
+        undo.pop_all()
+    return ledger
+
+
+def _remove_begun(path: Path, *, is_new: bool) -> None:
+    """Remove what `begin_run` writes, and the folder if that made it."""
+    with contextlib.suppress(OSError):
+        for name in ("run.json", "ledger.jsonl", "ledger.jsonl.lock", ENGINE_FILE):
+            (path / name).unlink(missing_ok=True)
+        if is_new:
+            path.rmdir()
+
+
+def open_begun(path: str | os.PathLike[str], *, engine: str) -> tuple[RunFolder, str | None]:
+    """The run that `begin_run` created, and its storage; RunError where another engine, or none, began it."""
+    folder = RunFolder.open(path)
+    begun_by, storage = read_mark(folder)
+    if begun_by not in (engine, None):
+        raise RunError(f"run={path}: {begun_by} began it; go on with that engine")
+    return folder, storage
+
+
+def read_mark(folder: RunFolder) -> tuple[str | None, str | None]:
+    """The engine that began a run, where its mark says which, and its storage, if that is elsewhere."""
+    try:
+        mark: dict[str, Any] = json.loads((folder.path / ENGINE_FILE).read_text())
+        return mark.get("engine"), mark.get("storage")
+    except FileNotFoundError:
+        raise RunError(
+            f"run={folder.path}: no engine began it; resume it without --engine (Python: hushgraph.resume)"
+        ) from None
+    except (OSError, ValueError, AttributeError):
+        raise RunError(f"run={folder.path}: {ENGINE_FILE} is damaged; restore it") from None
+
+
+def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> None:
+    """Refuse to go on with other data than the run began with."""
+    if (split_id, num_features) != (folder.split_id, folder.num_features):
+        raise RunError(
+            f"run={folder.path}: the node table has other training nodes, or other numbers of nodes or "
+            "features, than the run began with; give the data it began with"
+        )
+
+
+def charge_board(folder: RunFolder, ledger: Ledger) -> None:
+    """Charge the board of a run in its ledger, which is locked, unless it is charged already."""
+    [event] = [event for event, _ in folder.plan.charges if isinstance(event, GaussianEvent)]
+    if not ledger.boards_charged:
+        ledger.charge(event)
 
 
 def board_noise(folder: RunFolder) -> float:
@@ -173,9 +245,9 @@ def board_noise(folder: RunFolder) -> float:
     return folder.plan.board_noise[0]
 
 
-def board_folder(folder: RunFolder) -> Path:
+def board_folder(out: Path) -> Path:
     """Where the released board of a run is; it is there as a whole or not at all."""
-    return folder.path / "board"
+    return out / "board"
 
 
 def write_about(draft: Path, about: Mapping[str, Any]) -> None:
@@ -185,10 +257,11 @@ def write_about(draft: Path, about: Mapping[str, Any]) -> None:
 
 def read_about(folder: RunFolder) -> dict[str, Any]:
     """What `write_about` wrote; RunError for a board of another run."""
-    path = board_folder(folder) / _ABOUT
+    path = board_folder(folder.path) / _ABOUT
     try:
         about: dict[str, Any] = json.loads(path.read_text())
         about["noise_std"] = float.fromhex(about["noise_std"])
+        about["files"] = int(about["files"])
         plan = about["plan"]
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(f"run={folder.path}: {path.name} is missing or damaged; restore the board") from None

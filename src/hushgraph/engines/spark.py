@@ -4,8 +4,11 @@
 
 Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any
 noise is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever
-repeats a task adds the same noise to the same tally. The key is in no file, configuration or plan of ours; a
-driver that starts again draws another one, and what the first had drawn was never released.
+repeats a task adds the same noise to the same tally. The key is in no file, configuration or plan of ours.
+
+Parts of the board are files while tasks still run. So the ledger says that the release has begun before the
+first task does, and no driver ever draws a second key under that charge: one that starts again takes over a
+complete board, and anything else ends the run.
 
 Spark keeps the key, like the records themselves, in its own memory and scratch space while the job runs.
 """
@@ -27,19 +30,28 @@ from hushgraph.billboard.ballots import Int64Array, ballot_entries, ballots_of_l
 from hushgraph.billboard.board import Board, Draws, release
 from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
 from hushgraph.engines.plan import (
+    begin_run,
+    board_folder,
     board_noise,
     charge_board,
+    check_new,
+    check_same_nodes,
     choose_owner,
-    open_run,
+    open_begun,
     plan_run,
     resolve_columns,
+    rows_folder,
+    with_budget,
+    work_folder,
 )
-from hushgraph.errors import GraphError, RunError
+from hushgraph.engines.released import BOARD, check_release, incomplete_error, released_std
+from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -49,6 +61,7 @@ if TYPE_CHECKING:
 DrawsOfPart = Callable[[bytes, int], Draws]
 """From the key of a release and the number of a part to the draws of that part."""
 
+_ENGINE = "spark"
 SPLITS = ("train", "val", "test")
 # Places whose noise is drawn together.
 _PLACES_PER_PART = 1 << 16
@@ -97,14 +110,15 @@ def make_rows(
 ) -> SparkRows:
     """Cast and read the board of a run on Spark; training can begin after it.
 
-    The call can be repeated with the same DataFrames after a failure: a released board is used as it is.
+    After a failure `resume_rows` goes on. A call that is refused leaves nothing behind.
 
     Args:
         nodes, edges: the two tables.
-        out: the folder of the run, on the driver's disk: plan and ledger.
+        out: the folder of the run, on the driver's disk, which must be new or empty: plan and ledger.
         edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
-            `board`, `rows` and, meanwhile, `work`; `out` unless given.
+            `board`, `rows` and, meanwhile, `work`. Unless given, the board is in `out`, and `OUT.rows` and
+            `OUT.work` are beside it.
         num_classes, epsilon, private, delta: as in `hushgraph.engines.make_rows`.
         batch_size, steps, learning_rate, hidden, symmetrize, columns, budget: likewise.
         draws: the randomness of a part of the board.
@@ -112,10 +126,12 @@ def make_rows(
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. The
         charge is in the ledger before noise is drawn, and once. Every cell of a release has one draw, however
-        often its task is run; no key is used for two tallies. The board is released as a whole, by a rename,
-        and a board that is released is never made again.
+        often its task is run; no key is used for two tallies, and no second key under one charge. A board
+        whose release has begun is never made again: one that is missing, not complete or another ends the
+        run.
     """
-    owner = choose_owner(edge_owner, symmetrize=symmetrize)
+    check_new(Path(out))
+    owner = choose_owner(edge_owner)
     maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
     plan, config = plan_run(
         num_train_nodes=maker.count_training_nodes(),
@@ -139,20 +155,36 @@ def make_rows(
         data="DataFrame",
         columns=maker.columns,
     )
-    folder = open_run(folder, budget)
-    place = _Storage(nodes.sparkSession, storage or Path(out).absolute().as_uri())
-    # The ledger stays locked: nobody else overwrites the tallies that the key is for.
-    with charge_board(folder):
-        if not place.exists("rows"):
-            maker.write_records(place)
-            if not place.exists("board"):
-                maker.write_tallies(place)
-                maker.write_board(place, board_noise(folder), draws, key=secrets.token_bytes(KEY_BYTES))
-                place.rename("work/board", "board")
-            maker.write_rows(place, folder)
-            place.rename("work/rows", "rows")
-        place.remove("work")
-    return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
+    folder = with_budget(folder, budget)
+    place = _Storage.of(nodes.sparkSession, folder.path, storage)
+    place.check_new(folder.path)
+    with begin_run(folder, engine=_ENGINE, storage=storage) as ledger:
+        return maker.run(folder, ledger, place, draws)
+
+
+def resume_rows(path: str | os.PathLike[str], nodes: DataFrame, edges: DataFrame) -> SparkRows:
+    """Go on with `make_rows` in the folder that it began, with the settings and the storage of that run.
+
+    Args:
+        path: the folder of the run.
+        nodes, edges: the same tables as before. Other training nodes, or numbers of nodes or features, are
+            refused; values are not compared.
+
+    Guarantees:
+        Those of `make_rows`: one charge, one release.
+    """
+    folder, storage = open_begun(path, engine=_ENGINE)
+    maker = _Maker.of(
+        nodes,
+        edges,
+        folder.plan.edge_owner,
+        symmetrize=folder.config.symmetrize,
+        columns=folder.columns,
+        num_classes=folder.num_classes,
+    )
+    check_same_nodes(folder, split_id=maker.split_id(), num_features=len(maker.features))
+    with folder.go_on() as ledger:
+        return maker.run(folder, ledger, _Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +295,59 @@ class _Maker:
         if problems:
             raise GraphError(f"{'; '.join(problems)}; correct them")
 
+    def run(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> SparkRows:
+        """Charge and release the board, write the rows; what is there is used as it is.
+
+        The ledger is locked: nobody else overwrites the tallies that the key is for.
+        """
+        self._release_board(folder, ledger, place, draws)
+        if not place.exists("rows"):
+            self._sort_out_records(place)
+            self.write_rows(place, folder)
+            place.rename("work/rows", "rows")
+        place.remove("work")
+        return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
+
+    def _release_board(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> None:
+        """Charge, make and release the board, unless it is there."""
+        noise = board_noise(folder)
+        if place.exists("board"):
+            check_release(ledger, self.digest_board(place.read("board"), noise))
+            return
+        if not place.exists("work/board/_SUCCESS"):
+            if place.exists("work/board"):
+                raise incomplete_error(place.places["work"])
+            ledger.check_unreleased(0)
+            charge_board(folder, ledger)
+            self._sort_out_records(place)
+            self.write_tallies(place)
+            ledger.record_release(BOARD, None)
+            self.write_board(place, noise, draws, key=secrets.token_bytes(KEY_BYTES))
+        check_release(ledger, self.digest_board(place.read("work/board"), noise))
+        place.rename("work/board", "board")
+
+    def digest_board(self, board: DataFrame, noise_std: float) -> str:
+        """Tell boards apart, whatever order their rows are in.
+
+        The digest of the digests of parts: in each, identifiers are in order.
+        """
+        from pyspark.sql import functions as f
+
+        name, parts = self.columns.id, self._num_parts(board)
+        part = f.pmod(f.xxhash64(f"`{name}`"), f.lit(parts)).cast("int").alias("part")
+        digests = (
+            board.select("*", part)
+            .groupBy("part")
+            .applyInPandas(lambda table: _digest_part(table, name), "part int, digest string")
+        )
+        rows = sorted((row["part"], row["digest"]) for row in digests.collect())
+        return sha256(f"{released_std(noise_std).hex()} {rows}".encode()).hexdigest()
+
+    @staticmethod
+    def _num_parts(nodes: DataFrame) -> int:
+        """How many parts the places of these nodes are cut into."""
+        return max(1, -(-int(nodes.count()) // _PLACES_PER_PART))
+
     def count_training_nodes(self) -> int:
         """How many nodes are in the training split, which is public."""
         count = self.nodes.where(self._split == "train").count()
@@ -278,10 +363,12 @@ class _Maker:
         [row] = self.nodes.agg(f.count("*"), f.sum(hashed)).collect()
         return sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:32]
 
-    def write_records(self, place: _Storage) -> None:
-        """Write (owner, place) without repeats and self-loops. Private."""
+    def _sort_out_records(self, place: _Storage) -> None:
+        """Write (owner, place) without repeats and self-loops, unless they are there. Private."""
         from pyspark.sql import functions as f
 
+        if place.exists("work/records/_SUCCESS"):
+            return
         ends = (self.columns.source, self.columns.target)
         owner, listed = ends if self.edge_owner == "sender" else ends[::-1]
         records = self.edges.select(self._id(owner).alias("owner"), self._id(listed).alias("place"))
@@ -316,8 +403,7 @@ class _Maker:
         cells = [(gain - f.sum("rest")).alias(f"tally_{k}") for k, gain in enumerate(gains)]
         tallies = by_class.groupBy(f.col("place").alias("id")).agg(*cells)
         ids = self.nodes.select(self._id(self.columns.id).alias("id"))
-        parts = max(1, -(-ids.count() // _PLACES_PER_PART))
-        part = f.pmod(f.xxhash64("id"), f.lit(parts)).cast("int").alias("part")
+        part = f.pmod(f.xxhash64("id"), f.lit(self._num_parts(ids))).cast("int").alias("part")
         place.write(
             ids.join(tallies, "id", "left").fillna(0).select("id", part, *self._tallies), "work/tallies"
         )
@@ -340,7 +426,7 @@ class _Maker:
         from pyspark.sql import functions as f
 
         c, config = self.num_classes, folder.config
-        std = _released_std(board_noise(folder))
+        std = released_std(board_noise(folder))
         values = [f"value_{k}" for k in range(c)]
         weigh = partial(_weigh_places, name=self.columns.id, noise_std=std)
         columns = ", ".join(f"{value} double" for value in values)
@@ -393,9 +479,14 @@ def _release_part(
     return table[["id"]].rename(columns={"id": name}).assign(**cells)
 
 
-def _released_std(noise_std: float) -> float:
-    """The standard deviation that `release` uses for this one: the same for every part."""
-    return release(np.zeros((1, 2), np.int64), noise_std=noise_std).noise_std
+def _digest_part(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The digest of one part of a board."""
+    table = table.sort_values(name, ignore_index=True)
+    names = sorted(column for column in table.columns if column.startswith("class_"))
+    digest = sha256("\n".join(map(str, table[name])).encode())
+    for column in names:
+        digest.update(np.ascontiguousarray(table[column].to_numpy(np.float32), "<f4").data)
+    return table[["part"]][:1].assign(digest=digest.hexdigest())
 
 
 def _weigh_places(tables: Iterator[pd.DataFrame], *, name: str, noise_std: float) -> Iterator[pd.DataFrame]:
@@ -425,32 +516,62 @@ def _read_rows(
 
 
 class _Storage:
-    """Folders of Parquet that all executors reach, through Hadoop's file systems."""
+    """Folders of Parquet that all executors reach, through Hadoop's file systems.
 
-    def __init__(self, session: Any, root: str) -> None:
-        self.session, self.root = session, root.rstrip("/")
+    Args:
+        session: of Spark.
+        places: where the board is, and what is private: the rows, and what is worked with.
+    """
+
+    def __init__(self, session: Any, places: Mapping[str, str]) -> None:
+        self.session, self.places = session, places
         jvm = session.sparkContext._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._files = self._path(self.root).getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+        settings = session.sparkContext._jsc.hadoopConfiguration()
+        self._files = self._path(places["work"]).getFileSystem(settings)
+
+    @classmethod
+    def of(cls, session: Any, out: Path, storage: str | None) -> _Storage:
+        """The folders of a run: in its storage, or the board in its folder and what is private beside it."""
+        if storage is not None:
+            local = Path(storage.removeprefix("file://")).resolve()
+            if local.is_relative_to(out.resolve()):
+                raise InputError(
+                    f"storage={storage}: it is in the folder of the run, and rows are private; choose "
+                    "another folder"
+                )
+            root = storage.rstrip("/")
+            return cls(session, {name: f"{root}/{name}" for name in ("board", "rows", "work")})
+        places = {"board": board_folder(out), "rows": rows_folder(out), "work": work_folder(out)}
+        return cls(session, {name: path.absolute().as_uri() for name, path in places.items()})
+
+    def check_new(self, out: Path) -> None:
+        """Refuse a storage that holds parts of another run."""
+        held = [place for name, place in self.places.items() if self.exists(name)]
+        if held:
+            raise RunError(f"out={out}: {held[0]} holds parts of another run; choose another storage")
+
+    def _place(self, name: str) -> str:
+        first, _, rest = name.partition("/")
+        return f"{self.places[first]}/{rest}" if rest else self.places[first]
 
     def write(self, table: DataFrame, name: str) -> None:
         """Write a table; whatever an interrupted call left there goes first."""
-        table.write.mode("overwrite").parquet(f"{self.root}/{name}")
+        table.write.mode("overwrite").parquet(self._place(name))
 
     def read(self, name: str) -> DataFrame:
-        table: DataFrame = self.session.read.parquet(f"{self.root}/{name}")
+        table: DataFrame = self.session.read.parquet(self._place(name))
         return table
 
     def exists(self, name: str) -> bool:
         """Whether a folder is there, which a rename gave its name."""
-        return bool(self._files.exists(self._path(f"{self.root}/{name}")))
+        return bool(self._files.exists(self._path(self._place(name))))
 
     def rename(self, old: str, new: str) -> None:
         """Release a folder: it is there as a whole or not at all."""
-        if not self._files.rename(self._path(f"{self.root}/{old}"), self._path(f"{self.root}/{new}")):
-            raise RunError(
-                f"storage={self.root}: {old} cannot be renamed to {new}; allow it, then repeat the call"
-            )
+        paths = self._place(old), self._place(new)
+        if not self._files.rename(*map(self._path, paths)):
+            raise RunError(f"{paths[0]} cannot be renamed to {paths[1]}; allow it, then resume the run")
 
     def remove(self, name: str) -> None:
-        self._files.delete(self._path(f"{self.root}/{name}"), True)
+        self._files.delete(self._path(self._place(name)), True)

@@ -21,9 +21,11 @@ import torch
 from torch import nn
 
 from hushgraph.accounting.events import Draw, PoissonDraw
-from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows, rows_folder
-from hushgraph.engines.tables import quote, quote_list, quote_name
-from hushgraph.errors import GraphError, RunError
+from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
+from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
+from hushgraph.engines.released import check_release
+from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
+from hushgraph.errors import DivergedError, GraphError, InputError, RunError
 from hushgraph.gradients.batch import scale_rows
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
@@ -216,6 +218,8 @@ def train_tables(
     memory: int | str = "4GiB",
     threads: int | None = None,
     resume: bool = False,
+    charge_again: bool = False,
+    keep_rows: bool = False,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     on_phase: OnPhase | None = None,
@@ -225,7 +229,10 @@ def train_tables(
 
     Args:
         nodes, edges, out, memory, threads, on_phase: as in `make_rows`.
-        resume: go on with the run in `out`, which keeps its settings.
+        resume: go on with the run in `out`, which keeps its settings; nothing else goes on with a folder that
+            is there.
+        charge_again: with `resume`, as in `hushgraph.resume`.
+        keep_rows: as in `train_rows`.
         observer, on_start: as in `hushgraph.train`.
         settings: the other arguments of `make_rows`.
     """
@@ -234,14 +241,19 @@ def train_tables(
     def make() -> None:
         limits: dict[str, Any] = {"memory": memory, "threads": threads, "on_phase": on_phase}
         if resume:
+            if settings:
+                raise InputError(f"{', '.join(settings)}: a resumed run keeps its settings; leave them out")
+            if charge_again and not (folder := RunFolder.open(out)).is_finished:
+                folder.go_on(charge_again=True).close()
             resume_rows(out, nodes, edges, **limits)
         else:
             make_rows(nodes, edges, out, **limits, **settings)
 
     group.broadcast(make)
-    if group.leads and on_start is not None:
-        on_start(RunFolder.open(out))
-    return train_rows(out, memory=memory, threads=threads, observer=observer)
+    folder = RunFolder.open(out)
+    if group.leads and on_start is not None and not folder.is_finished:
+        on_start(folder)
+    return train_rows(out, memory=memory, threads=threads, keep_rows=keep_rows, observer=observer)
 
 
 def train_rows(
@@ -250,6 +262,7 @@ def train_rows(
     rows: str | os.PathLike[str] | None = None,
     memory: int | str = "4GiB",
     threads: int | None = None,
+    keep_rows: bool = False,
     observer: Observer | None = None,
 ) -> Run:
     """Train on the rows that an engine made for a run, or go on with training that was interrupted.
@@ -259,9 +272,11 @@ def train_rows(
 
     Args:
         path: the folder of the run that `make_rows` began.
-        rows: where the rows are, if not in that folder.
+        rows: where the rows are, if not in `RUN.rows`.
         memory: what a process may use for rows and DuckDB.
         threads: of DuckDB.
+        keep_rows: leave `RUN.rows`, which is as private as the tables, when training has finished. It is
+            deleted otherwise; rows elsewhere are never.
         observer: told about progress, as by `hushgraph.train`.
 
     Returns:
@@ -286,32 +301,51 @@ def train_rows(
     import duckdb
 
     group, limit = current_group(), parse_memory(memory)
+    keep_rows = keep_rows or rows is not None
     settings: dict[str, Any] = {"memory_limit": f"{limit // 2 // 2**20}MiB"}
     if threads is not None:
         settings["threads"] = threads
     with group.share_errors():
         folder = RunFolder.open(path)
     if group.broadcast(lambda: folder.is_finished):
+        # A kill may have come before the rows were removed.
+        _remove_rows(folder, group, keep_rows)
         return Run.load(path, device="cpu")
     with duckdb.connect(config=settings) as connection, contextlib.ExitStack() as stack:
         ledger: Ledger | None = None
         with group.share_errors():
             files = RowFiles.open(connection, folder, rows)
             if group.leads:
-                ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-                folder.check_charged(ledger)
-                _check_board(folder, ledger)
+                ledger = stack.enter_context(folder.go_on())
+                _check_board(folder, ledger, connection)
         group.check_same(lambda: {"rows": str(files.blocks), "plan": folder.plan.fingerprint()})
         width = folder.input_width
         session = _RowSession(folder, files, group, ledger, limit // 4 // (4 * width), observer)
-        result = session.train()
+        try:
+            result = session.train()
+        except DivergedError:
+            _remove_rows(folder, group, keep_rows)
+            raise
+    _remove_rows(folder, group, keep_rows)
     return Run(session.model, folder.plan, folder.config, result, group.broadcast(folder.metrics), folder)
 
 
-def _check_board(folder: RunFolder, ledger: Ledger) -> None:
-    """Rows come from a board; a ledger without its charge is not that of these rows."""
+def _remove_rows(folder: RunFolder, group: Group, keep_rows: bool) -> None:
+    """Remove what is as private as the tables: every step is charged, so that no resume will need it."""
+    if group.leads and not keep_rows:
+        remove_private(folder.path)
+
+
+def _check_board(folder: RunFolder, ledger: Ledger, connection: Any) -> None:
+    """Rows come from a board: refuse to go on where that was not charged, is missing or is another one."""
     if not ledger.boards_charged:
         raise RunError(f"run={folder.path}: its ledger shows no board; make the rows again in a new folder")
+    engine, storage = read_mark(folder)
+    board = board_folder(folder.path)
+    if storage is None and not board.is_dir():
+        ledger.check_unreleased(0)
+    elif engine == "duckdb":
+        check_release(ledger, digest_files(connection, folder))
 
 
 class _RowSession:

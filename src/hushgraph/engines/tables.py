@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.engines.plan import resolve_columns
+from hushgraph.billboard.board import digest_board
+from hushgraph.engines.plan import board_folder, read_about, resolve_columns
 from hushgraph.engines.records import Packed, swap_ends
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import EdgeOwner
+from hushgraph.runs.folder import RunFolder
 
 SPLITS = ("train", "val", "test")
 # Rows of a table that are fetched at a time.
@@ -413,14 +415,23 @@ class Tables:
         self.connection.unregister("columns_of_rows")
 
 
-def read_board_values(
-    connection: Any, files: list[str], num_classes: int
-) -> Iterator[npt.NDArray[np.float32]]:
-    """float32 [rows, c] of every file of a released board, in order."""
-    names = ", ".join(f"class_{k}" for k in range(num_classes))
-    for file in files:
-        part = connection.execute(f"SELECT {names} FROM read_parquet(?)", [file]).fetchnumpy()
-        yield np.stack([np.asarray(part[f"class_{k}"]) for k in range(num_classes)], axis=1)
+def board_files(folder: RunFolder) -> list[str]:
+    """The Parquet files of the released board of a run, in order."""
+    count = read_about(folder)["files"]
+    return [str(board_folder(folder.path) / f"part-{i:05d}.parquet") for i in range(count)]
+
+
+def read_board_values(connection: Any, folder: RunFolder) -> Iterator[npt.NDArray[np.float32]]:
+    """float32 [rows, c] of every file of the released board of a run, in order."""
+    classes = [f"class_{k}" for k in range(folder.num_classes)]
+    for file in board_files(folder):
+        part = connection.execute(f"SELECT {', '.join(classes)} FROM read_parquet(?)", [file]).fetchnumpy()
+        yield np.stack([np.asarray(part[name]) for name in classes], axis=1)
+
+
+def digest_files(connection: Any, folder: RunFolder) -> str:
+    """The digest of the released board of a run, from its Parquet files."""
+    return digest_board(read_board_values(connection, folder), read_about(folder)["noise_std"])
 
 
 def quote(text: str) -> str:

@@ -17,16 +17,12 @@ from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.rows import NO_SPARSE_ROWS, Rows, SparseRows
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
-from hushgraph.graph.stored import StoredGraph
 from hushgraph.models.blocks import Reads
 from hushgraph.sampling.trees import Trees
 
-# Features of a stored graph that may be loaded whole, as bytes.
-_LOADED_BYTES = 1 << 30
-
 
 class Features:
-    """The features of a graph on a device; stored ones are loaded by the rows asked for.
+    """The features of a graph on a device.
 
     Whether features are sparse follows from how they were given, never from what they hold.
     """
@@ -38,13 +34,11 @@ class Features:
         self.width = graph.num_features
         self._dense: Tensor | None = None
         self.is_sparse = sparse.issparse(graph.x)
-        self.is_stored = is_stored = isinstance(graph, StoredGraph)
-        if isinstance(graph.x, np.ndarray) and not is_stored:
+        if isinstance(graph.x, np.ndarray):
             self._dense = torch.from_numpy(graph.x).to(self.device)
         self._sparse: SparseInputs | None = None
         self._sparse_rows: SparseRows | None = None
         self._scales: dict[float, npt.NDArray[np.float32] | None] = {}
-        self._loads = not is_stored or 4 * graph.num_nodes * graph.num_features <= _LOADED_BYTES
         self._positions: np.ndarray | None = None
         self._lock = threading.Lock()
 
@@ -52,7 +46,7 @@ class Features:
         """float32 [len(nodes), d]."""
         if self._dense is not None:
             return self._dense.index_select(0, torch.from_numpy(nodes).to(self.device))
-        if self.is_sparse and self._loads and self.device.type != "cpu":
+        if self.is_sparse and self.device.type != "cpu":
             # Written out where they are needed: what is moved between devices stays small.
             return self._all_sparse().take(torch.from_numpy(nodes).to(self.device)).dense
         return torch.from_numpy(self._graph.dense_features(nodes)).to(self.device)
@@ -67,22 +61,18 @@ class Features:
         """The rows of these nodes, or of all; sparse features stay sparse on the CPU."""
         if not self.is_sparse or self.device.type != "cpu":
             return self.all() if nodes is None else self.rows(nodes)
-        if nodes is not None and self.is_stored:
-            return SparseInputs.of(self._graph.x[nodes])
         features = self._all_sparse()
         return features if nodes is None else features.take(torch.from_numpy(nodes))
 
     def _all_sparse(self) -> SparseInputs:
         if self._sparse is None:
-            # Memory maps are read into memory.
-            rows = self._graph.x.copy() if self.is_stored else self._graph.x
-            self._sparse = SparseInputs.of(rows, self.device)
+            self._sparse = SparseInputs.of(self._graph.x, self.device)
         return self._sparse
 
     def take(self, nodes: np.ndarray, *, norm: float = 0.0) -> Rows:
         """The rows of these nodes, with labels; features are scaled to `norm` unless it is 0.
 
-        Sparse features stay sparse. Those in memory are read where they are, unless a GPU computes with them.
+        Sparse features stay sparse. They are read where they are, unless a GPU computes with them.
         """
         if self._is_read_in_place:
             return self._number_rows(nodes, norm, np.zeros((len(nodes), 0), np.float32))
@@ -95,7 +85,7 @@ class Features:
 
     @property
     def _is_read_in_place(self) -> bool:
-        return self.device.type == "cpu" and not self.is_stored
+        return self.device.type == "cpu"
 
     def _number_rows(self, nodes: np.ndarray, norm: float, dense: npt.NDArray[np.float32]) -> Rows:
         """The rows of these nodes by their numbers in the graph, with the columns `dense` behind features."""
@@ -131,7 +121,7 @@ class Features:
 
         In training the number comes from the plan: the rows of private trees choose nothing.
         """
-        return self._loads and num_rows >= _DISTINCT_BELOW[self.device.type] * self.num_nodes
+        return num_rows >= _DISTINCT_BELOW[self.device.type] * self.num_nodes
 
     def distinct(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distinct nodes in order of appearance, and for each of `nodes` where among them it is."""
@@ -148,7 +138,7 @@ class RowTable(Features):
     """Rows of (own features, own reading); all rows of features are scaled to one norm.
 
     Args:
-        graph: the graph with the features: dense, sparse or stored.
+        graph: the graph with the features, dense or sparse.
         readings: float32 [N, k].
         device: the device to compute on.
         feature_norm: the norm of every row of features; 0 leaves the features unscaled.

@@ -1,4 +1,4 @@
-"""The checked graph that everything else reads: in memory, stored in a folder, or as a stream of edges."""
+"""The checked graph that everything else reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
-    from hushgraph.graph.stored import StoredGraph
 
-__all__ = ["Graph", "StoredGraph"]
+__all__ = ["Graph"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,8 +16,4 @@ def __getattr__(name: str) -> Any:
         from hushgraph.graph.graph import Graph
 
         return Graph
-    if name == "StoredGraph":
-        from hushgraph.graph.stored import StoredGraph
-
-        return StoredGraph
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

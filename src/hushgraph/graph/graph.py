@@ -45,8 +45,9 @@ class Graph:
         y: labels, int64 [N]; -1 means no label.
         train_idx, val_idx, test_idx: int64, ascending, disjoint.
         num_classes: labels are below this number. It is treated as public.
-        is_directed: whether some read lacks its reverse. It decides the default edge owner, so it is treated
-            as public. Give `from_arrays(directed=...)` if it must not be computed from the edges.
+        has_declared_classes: whether that number was declared; otherwise it was taken from the labels.
+        is_directed: whether some read lacks its reverse, as declared or as the edges look. One row can change
+            how they look, so nothing is decided by it.
         duplicates_removed, self_loops_removed: the numbers of given edges that were dropped.
         node_names: the names of the nodes in the original data, one each; None if they had none.
         columns: the roles of the columns, if the graph was read from tables.
@@ -82,6 +83,7 @@ class Graph:
     test_idx: Array
     num_classes: int
     is_directed: bool
+    has_declared_classes: bool = False
     duplicates_removed: int = 0
     self_loops_removed: int = 0
     node_names: Array | None = None
@@ -137,8 +139,8 @@ class Graph:
             x: features [N, d], a NumPy array or any SciPy sparse matrix.
             y: integer labels [N]; -1 means no label.
             train_idx, val_idx, test_idx: node ids. Nodes of any split may be unlabelled.
-            num_classes: the largest label plus one by default. It is treated as public: give it if it must
-                not be computed from the labels.
+            num_classes: the largest label plus one by default, which a guarantee then has to assume to be
+                public: one row can change it. A number that is given is declared public.
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
             node_names, columns, clean_up, unread: as in the attributes.
@@ -159,6 +161,7 @@ class Graph:
         )
         reads = build_reads(chunks, num_nodes, symmetrize=symmetrize)
         directed = False if symmetrize else directed
+        has_declared_classes = num_classes is not None
         if num_classes is None:
             labels = check_integers("y", y, ndim=1)
             if labels.size == 0 or labels.max() < 0:
@@ -181,6 +184,7 @@ class Graph:
             test_idx=np.empty(0, np.int64) if test_idx is None else test_idx,
             num_classes=num_classes,
             is_directed=lacks_reverse(reads.indptr, reads.indices) if directed is None else directed,
+            has_declared_classes=has_declared_classes,
             duplicates_removed=reads.duplicates,
             self_loops_removed=reads.self_loops,
             node_names=node_names,
@@ -207,27 +211,18 @@ class Graph:
         return mask
 
     def edge_chunks(
-        self,
-        chunk_edges: int = 1 << 20,
-        *,
-        shard: int = 0,
-        shards: int = 1,
-        targets: tuple[int, int] | None = None,
+        self, chunk_edges: int = 1 << 20, *, targets: tuple[int, int] | None = None
     ) -> Iterator[tuple[Array, Array]]:
         """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
 
         Args:
             chunk_edges: the largest number of reads in a chunk.
-            shard, shards: yield only shard number `shard` of `shards` shards of about equal size.
             targets: yield only the reads of the nodes from the first of these to the one before the last.
         """
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
-        if not 0 <= shard < shards:
-            raise GraphError(f"shard={shard}, shards={shards}; expected a shard from 0 to shards - 1")
-        low, high = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
-        first_read, end = (low + (high - low) * number // shards for number in (shard, shard + 1))
-        for start in range(first_read, end, chunk_edges):
+        begin, end = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
+        for start in range(begin, end, chunk_edges):
             stop = min(start + chunk_edges, end)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1
             last = int(np.searchsorted(self.indptr, stop, side="left"))
@@ -252,7 +247,9 @@ class Graph:
 
         Nodes outside every split form a group of their own, so that no path through them joins two splits.
         """
-        group = self._split_numbers()
+        group = np.zeros(self.num_nodes, np.uint8)
+        for number, name in enumerate(SPLITS, start=1):
+            group[getattr(self, name)] = number
         return self._filter_reads(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
 
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
@@ -260,7 +257,7 @@ class Graph:
 
         Its features become zero and its label -1. The edges it owns are removed: those by which others read
         it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership in splits
-        and `is_directed`, which is public, do not change.
+        and `is_directed`, as of the graph that was given, do not change.
         """
         if not 0 <= v < self.num_nodes:
             raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")
@@ -313,13 +310,6 @@ class Graph:
                     "Graph.from_arrays"
                 )
             last = key[-1]
-
-    def _split_numbers(self) -> npt.NDArray[np.uint8]:
-        """Return uint8 [N]: 1, 2 or 3 for the splits in order, 0 for none."""
-        group = np.zeros(self.num_nodes, np.uint8)
-        for number, name in enumerate(SPLITS, start=1):
-            group[getattr(self, name)] = number
-        return group
 
     def _filter_reads(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
         """Return this graph with the reads where `kept` is true, and with other changes."""

@@ -1,1 +1,1 @@
-"""Predictions and accuracies of a trained model, on graphs in memory and stored graphs."""
+"""Predictions and accuracies of a trained model."""

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows import Chain, RowPass, find_chain
+from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
-from hushgraph.graph.stored import StoredGraph
-from hushgraph.inference.stored import encode, stored_scores
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
 
@@ -99,9 +98,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
             result: Tensor = model(features.all(), blocks)
             return result
         check_features(features.width, cast(int, model.encoder[0].in_features))
-        if isinstance(graph.graph, StoredGraph):
-            return stored_scores(model, graph.graph, features, None).to(features.device)
-        h = torch.cat([encode(model, features, nodes) for nodes in graph.node_ranges()])
+        h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
         decoded: Tensor = model.decoder(h)
@@ -114,31 +111,28 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
 def best_classes(
     model: nn.Module, view: WholeGraph, nodes: npt.NDArray[np.int64], *, depth: int
 ) -> npt.NDArray[np.int64]:
-    """Predict classes, int64 [num_nodes]: the highest score for `nodes`, -1 where none was computed.
-
-    Of a stored graph only `nodes`, and the nodes their scores depend on, are read.
-    """
-    graph = view.graph
+    """Predict classes, int64 [num_nodes]: the highest score for `nodes`, -1 where none was computed."""
     if (chain := _find_row_chain(model, view.features)) is not None:
-        best = np.full(graph.num_nodes, -1, dtype=np.int64)
+        best = np.full(view.graph.num_nodes, -1, dtype=np.int64)
         rows_alone = RowPass(chain)
         for begin in range(0, len(nodes), _SCORED_ROWS):
             part = nodes[begin : begin + _SCORED_ROWS]
             best[part] = _score_rows(rows_alone, chain.feature_norm, view.features, part).argmax(1).numpy()
         return best
-    if not (isinstance(graph, StoredGraph) and isinstance(model, GNN)):
-        predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
-        return predictions
-    best = np.full(graph.num_nodes, -1, dtype=np.int64)
-    wanted = np.unique(nodes)
-    was_training = model.training
-    model.eval()
-    try:
-        if len(wanted):
-            best[wanted] = stored_scores(model, graph, view.features, wanted).argmax(1).numpy()
-    finally:
-        model.train(was_training)
-    return best
+    predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
+    return predictions
+
+
+def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
+    """The encoder's output for some nodes; sparse features stay sparse on the CPU."""
+    inputs, first = features.inputs(nodes), model.encoder[0]
+    is_known = type(first) is nn.Linear and first.weight.dtype == torch.float32
+    if isinstance(inputs, SparseInputs) and is_known and isinstance(first, nn.Linear):
+        z = inputs.scale(model.feature_norm).multiply(first.weight, first.bias)
+        encoded: Tensor = model.encoder[1:](z)
+    else:
+        encoded = model.encoder(model.scaled(write_out(inputs)))
+    return encoded
 
 
 def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
@@ -155,8 +149,6 @@ def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
     chain = find_chain(model)
     reads = isinstance(model, GNN) and model.depth > 0
     if chain is None or features.device.type != "cpu" or reads or not chain.is_float32:
-        return None
-    if features.is_stored and isinstance(model, GNN):
         return None
     check_features(features.width, chain.layers[0][1].in_features)
     return chain

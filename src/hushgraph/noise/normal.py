@@ -7,7 +7,7 @@ y = (j t + t^2 / 2) / 4096. What is kept has density in proportion to exp(-Z^2 /
 Nearly every draw takes one word: 14 bits find the cell in a table, 15 accept, 34 are t, one is the sign.
 Where these do not decide, further bits are drawn until they do. docs/secure-noise.md has the proof.
 
-The words come from ChaCha20 (RFC 8439), sixteen blocks at a time: the second half of this file.
+The words come from ChaCha20 (RFC 8439), as the package `cryptography` computes it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 # A draw is a multiple of 2^-40 standard deviations.
 GRID_BITS = 40
@@ -38,6 +40,10 @@ SLACK = 2.0**-48
 _WORDS_FOR_ONE = 256
 # Draws of one key: their words stay in the cache of a core.
 PIECE = 1 << 15
+KEY_BYTES = 32
+# Blocks of 16 numbers of 32 bits whose words are interleaved.
+_BLOCKS, _BLOCK = 16, 16
+_GROUP_BYTES = 4 * _BLOCKS * _BLOCK
 # Places of the state that the kernel shares with `draw`.
 _DONE, _NEXT, _CELL, _PLACE, _LEVEL, _SIGN = 0, 1, 2, 3, 4, 5
 _OPEN, _BROKEN = 1, 2
@@ -248,10 +254,29 @@ def _decide(state: npt.NDArray[np.int64], words: npt.NDArray[np.uint64]) -> bool
 _REPEATS = "random words repeat themselves; the generator of this system is broken"
 
 
-@numba.njit(cache=True, nogil=True)
-def _count_words(draws):  # type: ignore[no-untyped-def]
+def _count_words(draws: int) -> int:
     """Words that nearly always suffice."""
     return draws * 17 // 16 + 2 * _WORDS_FOR_ONE
+
+
+class WordStream:
+    """The random words of a key, each given out once: ChaCha20 with nonce 0, from block 0 on.
+
+    Within a group of 16 blocks they are ordered by their place in the block, then by block. Seeded runs
+    depend on that order.
+
+    Args:
+        key: 32 random bytes, used nowhere else.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    def take(self, count: int) -> npt.NDArray[np.uint64]:
+        """The next words, at least `count` of them: those of whole groups."""
+        groups = -(-8 * count // _GROUP_BYTES)
+        numbers = np.frombuffer(self._cipher.update(bytes(groups * _GROUP_BYTES)), np.uint32)
+        return numbers.reshape(groups, _BLOCKS, _BLOCK).transpose(0, 2, 1).reshape(-1).view(np.uint64)
 
 
 def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) -> None:
@@ -266,11 +291,9 @@ def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) 
         If the words of the stream are uniform and independent, the total variation distance to exact draws is
         below 2^-180 a draw.
     """
-    state, (cuts, guide) = np.zeros(6, np.int64), table()
-    block = 0
+    state, (cuts, guide), stream = np.zeros(6, np.int64), table(), WordStream(key)
     while state[_DONE] < len(out):
-        words = random_words(key, block, _count_words(len(out) - int(state[_DONE])))
-        block += blocks_of(words)
+        words = stream.take(_count_words(len(out) - int(state[_DONE])))
         state[_NEXT] = 0
         while (code := _fill(out, words, state, cuts, guide, slack)) == _OPEN:
             at = int(state[_NEXT])
@@ -283,49 +306,18 @@ def fill_piece(out: npt.NDArray[np.int64], key: bytes, *, slack: float = SLACK) 
             raise RuntimeError(_REPEATS)
 
 
-@numba.njit(cache=True, nogil=True)
-def _fill_pieces(out, keys, first, last, cuts, guide, slack):  # type: ignore[no-untyped-def]
-    """`fill_piece` for the pieces from `first` to `last`, counted row by row.
-
-    Return the first that is not finished, `last` where all are.
-    """
-    flat, size = out.reshape(-1), out.shape[1]
-    pieces = -(-size // PIECE)
-    words = np.empty(_fill_groups(_count_words(min(size, PIECE))), np.uint32)
-    state = np.zeros(6, np.int64)
-    for number in range(first, last):
-        row, begin = number // pieces, number % pieces * PIECE
-        piece = flat[row * size + begin : row * size + min(begin + PIECE, size)]
-        state[:] = 0
-        block = 0
-        while state[_DONE] < len(piece):
-            used = words[: _fill_groups(_count_words(len(piece) - state[_DONE]))]
-            _fill_words(keys[number], np.uint64(block), used)
-            block += len(used) // _BLOCK
-            state[_NEXT] = 0
-            if _fill(piece, used.view(np.uint64), state, cuts, guide, slack):
-                return number
-    return last
-
-
-def fill(
-    out: npt.NDArray[np.int64], keys: Sequence[bytes], first: int, last: int, *, slack: float = SLACK
-) -> None:
-    """Fill pieces of rows as `fill_piece` does, hardly ever holding the interpreter's lock.
+def fill(out: npt.NDArray[np.int64], keys: Sequence[bytes], first: int, last: int) -> None:
+    """Fill pieces of rows as `fill_piece` does, holding the interpreter's lock for a small part of the time.
 
     Args:
         out: [rows, size]; each row is cut into pieces of `PIECE`.
         keys: one of 32 random bytes for every piece, row by row.
         first, last: which pieces are filled.
-        slack: as in `fill_piece`.
     """
-    (cuts, guide), pieces = table(), count_pieces(out.shape[1])
-    words = np.frombuffer(b"".join(keys), np.uint32).reshape(-1, KEY_BYTES // 4)
-    while (first := _fill_pieces(out, words, first, last, cuts, guide, slack)) < last:
-        # A draw waits for a decision.
-        row, begin = first // pieces, first % pieces * PIECE
-        fill_piece(out[row, begin : begin + PIECE], keys[first], slack=slack)
-        first += 1
+    pieces = count_pieces(out.shape[1])
+    for number in range(first, last):
+        row, begin = number // pieces, number % pieces * PIECE
+        fill_piece(out[row, begin : begin + PIECE], keys[number])
 
 
 def draw(count: int, keys: Iterator[bytes] | None = None) -> npt.NDArray[np.int64]:
@@ -346,14 +338,6 @@ def count_pieces(count: int) -> int:
     return -(-count // PIECE)
 
 
-KEY_BYTES = 32
-# Blocks that are computed side by side; the compiler makes vectors of them.
-_LANES = 16
-_BLOCK = 16
-_GROUP = _LANES * _BLOCK
-_CONSTANTS = np.frombuffer(b"expand 32-byte k", np.uint32)
-
-
 def fresh_keys() -> Iterator[bytes]:
     """Keys from the operating system, each used once and not kept."""
     while True:
@@ -366,88 +350,3 @@ def seeded_keys(seed: int | str) -> Iterator[bytes]:
     while True:
         yield hashlib.shake_256(f"hushgraph noise {seed} {number}".encode()).digest(KEY_BYTES)
         number += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill_groups(count):  # type: ignore[no-untyped-def]
-    """The 32-bit numbers of the groups of blocks that hold `count` words."""
-    return -(-2 * count // _GROUP) * _GROUP
-
-
-def random_words(key: bytes, first_block: int, count: int) -> npt.NDArray[np.uint64]:
-    """At least `count` words of the stream of `key`, from block `first_block` on.
-
-    The words are those of ChaCha20 with nonce 0 and a 64-bit block counter. Within a group of 16 blocks they
-    are ordered by their place in the block, then by block.
-    """
-    out = np.empty(_fill_groups(count), np.uint32)
-    _fill_words(np.frombuffer(key, np.uint32), np.uint64(first_block), out)
-    return out.view(np.uint64)
-
-
-def blocks_of(words: npt.NDArray[np.uint64]) -> int:
-    """How many blocks of the stream `words` are: the next ones begin there."""
-    return 2 * len(words) // _BLOCK
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _rotate(x, bits):  # type: ignore[no-untyped-def]
-    return np.uint32((x << np.uint32(bits)) | (np.uint32(x) >> np.uint32(32 - bits)))
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _quarter_round(a, b, c, d):  # type: ignore[no-untyped-def]
-    a = np.uint32(a + b)
-    d = _rotate(np.uint32(d ^ a), 16)
-    c = np.uint32(c + d)
-    b = _rotate(np.uint32(b ^ c), 12)
-    a = np.uint32(a + b)
-    d = _rotate(np.uint32(d ^ a), 8)
-    c = np.uint32(c + d)
-    b = _rotate(np.uint32(b ^ c), 7)
-    return a, b, c, d
-
-
-@numba.njit(cache=True, nogil=True)
-def _double_round(x):  # type: ignore[no-untyped-def]
-    """Columns, then diagonals, of every lane."""
-    for i in range(_LANES):
-        x0, x1, x2, x3 = x[i], x[16 + i], x[32 + i], x[48 + i]
-        x4, x5, x6, x7 = x[64 + i], x[80 + i], x[96 + i], x[112 + i]
-        x8, x9, x10, x11 = x[128 + i], x[144 + i], x[160 + i], x[176 + i]
-        x12, x13, x14, x15 = x[192 + i], x[208 + i], x[224 + i], x[240 + i]
-        x0, x4, x8, x12 = _quarter_round(x0, x4, x8, x12)
-        x1, x5, x9, x13 = _quarter_round(x1, x5, x9, x13)
-        x2, x6, x10, x14 = _quarter_round(x2, x6, x10, x14)
-        x3, x7, x11, x15 = _quarter_round(x3, x7, x11, x15)
-        x0, x5, x10, x15 = _quarter_round(x0, x5, x10, x15)
-        x1, x6, x11, x12 = _quarter_round(x1, x6, x11, x12)
-        x2, x7, x8, x13 = _quarter_round(x2, x7, x8, x13)
-        x3, x4, x9, x14 = _quarter_round(x3, x4, x9, x14)
-        x[i], x[16 + i], x[32 + i], x[48 + i] = x0, x1, x2, x3
-        x[64 + i], x[80 + i], x[96 + i], x[112 + i] = x4, x5, x6, x7
-        x[128 + i], x[144 + i], x[160 + i], x[176 + i] = x8, x9, x10, x11
-        x[192 + i], x[208 + i], x[224 + i], x[240 + i] = x12, x13, x14, x15
-
-
-@numba.njit(cache=True, nogil=True)
-def _fill_words(key, first_block, out):  # type: ignore[no-untyped-def]
-    """The key stream, group after group; word w of lane i stands at 16 w + i of its group."""
-    first, x = np.zeros(_GROUP, np.uint32), np.empty(_GROUP, np.uint32)
-    for i in range(_LANES):
-        for w in range(4):
-            first[16 * w + i] = _CONSTANTS[w]
-        for w in range(8):
-            first[16 * (4 + w) + i] = key[w]
-    for begin in range(0, len(out), _GROUP):
-        for i in range(_LANES):
-            block = first_block + np.uint64(begin // _BLOCK + i)
-            first[16 * 12 + i] = np.uint32(block & np.uint64(0xFFFFFFFF))
-            first[16 * 13 + i] = np.uint32(block >> np.uint64(32))
-        # Not x[:] = first: to compile the check of its shapes takes seconds.
-        for k in range(_GROUP):
-            x[k] = first[k]
-        for _ in range(10):
-            _double_round(x)
-        for k in range(_GROUP):
-            out[begin + k] = x[k] + first[k]

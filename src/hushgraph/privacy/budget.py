@@ -2,6 +2,11 @@
 
 The first line of the file holds the total, every other line one charge: the whole planned cost of a run,
 written before the run begins. Lines are chained by checksums, as in the ledger of a run.
+
+One charge pays for one run, however often its folder is copied. So the budget keeps a copy of the ledger of
+every run, in FILE.runs, and a session writes each line to both before it acts on it. Only a folder whose
+ledger begins with that copy can go on; a session begins with a line that is like no other. A folder that was
+moved has such a ledger. Of two copies of a folder the first to go on has one, and the other lacks that line.
 """
 
 from __future__ import annotations
@@ -24,7 +29,15 @@ from hushgraph._text import rounded_up
 from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Event
 from hushgraph.errors import BudgetExceededError, HushgraphError, PlanError, RunError, WriteError
-from hushgraph.privacy.ledger import event_from_json, event_to_json, is_same, lock_path, read_line, write_line
+from hushgraph.privacy.ledger import (
+    Ledger,
+    event_from_json,
+    event_to_json,
+    is_same,
+    lock_path,
+    read_line,
+    write_line,
+)
 from hushgraph.privacy.plan import json_number
 
 if TYPE_CHECKING:
@@ -35,6 +48,8 @@ VERSION = 1
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
 # A number ends with the comma after it, so that one that was cut short is never read.
 _TORN = re.compile(rb'\{"epsilon": ([0-9.e+-]+), "delta": ([0-9.e+-]+), "')
+# What a run may be called: it names a file.
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 _NEW_BUDGET = "count the whole budget as spent; whether a new one is set up is its owner's decision"
 
 
@@ -47,12 +62,13 @@ class Charge:
         epsilon, delta: of the run alone; epsilon is infinite where nothing is guaranteed.
         accountant: of the plan; "unknown" where only epsilon and delta are known.
         events: what the run releases, with counts; empty where nothing is guaranteed.
-        command: what charged it: train, compare or audit.
+        command: what charged it: train or compare.
         data: what the data was called.
         folder: of the run.
         plan: fingerprint of the plan.
         time: of the charge, in UTC.
         why: why nothing is guaranteed; empty where a guarantee holds.
+        has_copy: whether the budget keeps a copy of the run's ledger; older versions kept none.
     """
 
     run: str
@@ -66,10 +82,19 @@ class Charge:
     plan: str = ""
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     why: str = ""
+    has_copy: bool = False
 
     @classmethod
     def of_plan(
-        cls, plan: PrivacyPlan, guarantee: Guarantee, *, run: str, command: str, data: str, folder: str = ""
+        cls,
+        plan: PrivacyPlan,
+        guarantee: Guarantee,
+        *,
+        run: str,
+        command: str,
+        data: str,
+        folder: str = "",
+        has_copy: bool = False,
     ) -> Charge:
         """What a run by `plan` is charged for before it begins."""
         is_protected = guarantee.kind == "holds"
@@ -84,25 +109,12 @@ class Charge:
             folder=folder,
             plan=plan.fingerprint(),
             why=" ".join(reason.sentence for reason in guarantee.why),
-        )
-
-    @classmethod
-    def unprotected(cls, *, command: str, data: str, why: str) -> Charge:
-        """The charge of something that reads private data and protects nothing."""
-        return cls(
-            run=make_run_id(command),
-            epsilon=math.inf,
-            delta=0.0,
-            accountant="unknown",
-            events=(),
-            command=command,
-            data=data,
-            why=why,
+            has_copy=has_copy,
         )
 
     def to_json(self) -> dict[str, Any]:
         """JSON values. Epsilon and delta come first: they are what is left of most lines that a crash cut."""
-        return {
+        fields = {
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             "run": self.run,
@@ -115,6 +127,7 @@ class Charge:
             "events": [[event_to_json(event), count] for event, count in self.events],
             "why": self.why,
         }
+        return fields | {"has_copy": True} if self.has_copy else fields
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Charge:
@@ -148,6 +161,13 @@ class DataBudget:
         A line that a crash cut short counts as the run that it was to pay for, or as infinite where what it
         was cannot be read. A damaged line anywhere else is an error, not a smaller sum.
         Processes that charge at the same time wait for each other. One run is charged once.
+        One charge pays for one run: of the copies of a run folder only one can go on, and only from where
+        the run was last. A second one is refused, or charged as a run of its own.
+
+    Not guaranteed:
+        A budget knows no data. Two files for one data set are two budgets, and neither knows of the other.
+        What is put back as it was earlier, the folder of a run together with the budget and its FILE.runs,
+        is as it was earlier: nothing shows what happened since.
 
     Examples:
         >>> import tempfile, pathlib
@@ -216,17 +236,17 @@ class DataBudget:
     @property
     def composition(self) -> str:
         """How `spent` was computed, in words."""
-        return _describe_composition(self.charges)
+        return describe_composition(self.charges)
 
     def price_alone(self, charge: Charge) -> float:
         """Epsilon of one charge by itself, at the delta of the budget."""
         return compose_charges([charge], self.delta)
 
     @contextlib.contextmanager
-    def charging(self, charge: Charge) -> Iterator[None]:
-        """Check that the total allows `charge`, run the body, then write the charge.
+    def charging(self, *charges: Charge) -> Iterator[None]:
+        """Check that the total allows all of `charges` together, run the body, then write them.
 
-        The body prepares what the charge pays for, such as the folder of a run. Where it raises, nothing is
+        The body prepares what the charges pay for, such as the folder of a run. Where it raises, nothing is
         charged. The lock is held throughout, so that what was checked is still true when it is written. A run
         that was charged before is not charged again.
 
@@ -236,34 +256,47 @@ class DataBudget:
         """
         with _hold_lock(self.path):
             contents = _read(self.path)
-            if any(earlier.run == charge.run for earlier in contents.budget.charges):
-                yield
-                return
-            contents.budget.check(charge)
+            new = [charge for charge in charges if contents.budget.find(charge.run) is None]
+            contents.budget.check(*new)
             yield
-            _append(self.path, contents, charge)
+            for charge in new:
+                # Before the charge, which says that it is there.
+                if charge.has_copy:
+                    _make_copy(self.copy_path(charge.run))
+            if new:
+                _append(self.path, contents, new)
 
     def charge(self, charge: Charge) -> None:
         """Write a charge, unless its run was charged before; see `charging`."""
         with self.charging(charge):
             pass
 
-    def check(self, charge: Charge) -> None:
-        """Raise BudgetExceededError where the total does not allow `charge` after `charges`."""
-        if self.total is None:
+    def check(self, *charges: Charge) -> None:
+        """Raise BudgetExceededError where the total does not allow these charges after all others."""
+        if self.total is None or not charges:
             return
-        if math.isinf(charge.epsilon):
-            raise BudgetExceededError(
-                f"budget={self.path}: this run has no guarantee, so no total allows it. {charge.why} Train "
-                "with a guarantee that holds, or without this budget"
-            )
-        spent = compose_charges([*self.charges, charge], self.delta)
+        for charge in charges:
+            if math.isinf(charge.epsilon):
+                raise BudgetExceededError(
+                    f"budget={self.path}: this run has no guarantee, so no total allows it. {charge.why} "
+                    "Train with a guarantee that holds, or without this budget"
+                )
+        spent = compose_charges([*self.charges, *charges], self.delta)
         if spent > self.total:
+            these = "this run" if len(charges) == 1 else f"these {len(charges)} runs"
             raise BudgetExceededError(
                 f"budget={self.path}: its total is epsilon {self.total:g} at delta {self.delta:g}, of which "
-                f"{rounded_up(self.spent)} are spent; with this run it would be {rounded_up(spent)}; take a "
+                f"{rounded_up(self.spent)} are spent; with {these} it would be {rounded_up(spent)}; take a "
                 "smaller epsilon"
             )
+
+    def find(self, run: str) -> Charge | None:
+        """The charge of a run, if it was charged."""
+        return next((charge for charge in self.charges if charge.run == run), None)
+
+    def copy_path(self, run: str) -> Path:
+        """Where the copy of a run's ledger is."""
+        return self.path.with_name(f"{self.path.name}.runs") / f"{run}.jsonl"
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `hushgraph budget` shows, as JSON values; infinity is "inf"."""
@@ -308,16 +341,141 @@ class BudgetEntry:
     @classmethod
     def from_json(cls, fields: Any) -> BudgetEntry | None:
         """The entry in a run folder, or None where the run has none."""
-        return None if fields is None else cls(**{name: str(value) for name, value in fields.items()})
+        if fields is None:
+            return None
+        entry = cls(**{name: str(value) for name, value in fields.items()})
+        if not _RUN_ID.fullmatch(entry.run):
+            raise ValueError(f"budget: run {entry.run!r}: expected letters, digits and hyphens")
+        return entry
 
-    @contextlib.contextmanager
-    def charging(self, plan: PrivacyPlan, guarantee: Guarantee, *, data: str, folder: str) -> Iterator[None]:
-        """Charge the run around the body, as `DataBudget.charging` does."""
-        charge = Charge.of_plan(
-            plan, guarantee, run=self.run, command=self.command, data=data, folder=os.path.abspath(folder)
+    def open_others(self) -> DataBudget:
+        """The budget without this run."""
+        budget = DataBudget.open(self.file)
+        others = tuple(charge for charge in budget.charges if charge.run != self.run)
+        return replace(budget, charges=others)
+
+    def renew(self) -> BudgetEntry:
+        """An entry in the same budget for a run of its own."""
+        return replace(self, run=make_run_id(self.run))
+
+    def price(self, plan: PrivacyPlan, guarantee: Guarantee, *, data: str, folder: str) -> Charge:
+        """What the run is charged for."""
+        return Charge.of_plan(
+            plan,
+            guarantee,
+            run=self.run,
+            command=self.command,
+            data=data,
+            folder=os.path.abspath(folder) if folder else "",
+            has_copy=True,
         )
-        with DataBudget.open(self.file).charging(charge):
-            yield
+
+    def begin_session(self, ledger: Ledger) -> None:
+        """Go on with the run that this ledger is of, which is charged; RunError for a copy of its folder."""
+        budget = DataBudget.open(self.file)
+        charge = budget.find(self.run)
+        path = budget.copy_path(self.run)
+        if charge is None or not charge.has_copy:
+            _make_copy(path)
+        ledger.begin_session(LedgerCopy.claim(path, ledger.path, budget=self.file))
+
+
+class LedgerCopy:
+    """The copy of a run's ledger that a budget keeps, locked for as long as a session goes on with the run.
+
+    Use `LedgerCopy.claim`.
+    """
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._file: int | None = file
+
+    @classmethod
+    def claim(cls, path: Path, ledger: Path, *, budget: str) -> LedgerCopy:
+        """Lock the copy and bring it up to date; RunError where the ledger does not begin with it.
+
+        Args:
+            path: the copy.
+            ledger: the ledger of a run, which the caller has locked.
+            budget: what keeps the copy, for messages.
+        """
+        import fcntl
+
+        run = ledger.parent
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        except FileNotFoundError:
+            raise RunError(
+                f"run={run}: budget {budget} has lost {path}, its copy of the ledger of this run, so how far "
+                "the run went is unknown; restore that file, or give charge_again to charge this folder as a "
+                "run of its own"
+            ) from None
+        except OSError as error:
+            raise RunError(f"run={run}: {path} cannot be opened ({error.strerror}); allow it") from None
+        copy = cls(path, file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            known, held = path.read_bytes(), ledger.read_bytes()
+            if not held.startswith(known):
+                lines = set(held.splitlines())
+                lacks = sum(line not in lines for line in known.splitlines())
+                raise RunError(
+                    f"run={run}: its ledger lacks {lacks} line{'s' * (lacks != 1)} that budget {budget} has "
+                    "of this run, so another folder went on with it, or this one is an older copy; go on in "
+                    "the other folder, or give charge_again to charge this one as a run of its own"
+                )
+            copy.append(held[len(known) :])
+        except BlockingIOError:
+            copy.close()
+            raise RunError(
+                f"run={run}: another process goes on with this run, from another folder; wait for it to end"
+            ) from None
+        except BaseException:
+            copy.close()
+            raise
+        return copy
+
+    def append(self, line: bytes) -> None:
+        """Write a line and sync it."""
+        if self._file is None or not is_same(self._file, self._path):
+            raise WriteError(
+                f"budget: {self._path} was removed or replaced while the run went on, so no further step was "
+                "taken; restore it and resume"
+            )
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError("the line was cut short")
+            os.fsync(self._file)
+        except OSError as error:
+            reason = error.strerror or error
+            raise WriteError(
+                f"{self._path}: cannot be written ({reason}); free space, then resume the run"
+            ) from None
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            import fcntl
+
+            # A forked child may still have it open, so closing alone would not release it.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            os.close(self._file)
+        self._file = None
+
+
+def _make_copy(path: Path) -> None:
+    """Make an empty copy of a ledger, unless there is one: what any ledger begins with."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
+        for folder in (path.parent, path.parent.parent):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        raise WriteError(f"{path}: cannot be written ({error.strerror}); allow it or free space") from None
 
 
 def make_run_id(prefix: str) -> str:
@@ -364,7 +522,8 @@ def _price(accountant: str, counts: Counter[Event], delta: float) -> float:
     return price(counts.items(), delta=delta, accountant=accountant)
 
 
-def _describe_composition(charges: Iterable[Charge]) -> str:
+def describe_composition(charges: Iterable[Charge]) -> str:
+    """How `compose_charges` adds up these charges, in words."""
     charges = list(charges)
     if any(math.isinf(charge.epsilon) for charge in charges):
         return "a run without a guarantee is among them, so nothing bounds the total"
@@ -443,8 +602,15 @@ def _read_charge(path: Path, number: int, entry: dict[str, Any]) -> Charge:
 
 def _read_torn_line(raw: bytes) -> Charge:
     """What a line that was cut short counts as: the most that it can have been."""
-    unreadable = Charge.unprotected(
-        command="unknown", data="unknown", why="A line of the budget was cut short, so its cost is unknown."
+    unreadable = Charge(
+        run=make_run_id("unknown"),
+        epsilon=math.inf,
+        delta=0.0,
+        accountant="unknown",
+        events=(),
+        command="unknown",
+        data="unknown",
+        why="A line of the budget was cut short, so its cost is unknown.",
     )
     begun = _TORN.match(raw)
     if begun is None:
@@ -457,9 +623,12 @@ def _read_torn_line(raw: bytes) -> Charge:
     return replace(unreadable, epsilon=epsilon, delta=delta, why=why)
 
 
-def _append(path: Path, contents: _Contents, charge: Charge) -> None:
-    """Write one line and sync it; where that fails, leave the file as it was."""
-    line, _ = write_line(charge.to_json(), after=contents.checksum)
+def _append(path: Path, contents: _Contents, charges: Iterable[Charge]) -> None:
+    """Write a line each, all at once, and sync; where that fails, leave the file as it was."""
+    text, checksum = b"", contents.checksum
+    for charge in charges:
+        line, checksum = write_line(charge.to_json(), after=checksum)
+        text += line
     if contents.is_torn:
         write_whole(path, contents.kept)
     try:
@@ -473,8 +642,8 @@ def _append(path: Path, contents: _Contents, charge: Charge) -> None:
                 f"budget={path}: it was changed by something that does not lock it; nothing was charged"
             )
         try:
-            if os.write(file, line) != len(line):
-                raise OSError("the line was cut short")
+            if os.write(file, text) != len(text):
+                raise OSError("it was cut short")
             os.fsync(file)
         except OSError as error:
             # The run has not begun and will not, so what reached the disk may go.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.plan import json_number
 
 if TYPE_CHECKING:
+    from hushgraph.graph.graph import Graph
     from hushgraph.privacy.plan import PrivacyPlan
 
 
 GuaranteeKind = Literal["holds", "claimed by the paper", "none"]
+# Above the first, epsilon promises little to a single person, above the second next to nothing.
+LARGE_EPSILON, HUGE_EPSILON = 10.0, 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +30,11 @@ class Guarantee:
         kind: "holds" where every part is covered by a proof, "claimed by the paper" where a part is not, and
             "none" where there is no noise, or something undoes it.
         why: the reasons it does not hold; empty exactly where it holds.
+        assumptions: what was not declared and is taken as public, without which it does not hold.
         priced_epsilon: what the accountant charges for one emptied row; the ledger shows it as spent.
         priced_group_of_two: the same for two rows emptied together.
-        priced_edge: an upper bound for one undirected edge removed; None where no bound is derived.
+        priced_edge: an upper bound for one edge removed, which is two records unless the plan is directed;
+            None where no bound is derived.
         delta: of all three.
         adjacency: the relation between neighbouring data sets.
         plan: the plan itself.
@@ -59,6 +64,7 @@ class Guarantee:
     adjacency: str
     plan: PrivacyPlan = field(repr=False)
     broken_by: tuple[Reason, ...] = field(default=(), repr=False)
+    assumptions: tuple[Assumption, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a guarantee that contradicts itself."""
@@ -72,7 +78,12 @@ class Guarantee:
 
     @classmethod
     def of(
-        cls, plan: PrivacyPlan, *, seed_is_fixed: bool = False, broken_by: tuple[Reason, ...] = ()
+        cls,
+        plan: PrivacyPlan,
+        *,
+        seed_is_fixed: bool = False,
+        broken_by: tuple[Reason, ...] = (),
+        assumptions: tuple[Assumption, ...] = (),
     ) -> Guarantee:
         """Decide what training by a plan guarantees.
 
@@ -80,6 +91,7 @@ class Guarantee:
             plan: what the run may see and spend.
             seed_is_fixed: whether the noise can be drawn again by whoever knows the seed.
             broken_by: further reasons that undo the noise; any of them makes the kind "none".
+            assumptions: what was not declared and is taken as public.
         """
         if seed_is_fixed and plan.is_private:
             broken_by = (FIXED_SEED, *broken_by)
@@ -95,12 +107,18 @@ class Guarantee:
             adjacency=plan.adjacency,
             plan=plan,
             broken_by=broken_by,
+            assumptions=assumptions,
         )
 
     @cached_property
     def statement(self) -> Statement:
         """The guarantee in words."""
-        return write_statement(self.plan, self.broken_by)
+        return write_statement(self.plan, self.broken_by, self.assumptions)
+
+    @property
+    def kind_in_words(self) -> str:
+        """`kind`, with what it assumes where it holds."""
+        return name_kind(self.kind, self.assumptions)
 
     @property
     def epsilon(self) -> float:
@@ -114,21 +132,16 @@ class Guarantee:
 
     @property
     def epsilon_edge(self) -> float | None:
-        """Epsilon for one undirected edge; infinite for "none", None where no bound is derived."""
+        """Epsilon for one edge; infinite for "none", None where no bound is derived."""
         return math.inf if self.kind == "none" else self.priced_edge
 
     @property
     def best_guess(self) -> float:
         """How often an attacker can be right at most about whether one row is empty, at even prior odds.
 
-        The total variation between the two distributions of the weights is at most
-        (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and the best guess is right with probability 1/2 plus
-        half of that. It is 1 unless the guarantee holds.
+        It is 1 unless the guarantee holds.
         """
-        if self.kind != "holds":
-            return 1.0
-        odds = math.exp(-self.epsilon)
-        return min(1.0, (1.0 + self.delta * odds) / (1.0 + odds))
+        return bound_guess(self.epsilon, self.delta) if self.kind == "holds" else 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the statement as JSON values; infinity is "inf"."""
@@ -137,10 +150,49 @@ class Guarantee:
         return {
             "kind": self.kind,
             "why": [asdict(reason) for reason in self.why],
+            "assumptions": write_assumptions(self.assumptions),
             **{name: None if value is None else json_number(value) for name, value in figures.items()},
             "delta": self.delta,
             "adjacency": self.adjacency,
         }
+
+
+class Size(NamedTuple):
+    """What to say about an epsilon that is large: how large, and a clause for a warning."""
+
+    level: Literal["large", "huge"]
+    sentence: str
+
+
+def judge_size(epsilon: float, delta: float, *, name: str = "epsilon") -> Size | None:
+    """What to say about the size of an epsilon; None where it is not large, or infinite.
+
+    Args:
+        epsilon, delta: what is guaranteed, or claimed.
+        name: what to call this epsilon.
+    """
+    if not LARGE_EPSILON < epsilon < math.inf:
+        return None
+    is_huge = epsilon > HUGE_EPSILON
+    limit, promise = (HUGE_EPSILON, "next to nothing") if is_huge else (LARGE_EPSILON, "little")
+    right = digits_up(100 * bound_guess(epsilon, delta), digits=6)
+    return Size(
+        "huge" if is_huge else "large",
+        f"{name} = {rounded_up(epsilon)} is above {limit:g}: an attacker's guess whether one row is empty "
+        f"may be right up to {right}% of the time, so it promises {promise} to a single person; take a "
+        "smaller epsilon",
+    )
+
+
+def bound_guess(epsilon: float, delta: float) -> float:
+    """How often an attacker can be right at most about whether one row is empty, at even prior odds.
+
+    The total variation between the two distributions of the weights is at most
+    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and the best guess is right with probability 1/2 plus half of
+    that.
+    """
+    odds = math.exp(-epsilon)
+    return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
 
 
 def sentence(plan: PrivacyPlan) -> str:
@@ -164,6 +216,7 @@ def describe_guarantee(guarantee: Guarantee) -> dict[str, Any]:
     """
     keys: dict[str, Any] = {
         "guarantee": guarantee.kind,
+        "assumptions": write_assumptions(guarantee.assumptions),
         "epsilon": json_number(guarantee.epsilon),
         "epsilon_spent": json_number(guarantee.priced_epsilon),
     }
@@ -201,6 +254,56 @@ class Reason:
 
     code: str
     sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """What a guarantee takes as public although nobody declared it.
+
+    Attributes:
+        code: for programs.
+        clause: what is assumed, to follow "assuming that".
+        sentence: the same with its reason, for readers.
+    """
+
+    code: str
+    clause: str
+    sentence: str
+
+
+CLASSES_FROM_LABELS = Assumption(
+    code="classes-from-labels",
+    clause="the list of classes is public",
+    sentence="The list of classes was taken from the labels, not declared, and is assumed to be public. A "
+    "class that only one row has would show that row.",
+)
+CLASSES_NOT_RECORDED = Assumption(
+    code="classes-not-recorded",
+    clause="the list of classes is public",
+    sentence="The run does not record whether its list of classes was declared or taken from the labels, so "
+    "it is assumed to be public. A class that only one row has would show that row.",
+)
+
+
+def find_assumptions(graph: Graph) -> tuple[Assumption, ...]:
+    """What a guarantee for training on `graph` takes as public although nobody declared it."""
+    return () if graph.has_declared_classes else (CLASSES_FROM_LABELS,)
+
+
+def name_kind(kind: str, assumptions: Sequence[Assumption]) -> str:
+    """Return a kind of guarantee for readers: what one that holds assumes belongs to it."""
+    return kind + name_assumed(assumptions) if kind == "holds" else kind
+
+
+def write_assumptions(assumptions: Sequence[Assumption]) -> list[dict[str, str]]:
+    """Return assumptions as JSON values, which `Assumption(**each)` reads."""
+    return [asdict(each) for each in assumptions]
+
+
+def name_assumed(assumptions: Sequence[Assumption]) -> str:
+    """Return ", assuming that ..." to follow a promise; empty where nothing is assumed."""
+    clauses = " and that ".join(each.clause for each in assumptions)
+    return f", assuming that {clauses}" if clauses else ""
 
 
 FIXED_SEED = Reason(
@@ -275,11 +378,13 @@ def find_reasons(plan: PrivacyPlan) -> tuple[Reason, ...]:
     )
 
 
-def write_statement(plan: PrivacyPlan, broken_by: tuple[Reason, ...]) -> Statement:
+def write_statement(
+    plan: PrivacyPlan, broken_by: tuple[Reason, ...], assumptions: tuple[Assumption, ...] = ()
+) -> Statement:
     if plan.guarantee == "none":
         reasons = (*broken_by, *find_reasons(plan))
         return Statement(sentence=" ".join(["Nothing is guaranteed.", *(r.sentence for r in reasons)]))
-    own = _own_sentence(plan)
+    own = _own_sentence(plan, assumptions)
     if broken_by:
         first = " ".join(["Nothing is guaranteed.", *(reason.sentence for reason in broken_by)])
         if plan.guarantee != "holds":
@@ -297,6 +402,9 @@ def write_statement(plan: PrivacyPlan, broken_by: tuple[Reason, ...]) -> Stateme
     else:
         describe_all, not_covered = _TREE_TOPICS, _NOT_COVERED
     topics = tuple(describe(plan) for describe in describe_all)
+    if assumptions:
+        text = " ".join(each.sentence for each in assumptions)
+        topics = (*topics, Topic(key="assumptions", heading="What is assumed", text=text))
     return Statement(
         sentence=first, caveat=caveat, topics=topics, not_covered=not_covered, covers=_name_covered(plan)
     )
@@ -309,7 +417,7 @@ def _name_covered(plan: PrivacyPlan) -> str:
     return f"the weights{boards} and the predictions for everybody else"
 
 
-def _own_sentence(plan: PrivacyPlan) -> str:
+def _own_sentence(plan: PrivacyPlan, assumptions: tuple[Assumption, ...]) -> str:
     """State what the plan guarantees or claims, apart from what a run does to it."""
     epsilon, delta = rounded_up(plan.epsilon), digits_up(plan.delta)
     if plan.guarantee == "claimed by the paper":
@@ -317,18 +425,19 @@ def _own_sentence(plan: PrivacyPlan) -> str:
         return (
             f"The paper claims epsilon = {epsilon} at delta = {delta}, but this is not a guarantee. {reasons}"
         )
+    assuming = name_assumed(assumptions)
     if plan.covers_predictions:
         covered = _name_covered(plan)
         return (
             f"{covered[0].upper()}{covered[1:]} are together "
-            f"({epsilon}, {delta})-differentially private for every single node: emptying one node's row "
-            f"changes the probability of any outcome by at most a factor of e^{epsilon}, up to a probability "
-            f"of {delta}."
+            f"({epsilon}, {delta})-differentially private for every single node{assuming}: emptying one "
+            f"node's row changes the probability of any outcome by at most a factor of e^{epsilon}, up to a "
+            f"probability of {delta}."
         )
     return (
-        f"Training is ({epsilon}, {delta})-differentially private for every single node: emptying one node's "
-        f"row changes the probability of any outcome of training by at most a factor of e^{epsilon}, up to a "
-        f"probability of {delta}."
+        f"Training is ({epsilon}, {delta})-differentially private for every single node{assuming}: emptying "
+        f"one node's row changes the probability of any outcome of training by at most a factor of "
+        f"e^{epsilon}, up to a probability of {delta}."
     )
 
 
@@ -372,8 +481,9 @@ def _describe_public(plan: PrivacyPlan) -> Topic:
     return Topic(
         key="public",
         heading="What is public",
-        text="The identifiers of the nodes, which of them are in the training split and so how many, whether "
-        "the graph is directed, the numbers of features and classes, and all settings of the training.",
+        text="The identifiers of the nodes, which of them are in the training split and so how many, the "
+        "number of features, the list of classes, and all settings of the training, among them who owns an "
+        "edge and whether edges are directed.",
     )
 
 
@@ -398,16 +508,20 @@ def _describe_edge(plan: PrivacyPlan) -> Topic:
     if not plan.reads_edges:
         return Topic(key="edge", heading=heading, text="Epsilon is 0: training reads no edges.")
     name = "epsilon" if plan.guarantee == "holds" else "the claimed epsilon"
-    text = (
-        "An undirected edge is two records, one in the row of each end. Hiding that it exists takes a group "
-        f"of two nodes, for which {name} is {rounded_up(plan.epsilon_group_of_two)} at the same delta."
-    )
+    if plan.directed:
+        text = (
+            "A directed edge is one record, in the row of its owner. Hiding that it exists takes that row, "
+            f"for which {name} is {rounded_up(plan.epsilon)}. For the record alone, the rest of that row "
+            "kept, "
+        )
+    else:
+        text = (
+            "An undirected edge is two records, one in the row of each end. Hiding that it exists takes a "
+            f"group of two nodes, for which {name} is {rounded_up(plan.epsilon_group_of_two)} at the same "
+            "delta. That is for both rows emptied. For the edge alone, the rest of both rows kept, "
+        )
     edge = plan.epsilon_edge
-    text += (
-        " That is for both rows emptied. For the edge alone, the rest of both rows kept, no bound is proven."
-        if math.isinf(edge)
-        else f" For the edge alone, the rest of both rows kept, epsilon is {rounded_up(edge)}."
-    )
+    text += "no bound is proven." if math.isinf(edge) else f"epsilon is {rounded_up(edge)}."
     return Topic(key="edge", heading=heading, text=text)
 
 
@@ -467,9 +581,9 @@ def _describe_other_changes(plan: PrivacyPlan) -> Topic:
     return Topic(
         key="edge",
         heading="Other questions, other figures",
-        text=f"Two rows emptied together: epsilon {rounded_up(plan.epsilon_group_of_two)}. One edge, "
-        f"everything else kept: {rounded_up(plan.epsilon_edge)}. One training label changed into another: "
-        f"{rounded_up(plan.epsilon_label)}. A row without a training label: "
+        text=f"Two rows emptied together: epsilon {rounded_up(plan.epsilon_group_of_two)}. One "
+        f"{plan.edge_name}, everything else kept: {rounded_up(plan.epsilon_edge)}. One training label "
+        f"changed into another: {rounded_up(plan.epsilon_label)}. A row without a training label: "
         f"{rounded_up(plan.epsilon_unlabelled_row)}. All at the same delta.",
     )
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -32,12 +33,22 @@ _DRAWS: dict[str, type[Draw]] = {"poisson": PoissonDraw, "fixed": FixedSizeDraw}
 _ANEW = "Restore it, or count this run as spent and train in another folder, which charges the data anew"
 _RELEASE_LINE = b'{"released"'
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
+# The key of a line that charges nothing: a session of a run that is in a budget begins.
+_SESSION = "session"
 
 
 class HasFingerprint(Protocol):
     """What a ledger needs to know of a plan to tell whether it is its own."""
 
     def fingerprint(self) -> str: ...
+
+
+class LineCopy(Protocol):
+    """A second place for every line of a ledger; it has its own lock."""
+
+    def append(self, line: bytes) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Ledger:
@@ -68,6 +79,7 @@ class Ledger:
         One process at a time can write.
         `check_unreleased` lets a board be made under a charge only if no board can have been visible under it
         before. Restoring an older copy of the ledger and of the folder with it cannot be seen.
+        Where there is a copy, a line is in both before what it is about happens.
     """
 
     def __init__(self, path: Path, header: dict[str, Any], checksum: str, *, lock: int | None) -> None:
@@ -93,6 +105,7 @@ class Ledger:
         self._checksum = checksum
         self._lock = lock
         self._file: int | None = None
+        self._copy: LineCopy | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], terms: Terms) -> Ledger:
@@ -288,8 +301,16 @@ class Ledger:
                 f"ledger={self.path}: the file of {name} is not the one that this run released. {_ANEW}"
             )
 
+    def begin_session(self, copy: LineCopy) -> None:
+        """Note that a session begins, and write this line and all that follow to `copy` too.
+
+        The line is like no other, so that of two copies of a run folder only one can go on from it.
+        """
+        self._copy = copy
+        self._append({_SESSION: secrets.token_hex(8)})
+
     def _append(self, entry: dict[str, Any]) -> None:
-        """Write a line to disk, then count it."""
+        """Write a line to disk, here before the copy, which never holds what the ledger lacks; count it."""
         if self._file is None:
             raise RunError(f"ledger={self.path}: it is not open for writing; reopen it")
         line, checksum = write_line(entry, after=self._checksum)
@@ -305,6 +326,12 @@ class Ledger:
             raise WriteError(
                 f"ledger={self.path}: cannot be written ({reason}); free space, then resume the run"
             ) from None
+        if self._copy is not None:
+            try:
+                self._copy.append(line)
+            except BaseException:
+                self.close()
+                raise
         self._book(entry, checksum)
 
     def _allows(self, event: Event, count: int) -> bool:
@@ -337,6 +364,9 @@ class Ledger:
         if raw.startswith(_RELEASE_LINE):
             # A release follows its charge at once.
             return {"released": name_board(self.boards_charged - 1), "digest": None, "torn": True}
+        if raw.startswith(f'{{"{_SESSION[:2]}'.encode()):
+            # It charged nothing, and its session did not begin.
+            return {_SESSION: secrets.token_hex(8), "torn": True}
         event, count = self._price_torn_line()
         return {"step": self.steps_charged, "count": count, "event": event_to_json(event), "torn": True}
 
@@ -352,10 +382,10 @@ class Ledger:
                 )
 
     def _book(self, entry: dict[str, Any], checksum: str) -> None:
-        """Count a line; one of _MALFORMED where it is neither a charge nor a release."""
+        """Count a line; one of _MALFORMED where it is neither a charge, a release nor a session."""
         if "released" in entry:
             self._book_release(str(entry["released"]), entry["digest"])
-        else:
+        elif _SESSION not in entry:
             event, count = event_from_json(entry["event"]), entry["count"]
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise ValueError(count)
@@ -397,7 +427,9 @@ class Ledger:
             os.close(self._file)
         if self._lock is not None:
             _release_lock(self._lock)
-        self._file = self._lock = None
+        if self._copy is not None:
+            self._copy.close()
+        self._file = self._lock = self._copy = None
 
     def __enter__(self) -> Ledger:
         return self

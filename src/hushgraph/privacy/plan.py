@@ -70,6 +70,8 @@ class PrivacyPlan:
         steps: T, how many noisy steps are taken.
         max_reads: D, how many nodes one training node reads, at most; None is unlimited.
         edge_owner: "sender" or "reader", whose row holds an edge record.
+        directed: whether an edge is one record. Otherwise it is two, one in the row of each end, and
+            `epsilon_edge` prices both.
         clip: C, the largest norm of one root's gradient.
         noise_multiplier: lambda = sigma / (2 C n). None: not chosen yet. 0: training without privacy.
         delta: 1 / (10 N) unless given.
@@ -110,6 +112,7 @@ class PrivacyPlan:
     batches: choices.Batches = None  # type: ignore[assignment]
     clipping: choices.Clipping = "normalised"
     noise: choices.Noise = "common"
+    directed: bool = False
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[choices.Method] = "trees"
@@ -263,7 +266,7 @@ class PrivacyPlan:
 
     @property
     def epsilon_edge(self) -> float:
-        """Epsilon for one edge, the rest of both rows kept: both its records if undirected, else its one.
+        """Epsilon for one edge, the rest of both rows kept: both its records, or its one if `directed`.
 
         0 where training reads no edge; infinite where no bound is proven.
         """
@@ -272,10 +275,15 @@ class PrivacyPlan:
         trees = bounds.trees_of_a_record(self.max_readers, self.num_layers, self.edge_owner)
         if self.sampler != "stable" or self.accountant != "pair":
             return math.inf
-        records = 2 if self.edge_owner == "sender" else 1
+        records = 1 if self.directed else 2
         changed = min(records * trees, self.num_train_nodes)
         # No row is emptied, so no example is gone.
         return self._epsilon_or_infinity(replace(self.step_event, changed_trees=changed, gone=0))
+
+    @property
+    def edge_name(self) -> str:
+        """What `epsilon_edge` is the figure of, in words."""
+        return "directed record" if self.directed else "undirected edge"
 
     @property
     def epsilon_label(self) -> float:
@@ -389,11 +397,19 @@ class PrivacyPlan:
             "max_readers": self.max_readers,
             "max_reads": self.max_reads,
             "edge_owner": self.edge_owner,
+            "directed": self.directed,
         }
 
     def to_json(self) -> str:
         """The plan's fields as one line of JSON with sorted keys; `from_json` gives the same plan back."""
-        return json.dumps({**asdict(self), "adjacency": self.adjacency}, sort_keys=True, allow_nan=False)
+        return json.dumps(self._to_values(), sort_keys=True, allow_nan=False)
+
+    def _to_values(self) -> dict[str, Any]:
+        values = {**asdict(self), "adjacency": self.adjacency}
+        if not self.directed:
+            # Plans without this field keep the fingerprint that their ledgers show.
+            del values["directed"]
+        return values
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyPlan:
@@ -437,7 +453,8 @@ class BillboardPlan(PrivacyPlan):
     training label cast what the model predicts for them by then.
 
     Args:
-        num_train_nodes, batch_size, steps, delta, clip, clipping, edge_owner: as in `PrivacyPlan`.
+        num_train_nodes, batch_size, steps, delta, clip, clipping, edge_owner, directed: as in
+            `PrivacyPlan`.
         num_classes: c, how many classes there are, which is public.
         num_boards: 1 or 2.
         board_share: the part of the budget (of mu^2) that the boards get together, in equal parts.
@@ -558,9 +575,8 @@ class BillboardPlan(PrivacyPlan):
 
     @property
     def epsilon_edge(self) -> float:
-        """Epsilon for one edge: two records if the sender owns it (undirected), else one."""
-        is_undirected = self.edge_owner == "sender"
-        return self._epsilon_by(bounds.EDGE if is_undirected else bounds.RECORD)
+        """Epsilon for one edge, whoever owns it: both its records, or its one if `directed`."""
+        return self._epsilon_by(bounds.RECORD if self.directed else bounds.EDGE)
 
     @property
     def epsilon_label(self) -> float:
@@ -612,10 +628,8 @@ class BillboardPlan(PrivacyPlan):
         }
         return super().summary() | of_boards
 
-    def to_json(self) -> str:
-        """The plan's fields as one line of JSON with sorted keys; `from_json` gives the same plan back."""
-        content = {**asdict(self), "adjacency": self.adjacency, "method": self.method}
-        return json.dumps(content, sort_keys=True, allow_nan=False)
+    def _to_values(self) -> dict[str, Any]:
+        return {**super()._to_values(), "method": self.method}
 
     @classmethod
     def from_json(cls, text: str) -> BillboardPlan:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
+from hushgraph.privacy.guarantee import Assumption
 from hushgraph.privacy.plan import PrivacyPlan
 
 
@@ -17,14 +18,14 @@ class Solved:
     Attributes:
         plan: the plan, with noise.
         solved_for: the figure that was left out: "steps", "noise-multiplier" or "epsilon".
-        notes: assumptions that were made, as sentences.
-        target: the epsilon that was asked for, if any.
+        notes: settings that were chosen, as sentences.
+        assumptions: what its guarantee takes as public although nobody declared it.
     """
 
     plan: PrivacyPlan
     solved_for: str
     notes: tuple[str, ...]
-    target: float | None = None
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def solve(
@@ -80,7 +81,7 @@ def solve(
     )
     if epsilon is not None:
         plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)
-    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes), target=epsilon)
+    return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes))
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:

@@ -1,8 +1,7 @@
-"""Self-contained pages, each with a JSON twin: the report of a run, and the planner."""
+"""The report of a run: a self-contained page with a JSON twin."""
 
 from __future__ import annotations
 
-from hushgraph.report.planner import write_planner_page
 from hushgraph.report.report import check_report_path, write_report
 
-__all__ = ["check_report_path", "write_planner_page", "write_report"]
+__all__ = ["check_report_path", "write_report"]

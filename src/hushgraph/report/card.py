@@ -103,7 +103,7 @@ def render_summary(folder: RunFolder, result: Mapping[str, Any], *, is_temporary
     rows = [
         ("epsilon", format_epsilon(guarantee.epsilon)),
         ("delta", digits_up(guarantee.delta)),
-        ("guarantee", guarantee.kind),
+        ("guarantee", guarantee.kind_in_words),
         ("predictions", str(result.get("predictions", "not covered"))),
         ("test accuracy (not covered)", format_percent(result.get("test_accuracy"))),
     ]
@@ -132,6 +132,7 @@ def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str,
         "differential_privacy": json.dumps(
             {
                 "guarantee": figures["kind"],
+                "assumptions": [each["sentence"] for each in facts["assumptions"]],
                 "epsilon": float(format_epsilon(epsilon)) if math.isfinite(epsilon) else "infinity",
                 "delta": about["delta"],
                 "adjacency": about["adjacency"],

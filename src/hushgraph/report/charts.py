@@ -28,13 +28,6 @@ _SMALLEST = 1e-300
 # Accuracies that differ by less than one percentage point are drawn on an axis of one point.
 _NARROWEST_SHARE = 0.01
 
-PROFILE_WIDTH, PROFILE_HEIGHT = 340, 176
-_PROFILE_LEFT, _PROFILE_RIGHT, _PROFILE_TOP, _PROFILE_BOTTOM = 52, 4, 22, 24
-# The outermost points keep this distance from the edge of the plot, for their labels.
-_INSET = 26
-# Over more powers of ten than this, ticks at 2 and 5 would be too many.
-_MANY_DECADES = 1.6
-
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
@@ -70,21 +63,6 @@ class Bar:
     text: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogAxis:
-    """A logarithmic vertical axis of a profile chart, from `low` to `high`."""
-
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    def position(self, value: float) -> float:
-        """Return the vertical coordinate of a value."""
-        part = math.log(value / self.low) / math.log(self.high / self.low)
-        plot = PROFILE_HEIGHT - _PROFILE_BOTTOM - _PROFILE_TOP
-        return round(PROFILE_HEIGHT - _PROFILE_BOTTOM - part * plot, 1)
-
-
 def choose_ticks(low: float, high: float, *, most: int = _TICKS) -> tuple[float, ...]:
     """Return round numbers that enclose low..high, at least two and about `most` of them."""
     size = max(abs(low), abs(high))
@@ -110,25 +88,6 @@ def share_axis(label: str, values: Iterable[float]) -> Axis:
     # All labels have as many decimals as the longest needs.
     decimals = max(len(f"{100 * tick:.4g}".partition(".")[2]) for tick in ticks)
     return Axis(label=label, ticks=ticks, text=lambda part: f"{100 * part:.{decimals}f}%")
-
-
-def choose_log_axis(values: Sequence[float]) -> LogAxis:
-    """Return a logarithmic axis that encloses all of these positive values."""
-    lowest, highest = min(values), max(values)
-    first, last = math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 1
-    round_numbers = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in (1, 2, 5)]
-    low = max(number for number in round_numbers if number <= lowest)
-    high = min(number for number in round_numbers if number > low and number >= highest)
-    inside = [number for number in round_numbers if low <= number <= high]
-    if math.log10(high / low) > _MANY_DECADES:
-        inside = [number for number in inside if f"{number:e}".startswith("1.")]
-    return LogAxis(low=low, high=high, ticks=tuple(inside))
-
-
-def slider_positions(count: int) -> list[float]:
-    """Return the horizontal coordinates of `count` values: equal distances, like the steps of a slider."""
-    first, last = _PROFILE_LEFT + _INSET, PROFILE_WIDTH - _PROFILE_RIGHT - _INSET
-    return [round(first + (last - first) * place / max(1, count - 1), 1) for place in range(count)]
 
 
 def line_chart(
@@ -201,59 +160,6 @@ def bar_chart(
             parts.append(draw_text(middle, HEIGHT - _BOTTOM + 15 + 14 * number, line, "middle"))
     parts.append(_draw_axis_names(x_label, y.label, left, width))
     return draw_image(name, title, description, width, HEIGHT, parts)
-
-
-def profile_chart(
-    *,
-    name: str,
-    title: str,
-    description: str,
-    labels: Sequence[str],
-    values: Sequence[float | None],
-    texts: Sequence[str],
-    chosen: int,
-    axis: LogAxis,
-) -> Markup:
-    """Draw the values of one choice on a shared axis, with the chosen one marked and labelled.
-
-    Args:
-        name: a prefix for identifiers, unique on the page; the planner's script moves parts by them.
-        title, description: what a screen reader says.
-        labels: of the choice.
-        values: the noise for each; None where there is no price.
-        texts: the same, formatted.
-        chosen: the index of the marked value.
-        axis: the vertical axis.
-    """
-    xs = slider_positions(len(labels))
-    ys = [None if value is None else axis.position(value) for value in values]
-    left, right, bottom = _PROFILE_LEFT, PROFILE_WIDTH - _PROFILE_RIGHT, PROFILE_HEIGHT - _PROFILE_BOTTOM
-    parts = []
-    for tick in axis.ticks:
-        at = axis.position(tick)
-        parts.append(element("line", class_="grid", x1=left, x2=right, y1=at, y2=at))
-        parts.append(draw_text(left - 5, at + 4, f"{tick:g}", "end"))
-    parts += [draw_text(x, bottom + 17, label, "middle") for x, label in zip(xs, labels, strict=True)]
-    middle, mark = xs[chosen], ys[chosen]
-    at = bottom if mark is None else mark
-    guide = {"x1": middle, "x2": middle, "y1": _PROFILE_TOP, "y2": bottom}
-    parts.append(element("line", class_="guide", id=f"{name}-guide", **guide))
-    path = " ".join(f"{x},{y}" for x, y in zip(xs, ys, strict=True) if y is not None)
-    parts.append(element("polyline", class_="line", id=f"{name}-line", points=path))
-    dots = [
-        element("circle", class_="dot", cx=x, cy=y or 0, r=2.6, **_visibility(y))
-        for x, y in zip(xs, ys, strict=True)
-    ]
-    parts.append(element("g", Markup().join(dots), id=f"{name}-dots"))
-    marked = {"cx": middle, "cy": at, "r": 5.5}
-    parts.append(element("circle", class_="mark", id=f"{name}-mark", **marked, **_visibility(mark)))
-    place = {"x": middle, "y": at - 11, "text_anchor": "middle"}
-    parts.append(element("text", texts[chosen], class_="value", id=f"{name}-value", **place))
-    return draw_image(name, title, description, PROFILE_WIDTH, PROFILE_HEIGHT, parts)
-
-
-def _visibility(y: float | None) -> dict[str, str]:
-    return {"visibility": "hidden"} if y is None else {}
 
 
 def _left_margin(y: Axis) -> float:

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_down
+from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import RunError
-from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee
+from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import json_number
 
@@ -64,17 +64,18 @@ def collect_facts(
     missing = [key for key in ("val_accuracy", "test_accuracy", "seconds", "device") if key not in result]
     if missing:
         raise RunError(f"run={folder.path}: result.json has no {missing[0]}; restore it")
-    guarantee = Guarantee.of(plan, seed_is_fixed=config.seed is not None)
+    guarantee = folder.guarantee
     return {
         "report": FORMAT,
         "written": format_now(),
         "data": folder.data if comparison is None else comparison["data"],
-        "standing": describe_standing(guarantee),
+        "standing": describe_standing(guarantee, comparison),
         "covers": guarantee.statement.covers,
         "statement": [asdict(topic) for topic in guarantee.statement.topics],
         "guarantee": _summarise_guarantee(plan, guarantee),
         "guarantee_details": guarantee.to_json(),
-        "assumptions": _list_assumptions(plan),
+        "assumptions": write_assumptions(guarantee.assumptions),
+        "rests_on": _list_grounds(plan),
         "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
         "declared": [] if folder.columns is None else folder.columns.describe_clean_up(),
         "warnings": list(folder.warnings),
@@ -92,8 +93,12 @@ def collect_facts(
     }
 
 
-def describe_standing(guarantee: Guarantee) -> dict[str, str]:
-    """Return what a reader must know first: the kind of run, its label, its sentence and its caveat."""
+def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return what a reader must know first: the kind of run, its label, its sentence and its caveat.
+
+    Beside them: what all private models of a comparison cost `together`; what the `size` of epsilon means,
+    where it is large; and the `level`, which colours the page: the kind, or "large" or "huge".
+    """
     if guarantee.kind == "holds":
         kind = "holds"
     elif guarantee.kind == "claimed by the paper":
@@ -103,8 +108,34 @@ def describe_standing(guarantee: Guarantee) -> dict[str, str]:
     else:
         # A finite price with no guarantee: there is noise, and something undoes it.
         kind = "broken" if math.isfinite(guarantee.priced_epsilon) else "none"
-    statement = guarantee.statement
-    return {"kind": kind, "label": _LABELS[kind], "sentence": statement.sentence, "caveat": statement.caveat}
+    level, together, name = kind, "", "epsilon"
+    label = _LABELS[kind] + (name_assumed(guarantee.assumptions) if kind == "holds" else "")
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    if comparison is not None:
+        total = comparison["release_all"]
+        epsilon, delta = float(total["epsilon"]), total["delta"]
+        all_models = f"all {total['models']} private models on this page together"
+        name = f"epsilon of {all_models}"
+        together = f"Publishing {all_models} has no proven cost."
+        if math.isfinite(epsilon):
+            together = (
+                f"Publishing {all_models} costs epsilon = {rounded_up(epsilon)} at delta = "
+                f"{digits_up(delta)} ({total['composition']})."
+            )
+        elif kind == "holds":
+            level, label = "none", "No guarantee for all private models together"
+    size = judge_size(epsilon, delta, name=name) if kind in ("holds", "claimed") else None
+    if size is not None and (kind == "holds" or size.level == "huge"):
+        level, label = size.level, f"{label}, but epsilon is {size.level}"
+    return {
+        "kind": kind,
+        "level": level,
+        "label": label,
+        "together": together,
+        "sentence": guarantee.statement.sentence,
+        "size": "" if size is None else f"{size.sentence[0].upper()}{size.sentence[1:]}.",
+        "caveat": guarantee.statement.caveat,
+    }
 
 
 def format_now() -> str:
@@ -124,7 +155,7 @@ def _summarise_guarantee(plan: PrivacyPlan, guarantee: Guarantee) -> dict[str, A
     }
 
 
-def _list_assumptions(plan: PrivacyPlan) -> list[str]:
+def _list_grounds(plan: PrivacyPlan) -> list[str]:
     """List what epsilon rests on; nothing where there is no epsilon."""
     if plan.guarantee == "none":
         return []
@@ -147,7 +178,7 @@ def _list_assumptions(plan: PrivacyPlan) -> list[str]:
         f"noise with standard deviation {deviation} is added to their sum. "
         f"{_ACCOUNTANTS[plan.accountant]}",
         _EXACT_NOISE + (_READING_EDGES if plan.reads_edges else ""),
-        "The numbers of features and classes, and whether the graph is directed, are treated as public.",
+        "The number of features and the list of classes are treated as public.",
         "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
         "at the end of this page.",
     ]

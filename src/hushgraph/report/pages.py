@@ -1,4 +1,4 @@
-"""What both pages share: templates, tables, and how a page and its JSON twin are written."""
+"""Templates, tables, and how a page and its JSON twin are written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 # Near the beginning of every page of ours, and hardly of any other file.
-_MARK = b'content="hushgraph"'
+_MARK, _TWIN_MARK = b'content="hushgraph"', b'"report": 1'
 _MARK_WITHIN = 1000
 # A table of so many columns is wider than a phone.
 _WIDE_TABLE = 4
@@ -63,11 +62,6 @@ def render_template(name: str, **context: Any) -> str:
     return _environment().get_template(name).render(**context)
 
 
-def read_template(name: str) -> str:
-    """Return the source of a style sheet or script beside the templates."""
-    return files("hushgraph.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 @cache
 def _environment() -> Environment:
     """Return the templates of this package: pages escape every value, and a missing one is an error."""
@@ -85,21 +79,20 @@ def _environment() -> Environment:
     return environment
 
 
-def check_page_path(path: str | os.PathLike[str], *, option: str, kind: str) -> Path:
+def check_page_path(path: str | os.PathLike[str], *, option: str) -> Path:
     """Return where a page goes; raise InputError where it cannot be written or would replace another file.
 
     Args:
         path: ends in .html; the twin beside it ends in .json.
         option: what the user calls it.
-        kind: "report" or "planner", the first key of its twin.
     """
     place = Path(path)
     if place.suffix != ".html":
         raise InputError(f"{option}={place}: expected a name that ends in .html")
     if not place.parent.is_dir():
         raise InputError(f"{option}={place}: there is no folder {place.parent}; make it first")
-    for file, mark in ((place, _MARK), (place.with_suffix(".json"), f'"{kind}": 1'.encode())):
-        _check_replaceable(file, mark, option, kind)
+    for file, mark in ((place, _MARK), (place.with_suffix(".json"), _TWIN_MARK)):
+        _check_replaceable(file, mark, option)
     return place
 
 
@@ -110,17 +103,16 @@ def write_page(place: Path, facts: Mapping[str, Any], html: str) -> None:
     write_whole(place, html.encode())
 
 
-def _check_replaceable(file: Path, mark: bytes, option: str, kind: str) -> None:
+def _check_replaceable(file: Path, mark: bytes, option: str) -> None:
     if not file.exists():
         return
-    named = "a planner page" if kind == "planner" else "a report"
     try:
         with file.open("rb") as opened:
             start = opened.read(_MARK_WITHIN)
     except OSError as error:
         raise InputError(f"{option}={file}: cannot be read ({error.strerror}); choose another name") from None
     if mark not in start:
-        raise InputError(f"{option}={file}: it exists and is not {named}; choose another name")
+        raise InputError(f"{option}={file}: it exists and is not a report; choose another name")
 
 
 def format_percent(value: float | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, digits_up, rounded_up
+from hushgraph.privacy.guarantee import Assumption, name_kind
 from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks, line_chart, share_axis
 from hushgraph.report.diagram import Outcome, Part, draw_bounds, draw_budget
 from hushgraph.report.facts import collect_facts
@@ -60,7 +61,7 @@ def write_report(
 
 def check_report_path(path: str | os.PathLike[str]) -> Path:
     """Return where a report goes; raise InputError where it cannot be written."""
-    return check_page_path(path, option="out", kind="report")
+    return check_page_path(path, option="out")
 
 
 def render_report(facts: Mapping[str, Any]) -> str:
@@ -139,6 +140,10 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         if facts["statement"]:
             spent = format_epsilon(figures["priced_epsilon"])
             cards += [("epsilon spent, not guaranteed", spent), ("delta", delta)]
+    if facts["comparison"] is not None:
+        total = facts["comparison"]["release_all"]
+        name = f"epsilon, all {total['models']} private models"
+        cards.insert(0, (name, format_epsilon(total["epsilon"])))
     return [*cards, ("test accuracy (not covered)", format_percent(facts["result"]["test_accuracy"]))]
 
 
@@ -175,7 +180,7 @@ def list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         return rows
     edge = figures["epsilon_edge"]
     bound = "no bound derived" if edge is None else f"at most {format_epsilon(edge)}"
-    name = "edge record" if _is_billboard(facts) and about["edge_owner"] == "reader" else "undirected edge"
+    name = "directed record" if about["directed"] else "undirected edge"
     rows.append((f"epsilon, one {name}{note}", bound))
     if _is_billboard(facts):
         rows += [
@@ -419,18 +424,19 @@ def _show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
             "macro-F1",
             "seconds",
         ),
-        rows=[_tabulate_model(row) for row in rows],
+        rows=[_tabulate_model(row, facts["comparison"]["assumptions"]) for row in rows],
         numeric_from=4,
     )
     return Figure(caption="Test accuracy", chart=chart), table
 
 
-def _tabulate_model(row: Mapping[str, Any]) -> list[str | Cell]:
+def _tabulate_model(row: Mapping[str, Any], assumptions: Sequence[Mapping[str, str]]) -> list[str | Cell]:
+    guarantee = name_kind(row["guarantee"], [Assumption(**each) for each in assumptions])
     return [
         row["name"],
         row["model"],
         row["predictions"],
-        Cell(text=row["guarantee"], kind="holds" if row["guarantee"] == "holds" else "unsafe"),
+        Cell(text=guarantee, kind="holds" if row["guarantee"] == "holds" else "unsafe"),
         format_epsilon(row["epsilon"]),
         *(format_percent(row[key]) for key in ("test_accuracy", "val_accuracy", "macro_f1")),
         f"{row['seconds']:.1f}",

@@ -106,7 +106,9 @@ class Sources:
         if source.path is None:
             # Graphs of the catalog have both directions of every edge.
             return catalog.load(column.dataset, self.root)
-        graph = load_graph(source.path, symmetrize=column.symmetrize)
+        # Nobody declares the classes of a substitute.
+        classes = column.classes if source.comparable else None
+        graph = load_graph(source.path, symmetrize=column.symmetrize, num_classes=classes)
         if "derived" in source.reading:
             return catalog.derive(column.dataset, graph, self.root)
         return graph if column.split_by is None else split_by_group(graph, source.path, column.split_by)

@@ -325,6 +325,7 @@ def _build_notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) ->
     notes += list(
         dict.fromkeys(_format_reason(record) for record in records if record["mode"] == "as-published")
     )
+    notes += list(dict.fromkeys(a["sentence"] for record in records for a in record.get("assumptions", ())))
     if records:
         notes.append(SEED_NOTE)
     commits = list(dict.fromkeys(str(record["commit"])[:7] for record in records if record.get("commit")))

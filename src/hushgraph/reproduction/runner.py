@@ -303,6 +303,7 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
         "epsilon_holds": proven.holds,
         "epsilon_if_thresholds_were_public": proven.if_public,
         "holds_reason": proven.reason,
+        "assumptions": run.result["assumptions"],
         "delta": run.plan.delta if run.plan.is_private else None,
         "plan": json.loads(run.plan.to_json()),
         "config": json.loads(run.config.to_json()),

@@ -67,6 +67,7 @@ class Column:
         name: the name of the column.
         dataset: its name in the catalog; that of the column by default.
         file: a file in the data folder instead.
+        classes: how many classes that file has, as published.
         symmetrize: whether to add the reverse of every edge.
         split_by: an array of the file with one group per node; whole groups are assigned to the splits.
         setting: the setting of this column, if it is not that of the experiment.
@@ -76,6 +77,7 @@ class Column:
     name: str
     dataset: str = ""
     file: str | None = None
+    classes: int | None = None
     symmetrize: bool = False
     split_by: str | None = None
     setting: str | None = None

@@ -168,6 +168,11 @@ def check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> c
     model: Any = given.get("model", "gcn") if isinstance(given.get("model", "gcn"), str) else "own"
     optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
     TrainingConfig(model=model, optimizer=optimizer, **named, **others)
+    if given["symmetrize"] and given["directed"]:
+        raise InputError(
+            "symmetrize=True and directed=True contradict each other: what is symmetrized has two records an "
+            "edge; leave one of them out"
+        )
     check_budget(**{name: arguments[name] for name in _BUDGET})
     readers = given.get("max_readers", 1)
     check_fields(
@@ -182,7 +187,10 @@ def check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> c
             "noise_multiplier": None,
             "delta": None,
             "batches": None,
-            **{name: given[name] for name in ("clip", "sampler", "accountant", "clipping", "noise")},
+            **{
+                name: given[name]
+                for name in ("clip", "sampler", "accountant", "clipping", "noise", "directed")
+            },
         }
     )
     return method

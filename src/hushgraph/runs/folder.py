@@ -34,12 +34,19 @@ from torch import Tensor, nn
 from hushgraph._files import read_tensors, write_tensors, write_whole
 from hushgraph.billboard.board import Board, digest_board, load_board
 from hushgraph.datasets import load_graph
-from hushgraph.errors import DivergedError, HushgraphError, RunError, WriteError
+from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
-from hushgraph.privacy.budget import BudgetEntry
-from hushgraph.privacy.guarantee import Guarantee, describe_guarantee
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
+from hushgraph.privacy.guarantee import (
+    CLASSES_NOT_RECORDED,
+    Assumption,
+    Guarantee,
+    describe_guarantee,
+    find_assumptions,
+    write_assumptions,
+)
 from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -94,6 +101,7 @@ class RunFolder:
         columns: what the columns of its tables mean, where it was tables.
         budget: where the run is charged to the budget of its data, if it has one.
         warnings: what the run was warned about when it began; public.
+        assumptions: what its guarantee takes as public although nobody declared it.
     """
 
     path: Path
@@ -106,6 +114,7 @@ class RunFolder:
     columns: Columns | None = None
     budget: BudgetEntry | None = None
     warnings: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     @classmethod
     def describe(
@@ -127,23 +136,15 @@ class RunFolder:
             num_classes=graph.num_classes,
             data=data,
             columns=graph.columns,
+            assumptions=find_assumptions(graph),
         )
 
     def create(self) -> Ledger:
         """Write the folder of a new run; RunError, with nothing left behind, where that fails.
 
-        PlanError where `dp_accounting` finds the price of sampled steps too low; those that draw every root
-        have a formula.
-
         Returns:
             The ledger, open and locked.
         """
-        plan = self.plan
-        if plan.is_private and plan.accountant == "pair" and plan.sampling_rate < 1:
-            # Imported here: full batches need none of it.
-            from hushgraph.accounting.second_opinion import confirm_price
-
-            confirm_price(plan.charges, delta=plan.delta, epsilon=plan.epsilon)
         terms = self.plan.terms
         about = {
             "format": FORMAT,
@@ -156,16 +157,16 @@ class RunFolder:
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
             "versions": dict(versions()),
             "warnings": list(self.warnings),
+            "assumptions": write_assumptions(self.assumptions),
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
-        about["sum"] = _checksum(about)
         is_new = self._make_directory()
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
             ledger = Ledger.create(self.ledger_path, terms)
-            write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
+            self._write_about(about)
             return ledger
         except BaseException:
             # Only what was made here: another process may be making its run in the same folder.
@@ -176,14 +177,71 @@ class RunFolder:
                     self.path.rmdir()
             raise
 
-    def charge_budget(self) -> contextlib.AbstractContextManager[None]:
-        """Charge the run to the budget of its data, if it has one, at the end of the `with` block.
+    def start(self) -> Ledger:
+        """Write the folder of a new run, and charge the run to the budget of its data, if it has one.
 
-        A run that was charged before is not charged again. BudgetExceededError before the block begins.
+        A kill in between leaves a run that is charged when it is resumed.
+
+        Returns:
+            The ledger, open and locked.
         """
-        if self.budget is None:
+        with contextlib.ExitStack() as stack:
+            with self._charging(self.budget):
+                ledger = stack.enter_context(self.create())
+            if self.budget is not None:
+                self.budget.begin_session(ledger)
+            stack.pop_all()
+            return ledger
+
+    def go_on(self, *, charge_again: bool = False, check: Callable[[Ledger], None] | None = None) -> Ledger:
+        """Open the ledger of a run that began before, and charge the run unless it was charged before.
+
+        Args:
+            charge_again: charge it as a run of its own, as for a copy of the folder of a run.
+            check: refuses to go on, before anything is charged.
+
+        Raises:
+            RunError: the budget knows of steps that this folder does not: it is a copy.
+            BudgetExceededError: the budget does not allow the charge.
+        """
+        with contextlib.ExitStack() as stack:
+            ledger = stack.enter_context(Ledger.open(self.ledger_path, plan=self.plan))
+            self.check_charged(ledger)
+            if check is not None:
+                check(ledger)
+            entry = self.budget
+            if charge_again:
+                if entry is None:
+                    raise InputError(
+                        f"charge_again: {self.path} is charged to no budget; leave it out, and count a copy "
+                        "as a run of its own"
+                    )
+                entry = entry.renew()
+            with self._charging(entry):
+                if entry is not None and charge_again:
+                    # Before the charge: a run that its folder does not name would be paid for in vain.
+                    self._write_entry(entry)
+            if entry is not None:
+                entry.begin_session(ledger)
+            stack.pop_all()
+            return ledger
+
+    def _charging(self, entry: BudgetEntry | None) -> contextlib.AbstractContextManager[None]:
+        """Charge the run at the end of the `with` block, unless it was; see `DataBudget.charging`."""
+        if entry is None:
             return contextlib.nullcontext()
-        return self.budget.charging(self.plan, self.guarantee, data=self.data, folder=str(self.path))
+        charge = entry.price(self.plan, self.guarantee, data=self.data, folder=str(self.path))
+        return DataBudget.open(entry.file).charging(charge)
+
+    def _write_entry(self, entry: BudgetEntry) -> None:
+        """Replace the entry of this run in its budget."""
+        about = json.loads((self.path / "run.json").read_text())
+        del about["sum"]
+        self._write_about(about | {"budget": asdict(entry)})
+
+    def _write_about(self, about: dict[str, Any]) -> None:
+        about["sum"] = _checksum(about)
+        write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
@@ -222,6 +280,7 @@ class RunFolder:
         try:
             if about["format"] != FORMAT:
                 raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
+            columns = Columns.of(about["columns"]) if about["columns"] else None
             folder = cls(
                 path=Path(path),
                 plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
@@ -230,9 +289,10 @@ class RunFolder:
                 num_classes=int(about["num_classes"]),
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
-                columns=Columns.of(about["columns"]) if about["columns"] else None,
+                columns=columns,
                 budget=BudgetEntry.from_json(about.get("budget")),
                 warnings=tuple(str(each) for each in about.get("warnings", ())),
+                assumptions=_read_assumptions(about, columns),
             )
             if about.pop("sum") != _checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
@@ -277,7 +337,9 @@ class RunFolder:
     @cached_property
     def guarantee(self) -> Guarantee:
         """What this run guarantees; the one value that everybody asks."""
-        return Guarantee.of(self.plan, seed_is_fixed=self.config.seed is not None)
+        return Guarantee.of(
+            self.plan, seed_is_fixed=self.config.seed is not None, assumptions=self.assumptions
+        )
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -526,6 +588,14 @@ def split_id(graph: Graph) -> str:
     """A digest of what is public about the nodes: how many there are, and which are in the training split."""
     public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+
+
+def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tuple[Assumption, ...]:
+    """Those of a run; an older run recorded none, and only named classes are known to be declared."""
+    if "assumptions" in about:
+        return tuple(Assumption(**each) for each in about["assumptions"])
+    is_declared = columns is not None and columns.classes is not None
+    return () if is_declared else (CLASSES_NOT_RECORDED,)
 
 
 @cache

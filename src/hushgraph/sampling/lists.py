@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from hushgraph.errors import GraphError
 from hushgraph.graph.chunks import Int32Array, Int64Array
+from hushgraph.graph.graph import Array, Graph, check_edges, cut_edges
+from hushgraph.graph.reads import build_reads
 from hushgraph.sampling.keys import pair_key
 
 # Records in compressed rows, as (indptr, columns).
 Rows = tuple[Int64Array, Int32Array]
-
-# Lists of more bytes are kept in a temporary file.
-LARGEST_IN_MEMORY = 2 << 30
+# A graph, or sources and targets: each target reads its source.
+Edges = Graph | tuple[Array, Array]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,23 +44,6 @@ class BoundedLists:
         """How many records were kept."""
         return len(self.indices)
 
-    def on_disk_if_large(self) -> BoundedLists:
-        """Return these lists, as memory maps of temporary files if they are large.
-
-        A batch reads few lists, so the system can keep in memory what fits.
-        """
-        if self.indptr.nbytes + self.indices.nbytes <= LARGEST_IN_MEMORY or not self.num_kept:
-            return self
-        folder = Path(tempfile.mkdtemp(prefix="hushgraph-"))
-        try:
-            return BoundedLists(
-                indptr=_map_to_file(self.indptr, folder / "indptr"),
-                indices=_map_to_file(self.indices, folder / "indices"),
-            )
-        finally:
-            # A memory map outlives the name of its file, so nothing is left behind.
-            shutil.rmtree(folder, ignore_errors=True)
-
     def reads_of(self, reader: int) -> Int32Array:
         """The nodes that `reader` reads, sorted."""
         return self.indices[self.indptr[reader] : self.indptr[reader + 1]]
@@ -84,9 +64,24 @@ class BoundedLists:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _map_to_file(array: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
-    array.tofile(path)
-    return np.memmap(path, array.dtype, "r", shape=array.shape)
+def rows_by_reader(edges: Edges, num_nodes: int, train_mask: Any) -> Rows:
+    """The distinct records of training readers without self-loops, in rows by reader, each sorted."""
+    if num_nodes > np.iinfo(np.int32).max:
+        raise GraphError(f"num_nodes={num_nodes}; node ids are 32-bit; expected fewer than 2^31")
+    mask = np.asarray(train_mask)
+    if mask.dtype != np.bool_ or mask.shape != (num_nodes,):
+        raise GraphError(
+            f"train_mask has shape={mask.shape}, dtype={mask.dtype}: expected bool with shape ({num_nodes},)"
+        )
+    if isinstance(edges, Graph):
+        indptr, indices = edges.indptr, edges.indices
+    else:
+        pairs = check_edges(np.stack(edges), num_nodes)
+        indptr, indices, _, _ = build_reads(cut_edges(pairs, num_nodes), num_nodes)
+    counts = np.diff(indptr)
+    kept_indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(counts * mask, out=kept_indptr[1:])
+    return kept_indptr, indices[np.repeat(mask, counts)]
 
 
 def transpose_rows(rows: Rows) -> Rows:
@@ -123,26 +118,6 @@ def cap_rows(rows: Rows, cap: int, *, rows_read: bool, word: np.uint64) -> Rows:
     return out_indptr, out
 
 
-def group_records(row_ids: Int32Array, cols: Int32Array, num_rows: int) -> Rows:
-    """Arrange records in rows, sorted and without duplicates."""
-    indptr = _find_starts(row_ids, num_rows)
-    out = np.empty_like(cols)
-    _place_records(indptr[:-1].copy(), row_ids, cols, out)
-    distinct = np.zeros_like(indptr)
-    return distinct, out[: _drop_duplicates(indptr, out, distinct)].copy()
-
-
-def iterate_records(rows: Rows, size: int) -> Iterator[tuple[Int32Array, Int32Array]]:
-    """Yield the records as (row identifiers, columns), at most `size` at a time."""
-    indptr, cols = rows
-    for start in range(0, len(cols), size):
-        stop = min(start + size, len(cols))
-        first = int(np.searchsorted(indptr, start, side="right")) - 1
-        last = int(np.searchsorted(indptr, stop, side="left"))
-        ends: Int64Array = np.clip(indptr[first : last + 1], start, stop)
-        yield np.repeat(np.arange(first, last, dtype=np.int32), np.diff(ends)), cols[start:stop]
-
-
 @numba.njit(cache=True, nogil=True)
 def _count(rows, counts):  # type: ignore[no-untyped-def]
     for i in range(len(rows)):
@@ -150,39 +125,13 @@ def _count(rows, counts):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _place_records(indptr, rows, cols, out):  # type: ignore[no-untyped-def]
-    """Put every record in its row, in the order given; `indptr` is shifted by one row."""
-    for i in range(len(rows)):
-        row = rows[i]
-        out[indptr[row]] = cols[i]
-        indptr[row] += 1
-
-
-@numba.njit(cache=True, nogil=True)
 def _place_transposed(indptr, cols, starts, out):  # type: ignore[no-untyped-def]
-    """As `_place_records`, for the transpose; going through the rows in order sorts the new ones."""
+    """Put every record in its new row; going through the rows in order sorts the new ones."""
     for row in range(len(indptr) - 1):
         for j in range(indptr[row], indptr[row + 1]):
             col = cols[j]
             out[starts[col]] = row
             starts[col] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _drop_duplicates(indptr, cols, out_indptr):  # type: ignore[no-untyped-def]
-    """Sort every row and drop duplicates, in place; return how many records are left."""
-    at = 0
-    for row in range(len(indptr) - 1):
-        segment = cols[indptr[row] : indptr[row + 1]]
-        segment.sort()
-        last = -1
-        for col in segment:
-            if col != last:
-                cols[at] = col
-                at += 1
-                last = col
-        out_indptr[row + 1] = at
-    return at
 
 
 @numba.njit(cache=True, nogil=True)

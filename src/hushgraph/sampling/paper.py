@@ -6,10 +6,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.graph.chunks import Edges, iter_pieces
-from hushgraph.sampling.keys import pair_key
-from hushgraph.sampling.lists import BoundedLists, transpose_rows
-from hushgraph.sampling.stable import SmallestKeys, check_cap, check_mask
+from hushgraph.sampling.keys import pair_key, seed_word
+from hushgraph.sampling.lists import BoundedLists, Edges, rows_by_reader, transpose_rows
+from hushgraph.sampling.stable import check_cap
 
 _UNIT_BITS = np.uint64(11)
 _UNIT = 2.0**-53
@@ -26,8 +25,8 @@ def paper_lists(
     not matter.
 
     Args:
-        edges: (source, target), two integer arrays of equal length where each target reads its source; or an
-            iterable of such pairs; or an object whose `edge_chunks()` gives one.
+        edges: a graph, or (source, target), two integer arrays of equal length where each target reads its
+            source.
         num_nodes: identifiers run from 0 to num_nodes - 1.
         train_mask: bool [num_nodes], the training split.
         max_readers: K, at least 0.
@@ -39,12 +38,9 @@ def paper_lists(
         as in the paper, no such bound holds: RE_u counts the emptied node's own record.
     """
     check_cap("max_readers", max_readers)
-    readers = check_mask(train_mask, num_nodes)
-    records = SmallestKeys(num_nodes=num_nodes, slots=None, rows_read=False, readers=readers, seed=seed)
-    records.add_all(iter_pieces(edges, num_nodes))
-    indptr, cols = records.rows()
+    indptr, cols = transpose_rows(rows_by_reader(edges, num_nodes, train_mask))
     kept_indptr = np.zeros_like(indptr)
-    num_kept = _sample_rows(indptr, cols, max_readers, records.word, kept_indptr)
+    num_kept = _sample_rows(indptr, cols, max_readers, seed_word(seed), kept_indptr)
     by_reader, indices = transpose_rows((kept_indptr, cols[:num_kept]))
     return BoundedLists(indptr=by_reader, indices=indices)
 

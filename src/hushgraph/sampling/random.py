@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hushgraph.noise.normal import KEY_BYTES, random_words
+from hushgraph.noise.normal import KEY_BYTES, WordStream
 
 KEY_BITS = 256
 # From this many words on, the hash gives the key of a cipher, which is several times faster.
@@ -72,5 +72,5 @@ class KeyedGenerator:
         self._draws += 1
         stream = hashlib.shake_128(self._key + self._draws.to_bytes(8, "little"))
         if count >= _MANY_WORDS:
-            return random_words(stream.digest(KEY_BYTES), 0, count)[:count]
+            return WordStream(stream.digest(KEY_BYTES)).take(count)[:count]
         return np.frombuffer(stream.digest(8 * count), "<u8").astype(np.uint64)

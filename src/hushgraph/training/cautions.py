@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.graph.stored import StoredGraph
+from hushgraph.privacy.guarantee import judge_size
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -30,7 +30,9 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
     Guarantees:
         Every warning follows from the plan, from names of columns and from the budget: nothing is private.
     """
-    nodes, warnings = plan.num_train_nodes, []
+    nodes = plan.num_train_nodes
+    size = judge_size(plan.epsilon, plan.delta)
+    warnings = [] if size is None else [size.sentence]
     if plan.is_private and plan.delta >= 1 / nodes:
         warnings.append(
             f"delta = {digits_up(plan.delta)} is at or above 1 / N for N = {nodes:,} training nodes: it "
@@ -59,12 +61,12 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
     return warnings
 
 
-def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
+def list_notes(graph: Graph, *, symmetrize: bool, directed: bool) -> list[str]:
     """List what the owner of the data should know and nobody else may: counts of what reading changed.
 
     Args:
         graph: the data.
-        is_direction_given: whether the caller decided what direction edges have.
+        symmetrize, directed: what the caller declared about edges.
 
     Guarantees:
         Nothing of this is written by hushgraph: not into a run, a report or JSON.
@@ -75,16 +77,22 @@ def list_notes(graph: Graph, *, is_direction_given: bool) -> list[str]:
         counts["self-loops dropped"] = graph.self_loops_removed
         counts["repeated edges dropped"] = graph.duplicates_removed
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
-    if not is_direction_given and _has_no_reverse(graph):
+    if not (symmetrize or directed) and _has_no_reverse(graph):
         notes.append(
-            "no edge has its reverse, so edges were taken as directed; give --symmetrize if they are not"
+            "no edge has its reverse; give --symmetrize if edges are undirected, or --directed if they are "
+            "not, so that the figure of one edge is that of one record"
+        )
+    if directed and graph.num_edges and not graph.is_directed:
+        notes.append(
+            "every edge has its reverse, and --directed prices one of the two; leave it out if they are "
+            "undirected edges"
         )
     return notes
 
 
 def _has_no_reverse(graph: Graph) -> bool:
     """Whether no edge of a graph with edges has its reverse; False where looking would take long."""
-    if isinstance(graph, StoredGraph) or not graph.is_directed or not 0 < graph.num_edges <= _MOST_EDGES:
+    if not graph.is_directed or not 0 < graph.num_edges <= _MOST_EDGES:
         return False
     shape = (graph.num_nodes, graph.num_nodes)
     reads = sparse.csr_array((np.ones(graph.num_edges, np.bool_), graph.indices, graph.indptr), shape=shape)

@@ -16,7 +16,6 @@ from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
-from hushgraph.graph.stored import StoredGraph
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import (
     Defaults,
@@ -74,7 +73,8 @@ def prepare(
     delta: float | None = None,
     max_readers: int | None = None,
     max_reads: int | None = None,
-    edge_owner: choices.EdgeOwner | None = None,
+    edge_owner: choices.EdgeOwner = "sender",
+    directed: bool = False,
     batch_size: int | None = None,
     steps: int | None = None,
     sampler: choices.Sampler = "stable",
@@ -107,8 +107,8 @@ def prepare(
 
     Guarantees:
         The plan, and whether it is refused, depends on the arguments and on public figures alone: nodes,
-        training nodes, features, classes and, where training reads edges and `edge_owner` is not given,
-        whether the graph is directed.
+        training nodes, features and classes. Where classes are not declared their number is taken from the
+        labels; `graph.has_declared_classes` tells, and the guarantee says that it assumes them to be public.
 
     Examples:
         >>> import hushgraph as hg
@@ -141,32 +141,17 @@ def prepare(
             f"columns are for tables, and {name_data(data)} is none; leave them out (--label and other "
             "flags of tables)"
         )
-    if num_classes is None and not isinstance(data, Graph):
+    if not isinstance(data, Graph):
         _check_has_labels(graph)
     if setting == "inductive":
         graph = graph.disjoint()
     reading = {"setting": setting, "symmetrize": symmetrize, "split": split, "split_seed": split_seed}
     if method == "billboard":
-        return _prepare_billboard(
-            graph, edge_owner or _look_up_owner(graph), arguments, {**reading, **others}
-        )
+        return _prepare_billboard(graph, arguments, {**reading, **others})
     model = "gcn" if model is None else model
     depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
     name = model if isinstance(model, str) else "own"
-
-    def choose_defaults(owner: choices.EdgeOwner) -> Defaults:
-        return _choose_defaults(graph, private, epsilon, delta, depth, owner, name)
-
-    owner = edge_owner or "sender"
-    if edge_owner is None and depth > 0 and max_reads != 0:
-        # One row can make an undirected graph directed: look only where the answer makes a difference.
-        possible = (
-            [max_readers]
-            if max_readers is not None
-            else [choose_defaults(each).max_readers for each in get_args(choices.EdgeOwner)]
-        )
-        owner = _look_up_owner(graph) if any(possible) else owner
-    defaults = choose_defaults(owner)
+    defaults = _choose_defaults(graph, private, epsilon, delta, depth, edge_owner, name)
     config = TrainingConfig(
         model=name,
         optimizer=optimizer if isinstance(optimizer, str) else "own",
@@ -177,14 +162,15 @@ def prepare(
     )
     readers = defaults.max_readers if max_readers is None else max_readers
     if max_reads is None and sampler != "paper":
-        max_reads = defaults.max_reads if max_readers is None else choose_reads(readers, owner)
+        max_reads = defaults.max_reads if max_readers is None else choose_reads(readers, edge_owner)
     num_train_nodes = len(graph.train_idx)
     plan = PrivacyPlan(
         num_train_nodes=num_train_nodes,
         num_layers=depth,
         max_readers=readers,
         max_reads=max_reads,
-        edge_owner=owner,
+        edge_owner=edge_owner,
+        directed=directed,
         batch_size=defaults.batch_size if batch_size is None else batch_size,
         steps=defaults.steps if steps is None else steps,
         clip=clip,
@@ -216,23 +202,18 @@ def take_columns(
 
 
 def _check_has_labels(graph: Graph) -> None:
-    """Refuse data without a training label, unless its number of classes is known without labels.
+    """Refuse data without a training label, unless its classes are declared.
 
-    Where that number is given, labels do not decide whether there is a run: one row could decide it.
-    Otherwise they have been looked at already, for the number.
+    Where they are, labels do not decide whether there is a run: one row could decide it. Otherwise they have
+    been looked at already, for the number of classes.
     """
-    is_named = graph.columns is not None and graph.columns.classes is not None
-    if is_named or isinstance(graph, StoredGraph):
+    if graph.has_declared_classes:
         return
     if not (graph.y[graph.train_idx] >= 0).any():
         raise InputError(
             "no training node has a label; expected labels in the training split; to train all the same, "
             "give num_classes or the names of the classes"
         )
-
-
-def _look_up_owner(graph: Graph) -> choices.EdgeOwner:
-    return "reader" if graph.is_directed else "sender"
 
 
 def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
@@ -245,9 +226,7 @@ def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
         )
 
 
-def _prepare_billboard(
-    graph: Graph, owner: choices.EdgeOwner, arguments: Mapping[str, Any], others: Mapping[str, Any]
-) -> Prepared:
+def _prepare_billboard(graph: Graph, arguments: Mapping[str, Any], others: Mapping[str, Any]) -> Prepared:
     """The plan and configuration of a billboard run, by a rule that reads public figures alone."""
     num_train_nodes, epsilon = len(graph.train_idx), arguments["epsilon"]
     delta = default_delta(num_train_nodes) if arguments["delta"] is None else arguments["delta"]
@@ -282,7 +261,8 @@ def _prepare_billboard(
         steps=given.get("steps", defaults.steps),
         clip=arguments["clip"],
         clipping=arguments["clipping"],
-        edge_owner=owner,
+        edge_owner=arguments["edge_owner"],
+        directed=arguments["directed"],
         delta=delta,
         # The ballots of a second board come from a model that is built here, not from the caller's.
         num_boards=2 if model is None else 1,

@@ -27,6 +27,7 @@ from hushgraph.inference.in_memory import Evaluation, evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
+from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
@@ -57,7 +58,8 @@ class Run:
         is_temporary: whether the folder is removed with this object; `save` keeps it.
 
     Guarantees:
-        `model` and its weights are covered by (`epsilon`, `delta`) where `result["guarantee"]` is "holds".
+        `model` and its weights are covered by (`epsilon`, `delta`) where `result["guarantee"]` is "holds", on
+        the assumptions that `result["assumptions"]` lists.
         So are predictions for everybody else where `result["predictions"]` says so. Accuracies never are:
         they are computed from labels in the clear.
 
@@ -92,7 +94,7 @@ class Run:
         model = type(self.model).__name__ if self.config.model == "own" else self.config.model
         return (
             f"Run({str(self.folder.path)!r}, model={model!r}, epsilon={rounded_up(self.epsilon)}, "
-            f"guarantee={self.result['guarantee']!r})"
+            f"guarantee={self.folder.guarantee.kind_in_words!r})"
         )
 
     @property
@@ -400,7 +402,9 @@ class Run:
         model = folder.build_model() if model is None else model
         folder.load_weights(model)
         model.to(choose_device(device)).eval()
-        return cls(model, folder.plan, folder.config, folder.result(), folder.metrics(), folder)
+        # What an older run does not record is an assumption too.
+        result = folder.result() | {"assumptions": write_assumptions(folder.assumptions)}
+        return cls(model, folder.plan, folder.config, result, folder.metrics(), folder)
 
     def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
         """A graph to predict on, read as the training data was, but features and edges alone.

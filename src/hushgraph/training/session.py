@@ -90,7 +90,7 @@ class Session:
                 "settings": self.folder.config.to_json(),
                 "training nodes": self.folder.split_id,
                 # Of two graphs, one row could change the trees of both: more of them than the plan covers.
-                "edges": digest_edges(self.graph, self.graph.num_nodes),
+                "edges": digest_edges(self.graph),
                 # Other versions may draw other batches and lists from the same seed.
                 "versions": json.dumps(dict(versions())),
                 "device": self.device.type,

@@ -54,7 +54,8 @@ def train(
     delta: float | None = None,
     max_readers: int | None = None,
     max_reads: int | None = None,
-    edge_owner: choices.EdgeOwner | None = None,
+    edge_owner: choices.EdgeOwner = "sender",
+    directed: bool = False,
     batch_size: int | None = None,
     steps: int | None = None,
     sampler: choices.Sampler = "stable",
@@ -74,7 +75,7 @@ def train(
     seed: int | None = None,
     device: choices.Device = "auto",
     out: str | os.PathLike[str] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
+    budget: str | os.PathLike[str] | DataBudget | BudgetEntry | None = None,
     progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
@@ -102,28 +103,31 @@ def train(
         private: False trains without clipping and noise; epsilon is then infinite.
         delta: 1 / (10 N) unless given.
         max_readers, max_reads: K and D.
-        edge_owner: "sender" or "reader"; by default the sender of an undirected
-            graph, the reader of a directed one. Which it is is looked up and taken as public: one emptied
-            row can make an undirected graph look directed, so give it where that matters.
+        edge_owner: whose row holds an edge record: "sender", whom it names first, or "reader". It is never
+            looked up in the data.
+        directed: whether an edge is one record; otherwise it is two, and `epsilon_edge` prices both.
         batch_size, steps, learning_rate, hidden: as the names say.
         sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
         optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.
         setting: "inductive" drops the edges between splits.
         symmetrize, split, split_seed, num_classes: how to read `data`. Where it has no split of its own,
-            one of 0.6/0.2/0.2 is drawn from the node ids alone.
+            one of 0.6/0.2/0.2 is drawn from the node ids alone. Where it does not declare its classes, give
+            `num_classes`: otherwise they are taken from the labels, and the guarantee says that it assumes
+            them to be public.
         columns: what the columns of tables mean.
         seed: makes the run reproducible and therefore not private; drawn from the operating system unless
             given.
         device: "auto", "cpu" or "cuda".
         out: folder of the run; a temporary one unless given, which `Run.save` copies.
         budget: the budget of the data, which the whole planned cost of the run is charged to before it
-            begins: a file that `hushgraph budget` or `DataBudget.create` wrote.
+            begins: a file that `hushgraph budget` or `DataBudget.create` wrote. An entry in it names a run
+            that was charged before, as `compare` charges all of its runs.
         progress: False shows no bar, True always does. By default there is one in terminals and notebooks,
             unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
         on_notes: given what the owner of the data alone may know: how many cells were filled and edges
-            dropped, and whether edges look undirected. Nothing else is told or writes it.
+            dropped, and whether edges look directed. Nothing else is told or writes it.
         others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
 
     Returns:
@@ -137,7 +141,8 @@ def train(
 
     Guarantees:
         The weights are (`run.epsilon`, `run.delta`)-differentially private for every single node, and
-        `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds".
+        `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds", on the assumptions
+        that `run.result["assumptions"]` lists.
         Nothing else that training reads off private data is printed, written or told to `observer`, except
         what the guarantee does not cover: accuracies on the validation and test splits, and on the training
         split where `train_accuracy` asks for it, and how long training took.
@@ -155,14 +160,14 @@ def train(
         choose_device(device)
         if out is not None and group.leads:
             check_out(out)
-        opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
+        opened, entry = _open_budget(budget)
         graph, plan, config = prepare(data, **settings, **others)
         folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
         folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
         if opened is not None:
-            folder = replace(folder, budget=BudgetEntry.of(opened, plan))
+            folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
         if on_notes is not None and group.leads:
-            on_notes(list_notes(graph, is_direction_given=edge_owner is not None or symmetrize))
+            on_notes(list_notes(graph, symmetrize=symmetrize, directed=directed))
         session = Session(
             folder,
             graph,
@@ -185,36 +190,47 @@ def train(
     return run
 
 
+def _open_budget(
+    budget: str | os.PathLike[str] | DataBudget | BudgetEntry | None,
+) -> tuple[DataBudget | None, BudgetEntry | None]:
+    """The budget as it is without this run, and the entry of the run where it has one."""
+    if isinstance(budget, BudgetEntry):
+        return budget.open_others(), budget
+    return DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget, None
+
+
 def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
     """Call `make` in the process that leads; every process of its group gets the value."""
     return make() if group.size == 1 else group.broadcast(make)
 
 
-def _begin(session: Session, on_start: OnStart | None) -> None:
-    """Open the ledger and charge the run to the budget of its data.
-
-    The folder of a new run is written before that: a kill in between leaves a run that is charged when
-    resumed.
-    """
+def _begin(session: Session, on_start: OnStart | None, *, charge_again: bool) -> None:
+    """Open the ledger and charge the run to the budget of its data."""
     folder = session.folder
     with contextlib.ExitStack() as stack:
-        with folder.charge_budget():
-            if not session.resumed:
-                session.ledger = stack.enter_context(folder.create())
         if session.resumed:
-            session.ledger = stack.enter_context(Ledger.open(folder.ledger_path, plan=folder.plan))
-            folder.check_charged(session.ledger)
-            if not (folder.path / ENGINE_FILE).exists():
-                check_released(folder, session.ledger)
+            is_engine = (folder.path / ENGINE_FILE).exists()
+            check = None if is_engine else partial(check_released, folder)
+            ledger = folder.go_on(charge_again=charge_again, check=check)
+        else:
+            ledger = folder.start()
+        session.ledger = stack.enter_context(ledger)
         if on_start is not None:
             on_start(folder)
         # From here on `_run` closes it.
         stack.pop_all()
 
 
-def _run(session: Session, progress: bool | None, observer: Observer | None, on_start: OnStart | None) -> Run:
+def _run(
+    session: Session,
+    progress: bool | None,
+    observer: Observer | None,
+    on_start: OnStart | None,
+    *,
+    charge_again: bool = False,
+) -> Run:
     """Take the steps under a bar; where they end early, say where the run is and how to go on."""
-    _in_leader(session.group, partial(_begin, session, on_start))
+    _in_leader(session.group, partial(_begin, session, on_start, charge_again=charge_again))
     is_watched = session.group.leads and (progress or (progress is None and observer is None))
     make_bar = None
     try:
@@ -280,8 +296,12 @@ def resume(
     progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
+    charge_again: bool = False,
 ) -> Run:
     """Go on with an interrupted run: what its ledger shows as paid stays paid, and noise is drawn anew.
+
+    The folder may have been moved. Where the run is charged to a budget, a copy of its folder is refused once
+    another one went on.
 
     Args:
         path: the run's folder.
@@ -290,6 +310,8 @@ def resume(
             compared.
         model, optimizer: the module and the function, where they were the caller's.
         device, progress, observer, on_start: as in `train`.
+        charge_again: charge this folder to the budget as a run of its own, with the price of the first: for a
+            copy. It is a new charge each time that it is given.
 
     Returns:
         The finished run; at once where it was finished before.
@@ -297,6 +319,8 @@ def resume(
     Guarantees:
         The whole run, both parts of it, stays within the budget that it began with. No noise is used twice,
         except that of the boards of a seeded run, for which nothing is guaranteed. No board is made twice.
+        A charge to the budget of the data pays for one run, however often its folder is copied or put back as
+        it was earlier, unless the budget is put back with it.
 
     Examples:
         >>> import hushgraph as hg
@@ -327,4 +351,4 @@ def resume(
         )
     if group.size > 1:
         session.check_agreement()
-    return _run(session, progress, observer, on_start)
+    return _run(session, progress, observer, on_start, charge_again=charge_again)

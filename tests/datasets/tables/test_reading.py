@@ -164,12 +164,9 @@ def test_integer_ids_stay_integers(tmp_path: Path) -> None:
     assert graph.indices.tolist() == [1]
 
 
-def test_small_chunks_and_edges_in_a_file_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = load_graph(folder_of(tmp_path), columns=CITY)
     monkeypatch.setattr(edge_table, "CHUNK", 2)
-    monkeypatch.setattr(edge_table, "IN_MEMORY", 1)
     assert_same(load_graph(tmp_path, columns=CITY), expected)
 
 

@@ -279,7 +279,7 @@ def _load_official(name: str, folder: Path) -> Graph:
         raise GraphError(f"{name} has no files")
     arrays = read(place)
     if "train_idx" not in arrays:
-        parts = random_split(arrays["x"].shape[0], parse_fractions(DEFAULT_SPLIT), labels=arrays["y"])
+        parts = random_split(arrays["x"].shape[0], parse_fractions(DEFAULT_SPLIT))
         arrays |= dict(zip(("train_idx", "val_idx", "test_idx"), parts, strict=True))
     return Graph.from_arrays(**arrays, symmetrize=True, num_classes=STATISTICS[name].classes)
 

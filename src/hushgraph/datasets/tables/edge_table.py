@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,8 +14,6 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import id_type
 
 CHUNK = 1 << 22
-# More edges than this, two gigabytes, are kept in a file until the graph is built.
-IN_MEMORY = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +25,12 @@ class EdgeTable:
         table: the file.
         nodes: the node table, for messages.
         columns: the roles of its columns.
-        integer_ids: whether ids are compared as integers; otherwise as text.
-        folder: the folder for edges that do not fit in memory.
     """
 
     connection: Any
     table: Table
     nodes: Table
     columns: Columns
-    integer_ids: bool
-    folder: Path
 
     def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
         """Return node numbers [2, E], sources, then targets, and how many edges were dropped."""
@@ -57,7 +50,7 @@ class EdgeTable:
                 self._raise_for_id()
             dropped = count - self._drop_unknown()
             count -= dropped
-        edges = self._allocate(int(count), id_type(num_nodes))
+        edges = np.empty((2, int(count)), id_type(num_nodes))
         for begin in range(0, count, CHUNK):
             # A range of rowid is a contiguous part of the table, so it is read without a full scan.
             chunk = self.connection.execute(
@@ -78,10 +71,9 @@ class EdgeTable:
 
     def _create_sql(self, num_nodes: int) -> str:
         """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
-        kind = "BIGINT" if self.integer_ids else "VARCHAR"
         number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
         ends = [
-            f"CAST({self.table.sql_name(name)} AS {kind}) AS {end}"
+            f"{self.table.id_sql(name, like=self.nodes.type_of(self.columns.id))} AS {end}"
             for end, name in (("u", self.columns.source), ("w", self.columns.target))
         ]
         return (
@@ -89,11 +81,6 @@ class EdgeTable:
             f"CAST(t.row_no AS {number}) AS target FROM (SELECT row_no, {', '.join(ends)} FROM "
             f"{self.table.rows}) AS e LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
         )
-
-    def _allocate(self, count: int, kind: Any) -> npt.NDArray[Any]:
-        if count <= IN_MEMORY:
-            return np.empty((2, count), kind)
-        return np.memmap(self.folder / "edges", kind, "w+", shape=(2, count))
 
     def _raise_for_id(self) -> NoReturn:
         """Raise GraphError naming the first edge with an end that is not a node."""

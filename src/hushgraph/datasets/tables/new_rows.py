@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hushgraph.datasets.tables.files import find_tables
 from hushgraph.datasets.tables.node_table import NodeTable
-from hushgraph.datasets.tables.reading import has_integer_ids, open_database, open_pair
+from hushgraph.datasets.tables.reading import check_ids, open_database, open_pair
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
@@ -54,7 +54,9 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
     with open_database() as (connection, folder):
         files = find_tables(data, connection, folder)
         nodes, edges = open_pair(connection, files, columns, is_fixed=True)
-        integer_ids = has_integer_ids(nodes, edges, columns)
+        check_ids(nodes, edges, columns)
+        ends = (columns.source, columns.target)
+        integer_ids = nodes.is_integer(columns.id) and all(map(edges.is_integer, ends))
         reader = NodeTable(
             connection=connection,
             table=nodes,
@@ -63,7 +65,6 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
             splits=False,
             integer_ids=integer_ids,
             num_classes=None,
-            folder=folder,
         )
         arrays = reader.arrays()
         lists = _ListTable(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,8 +22,6 @@ SPLIT_WORDS = (
 )
 # The number of cells fetched at a time: 128 MiB of float32.
 CELLS = 1 << 25
-# Dense features of more cells than this, a gigabyte, are written to a file.
-IN_MEMORY = 1 << 28
 # Wider one-hot features are kept sparse, if most of them are zero by construction.
 _DENSE_WIDTH = 1024
 _LARGEST_LABEL = 2**31
@@ -48,7 +45,6 @@ class NodeTable:
         splits: whether the split column is read.
         integer_ids: whether ids are compared as integers; otherwise as text.
         num_classes: labels must be below it, if it is known.
-        folder: the folder for features that do not fit in memory.
     """
 
     connection: Any
@@ -58,7 +54,6 @@ class NodeTable:
     splits: bool
     integer_ids: bool
     num_classes: int | None
-    folder: Path
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
@@ -99,6 +94,7 @@ class NodeTable:
             for name in names:
                 table.check_exists(name, role)
                 table.check_scalar(name, role)
+                table.check_exact(name, role)
         # A graph to predict on may lack the columns that training ignored.
         for name in columns.ignore if self.labels else ():
             table.check_exists(name, "ignore")
@@ -181,7 +177,7 @@ class NodeTable:
     def _fetch(self, count: int) -> dict[str, Any]:
         """Fetch the table `nodes` in blocks of rows and fill the arrays."""
         columns = self.columns
-        features = _Features(columns, count, self.folder)
+        features = _Features(columns, count)
         names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
         y = np.full(count, -1, np.int64)
         split = np.full(count, -1, np.int64)
@@ -333,18 +329,14 @@ def _split_sql(cell: str) -> str:
 class _Features:
     """Builds `x`: dense, or sparse if almost all of it is zero by construction."""
 
-    def __init__(self, columns: Columns, count: int, folder: Path) -> None:
+    def __init__(self, columns: Columns, count: int) -> None:
         self.shape = (count, columns.num_features)
         per_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
         per_row += len(columns.indicators)
         # Depends on the columns alone: their content is private.
         self.is_sparse = columns.num_features > _DENSE_WIDTH and per_row * 4 < columns.num_features
         shape = (0, 0) if self.is_sparse else self.shape
-        self.dense: npt.NDArray[np.float32] = (
-            np.zeros(shape, np.float32)
-            if shape[0] * shape[1] <= IN_MEMORY
-            else np.memmap(folder / "features", np.float32, "w+", shape=shape)
-        )
+        self.dense = np.zeros(shape, np.float32)
         self.parts: list[tuple[npt.NDArray[Any], ...]] = []
 
     def put(self, rows: npt.NDArray[Any], column: int, values: npt.NDArray[np.float32]) -> None:

@@ -21,7 +21,6 @@ from hushgraph.graph.columns import Columns, looks_like_split
 MEMORY = "2GB"
 
 
-@contextmanager
 def arrays_from_tables(
     data: Any,
     *,
@@ -29,8 +28,8 @@ def arrays_from_tables(
     labels: bool = True,
     splits: bool = True,
     num_classes: int | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `Graph.from_arrays` from two tables; the arrays are valid within the context.
+) -> dict[str, Any]:
+    """Return the arguments of `Graph.from_arrays` from two tables.
 
     Args:
         data: a folder, a pair of files or DataFrames, or a TOML file.
@@ -62,7 +61,9 @@ def arrays_from_tables(
                 f"{nodes.shown}: no column 'split'; name one that holds train, val or test, or "
                 "give split='0.6/0.2/0.2' to draw train/val/test at random"
             )
-        integer_ids = has_integer_ids(nodes, edges, given)
+        check_ids(nodes, edges, given)
+        # By the nodes alone, whose ids are public: one edge can change the type of a column of edges.
+        integer_ids = nodes.is_integer(given.id)
         reader = NodeTable(
             connection=connection,
             table=nodes,
@@ -71,7 +72,6 @@ def arrays_from_tables(
             splits=splits,
             integer_ids=integer_ids,
             num_classes=num_classes,
-            folder=folder,
         )
         arrays = reader.arrays()
         ends = EdgeTable(
@@ -79,13 +79,11 @@ def arrays_from_tables(
             table=edges,
             nodes=nodes,
             columns=given,
-            integer_ids=integer_ids,
-            folder=folder,
         )
         arrays["edge_index"], dropped = ends.array(len(arrays["y"]))
         arrays["clean_up"] |= {"edges to unknown ids dropped": dropped}
         arrays["unread"] = tuple(name for name in edges.names if name not in (given.source, given.target))
-        yield {**arrays, "columns": given, "num_classes": num_classes}
+        return {**arrays, "columns": given, "num_classes": num_classes}
 
 
 def _refuse_split_features(nodes: Table, columns: Columns) -> None:
@@ -110,13 +108,12 @@ def open_pair(connection: Any, files: TableFiles, columns: Columns, *, is_fixed:
     return nodes, edges
 
 
-def has_integer_ids(nodes: Table, edges: Table, columns: Columns) -> bool:
-    """Return whether ids are integers in both tables; check that the columns of ids exist."""
+def check_ids(nodes: Table, edges: Table, columns: Columns) -> None:
+    """Raise GraphError unless both tables have their columns of ids."""
     for name, role in ((columns.source, "source"), (columns.target, "target")):
         edges.check_exists(name, role)
         edges.check_scalar(name, role)
     nodes.check_exists(columns.id, "id")
-    return nodes.is_integer(columns.id) and all(map(edges.is_integer, (columns.source, columns.target)))
 
 
 def _count_mismatch(num_classes: int | None, names: int, files: TableFiles, columns: Any) -> str:

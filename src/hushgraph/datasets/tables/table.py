@@ -18,6 +18,7 @@ from hushgraph.graph.columns import suggest
 _DELIMITERS = (",", ";", "\t", "|")
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
+_FLOATS = ("FLOAT", "DOUBLE")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
 _MAGIC = b"PAR1"
 # The columns whose default name is their role.
@@ -84,6 +85,20 @@ class Table:
         """Return whether the type of a column is an integer of at most 64 bits."""
         return _INTEGERS.fullmatch(self.type_of(name)) is not None
 
+    def id_sql(self, name: str, *, like: str) -> str:
+        """Return SQL of an end of an edge, to be compared with node ids of the type `like`.
+
+        An end that is no such id becomes NULL or a text that no node has. A missing end turns the integers of
+        a DataFrame into floats, and must not turn all other ends into other ids.
+        """
+        cell, is_float = self.sql_name(name), self.type_of(name) in _FLOATS
+        text, number = f"CAST({cell} AS VARCHAR)", f"TRY_CAST({cell} AS BIGINT)"
+        is_same = f"{cell} = floor({cell})" if is_float else f"{text} = CAST({number} AS VARCHAR)"
+        whole = f"CASE WHEN {is_same} THEN {number} END"
+        if _INTEGERS.fullmatch(like) is not None:
+            return f"CAST({cell} AS BIGINT)" if self.is_integer(name) else whole
+        return f"COALESCE(CAST({whole} AS VARCHAR), {text})" if is_float and like not in _FLOATS else text
+
     def is_numeric(self, name: str) -> bool:
         """Return whether the type of a column is a number or a boolean."""
         return _NUMBERS.fullmatch(self.type_of(name)) is not None
@@ -119,6 +134,17 @@ class Table:
         if _NUMBERS.fullmatch(kind) is None and _TEXTS.fullmatch(kind) is None:
             raise GraphError(
                 f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected text or numbers"
+            )
+
+    def check_exact(self, name: str, role: str) -> None:
+        """Raise GraphError if a column whose text counts holds floats.
+
+        One missing cell turns the integers of a DataFrame into floats, and 1 into 1.0 in every other row.
+        """
+        if self.type_of(name) in _FLOATS and not self.is_fixed:
+            raise GraphError(
+                f"{self.shown}: column {name!r}, given as {role}, holds {self.type_of(name)}; expected text "
+                "or integers; convert it, in pandas with .astype('Int64')"
             )
 
     def place(self, row: int | None, name: str) -> str:
