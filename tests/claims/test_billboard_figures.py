@@ -24,10 +24,10 @@ FIGURES: dict[str, Shift] = {
     "epsilon_label": lambda b1, b2, t: 2 * CLASSES / (CLASSES - 1) * (b1 + b2) + 4 * t,
     "epsilon_unlabelled_row": lambda b1, b2, t: b2,
 }
-# An edge moves the ballots, the cast predictions and the gradients of both its ends; a record, of one.
-EDGES: dict[str, Shift] = {
-    "sender": lambda b1, b2, t: 2 * b1 + 16 * b2 + 16 * t,
-    "reader": lambda b1, b2, t: b1 + 4 * b2 + 4 * t,
+# An edge moves the ballots, the cast predictions and the gradients of both its ends; a directed one, of one.
+EDGES: dict[bool, Shift] = {
+    False: lambda b1, b2, t: 2 * b1 + 16 * b2 + 16 * t,
+    True: lambda b1, b2, t: b1 + 4 * b2 + 4 * t,
 }
 
 
@@ -41,11 +41,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return 0.0 if mu == 0 or excess(0.0) <= 0 else float(optimize.brentq(excess, 0.0, 300.0, xtol=1e-12))
 
 
-@pytest.fixture(scope="module", params=[(2, "sender"), (2, "reader"), (1, "sender")], ids=str)
+@pytest.fixture(scope="module", params=[(2, False), (2, True), (1, False)], ids=str)
 def plan(request: pytest.FixtureRequest) -> BillboardPlan:
-    num_boards, owner = request.param
+    num_boards, directed = request.param
     given: dict[str, Any] = {"num_train_nodes": 500, "batch_size": 500, "num_classes": CLASSES, "steps": 40}
-    plan = BillboardPlan(**given, num_boards=num_boards, board_share=0.6, edge_owner=owner)
+    plan = BillboardPlan(**given, num_boards=num_boards, board_share=0.6, directed=directed)
     return plan.calibrated(epsilon=3.0)
 
 
@@ -56,7 +56,7 @@ def squared_shifts(plan: BillboardPlan) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("name", [*FIGURES, "epsilon_edge"])
 def test_a_figure_is_what_the_contract_says(plan: BillboardPlan, name: str) -> None:
-    shift = EDGES[plan.edge_owner] if name == "epsilon_edge" else FIGURES[name]
+    shift = EDGES[plan.directed] if name == "epsilon_edge" else FIGURES[name]
     mu = math.sqrt(shift(*squared_shifts(plan)))
     assert getattr(plan, name) == pytest.approx(gaussian_epsilon(mu, 1 / 5_000), rel=1e-6)
 

@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 import torch
 from dp_accounting import dp_event
@@ -30,6 +31,7 @@ from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import cast
 from hushgraph.billboard.reading import read_boards
 from hushgraph.engines import records as records_module
+from hushgraph.engines import spark
 from hushgraph.engines.duck import make_rows
 from hushgraph.engines.streaming import train_rows
 from hushgraph.gradients.batch import RowTable
@@ -474,6 +476,20 @@ def test_an_engine_releases_what_its_plan_says(
         check_widening(run.plan, NODES, run.steps, run.drawn)
     check_fresh([run.board for run in runs])
     check_fresh([join(step) for run in runs for step in run.steps])
+
+
+def test_parts_of_a_board_on_spark_have_noise_of_their_own() -> None:
+    """What a task of Spark computes, without Spark: one release, two parts, and the same with another key."""
+    noise, releases = 1.7, []
+    cells = {f"tally_{k}": np.zeros(NODES, np.int64) for k in range(CLASSES)}
+    for key in (bytes(32), bytes(31) + b"\x01"):
+        for part in (0, 1):
+            table = pd.DataFrame({"id": np.arange(NODES), "part": part, **cells})
+            released = spark._release_part(table, "person", noise, spark.draws_of_part, key)
+            releases.append(released.drop(columns="person").to_numpy(np.float64))
+    for release in releases:
+        check_noise(release, noise)
+    check_fresh(releases)
 
 
 @pytest.mark.parametrize("name", list(RUNS))
