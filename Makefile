@@ -7,7 +7,7 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench kernel-test gpu-test docs wheel clean
+.PHONY: help setup demo test faults lint bench kernel-test gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
@@ -38,6 +38,9 @@ test: setup ## Check style and types, and run all tests.
 	$(BIN)/mypy > .venv/types.txt 2>&1 & types=$$!; \
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; test $$tests -eq 0 && test $$types -eq 0
+
+faults: setup ## Plant faults in copies of the source and check that the tests see each.
+	$(BIN)/python scripts/plant_faults.py
 
 bench: setup ## Run the CPU benchmarks.
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

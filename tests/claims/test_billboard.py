@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, label_ballots, with_probabilities
+from hushgraph.billboard.ballots import (
+    GRID,
+    Ballots,
+    _fits,
+    ballot_entries,
+    label_ballots,
+    with_probabilities,
+)
 from hushgraph.billboard.board import cast, release
 from hushgraph.billboard.reading import read
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -184,6 +192,41 @@ def test_every_number_of_classes() -> None:
     for classes in range(2, 1001):
         own, rest = ballot_entries(sizes, classes)
         assert (sizes * (own**2 + (classes - 1) * rest**2)).max() <= GRID**2, classes
+
+
+@pytest.mark.parametrize("size", [1, 4, 9, 1024, 10**6])
+def test_soft_ballots_are_checked_to_the_last_unit(size: int) -> None:
+    """Rounding never makes a ballot too large by itself, so the check is tried on ballots that are."""
+    largest = math.isqrt(GRID**2 // size)
+    left = math.isqrt(GRID**2 // size - largest**2)
+    out = np.zeros(3, np.int32)
+    for ballot, is_small in (
+        ([largest, left, 0], True),
+        ([largest, left + 1, 0], False),
+        ([-largest, 0, -left - 1], False),
+        ([largest + 1, 0, 0], False),
+        ([largest, largest, 0], False),
+    ):
+        assert (size * sum(value**2 for value in ballot) <= GRID**2) == is_small
+        assert _fits(np.array(ballot, np.float64), 1.0, size, out) == is_small
+        assert out.tolist() == ballot
+
+
+def test_soft_ballots_lose_what_exceeds_the_norm() -> None:
+    """Whatever the size of what a model says, one list of places gets a ballot of norm 1 and no more."""
+    sizes = np.array([1, 2, 3, 9, 1000])
+    edges = np.stack([np.repeat(np.arange(5), sizes), 5 + np.concatenate([np.arange(d) for d in sizes])])
+    nodes = 5 + sizes.max()
+    graph = Graph.from_arrays(
+        edge_index=edges, x=np.zeros((nodes, 1)), y=np.full(nodes, -1), train_idx=[0], num_classes=3
+    )
+    for scale in (1 + 2.0**-20, 2.0, 1e9):
+        said = np.full((nodes, 3), 1 / 3)
+        said[:5] += scale * np.array([2, -1, -1]) / 3
+        soft = with_probabilities(label_ballots(graph, "sender", num_classes=3), said).dense(np.arange(5))
+        norms = sizes * np.square(soft).sum(1)
+        assert norms.max() <= GRID**2
+        assert norms.min() > NEARLY * GRID**2
 
 
 def test_the_check_sees_ballots_that_are_too_large() -> None:

@@ -63,7 +63,7 @@ def list_releases(plan: PrivacyPlan, figure: str) -> list[Release]:
         of_an_edge = 4 * beside
         if plan.edge_owner == "reader":
             assert plan.max_reads is not None
-            n, of_an_edge = n + plan.max_reads * beside, 3 * beside
+            n, of_an_edge = n + plan.max_reads * beside, 6 * beside
         upper, lower = {
             "epsilon": (n, n - 1),
             "epsilon_group_of_two": (2 * n, 2 * n - 1),

@@ -54,7 +54,7 @@ ALLOWED = {
         *("ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"),
         *("step", "count", "draw", "kind", "rate", "changed_trees", "sigma_over_clip"),
         # Of boards.
-        *("charges", "shift_over_sigma"),
+        *("charges", "shift_over_sigma", "released", "digest"),
     },
 }
 CHECKPOINT = {"step", "steps_lost", "numbers", "seconds"}

@@ -122,7 +122,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "on the board": (lambda here: (here / "new.csv").write_text("id,f,g\np4,0,0\n"), "on the board already"),
     "board of another run": (
         lambda here: shutil.copy(here / "other/board-1.safetensors", here / "run/board-1.safetensors"),
-        "board-1.safetensors belongs to another run",
+        "the file of board-1 is not the one that this run released",
     ),
     "damaged board": (spoil_board, "board-1.safetensors is damaged"),
     "no board": (

@@ -279,17 +279,17 @@ class Ledger:
         """
         name = name_board(place)
         if name in self.releases:
-            found = "was released and is missing"
+            fault = "was released and is missing"
         elif place >= self.boards_charged:
             return
         elif self._is_followed[place]:
-            found = "is missing, although the run went on after it"
+            fault = "is missing, although the run went on after it"
         elif self.version == 1:
-            found = "is missing, and this ledger does not tell whether it was released"
+            fault = "is missing, and this ledger does not tell whether it was released"
         else:
             return
         raise RunError(
-            f"ledger={self.path}: {name} {found}, and another one under the same charge would show more than "
+            f"ledger={self.path}: {name} {fault}, and another one under the same charge would show more than "
             f"was paid for. {_ANEW}"
         )
 

@@ -157,22 +157,22 @@ def find_released(path: Path, ledger: Ledger, place: int, *, plan: str) -> bool:
             was never charged.
     """
     draft = draft_path(path)
-    found = path if path.exists() else draft if draft.exists() else None
-    if found is None:
+    file = path if path.exists() else draft if draft.exists() else None
+    if file is None:
         ledger.check_unreleased(place)
         return False
     if ledger.boards_charged <= place:
         raise RunError(
-            f"ledger={ledger.path}: it shows no charge for {found.name}, so what was spent is unknown; count "
+            f"ledger={ledger.path}: it shows no charge for {file.name}, so what was spent is unknown; count "
             "the whole epsilon as spent and start a new run"
         )
     # A draft shows what the board would have shown: a complete one is the board, and another ends the run.
-    board, name = load_board(found, plan=plan), name_board(place)
+    board, name = load_board(file, plan=plan), name_board(place)
     digest = digest_board([board.values], board.noise_std)
     ledger.check_digest(name, digest)
     if ledger.releases.get(name) is None:
         ledger.record_release(name, digest)
-    if found == draft:
+    if file == draft:
         os.replace(draft, path)
     return True
 

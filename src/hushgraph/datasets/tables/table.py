@@ -94,10 +94,10 @@ class Table:
         cell, is_float = self.sql_name(name), self.type_of(name) in _FLOATS
         text, number = f"CAST({cell} AS VARCHAR)", f"TRY_CAST({cell} AS BIGINT)"
         is_same = f"{cell} = floor({cell})" if is_float else f"{text} = CAST({number} AS VARCHAR)"
-        whole = f"CASE WHEN {is_same} THEN {number} END"
+        integer = f"CASE WHEN {is_same} THEN {number} END"
         if _INTEGERS.fullmatch(like) is not None:
-            return f"CAST({cell} AS BIGINT)" if self.is_integer(name) else whole
-        return f"COALESCE(CAST({whole} AS VARCHAR), {text})" if is_float and like not in _FLOATS else text
+            return f"CAST({cell} AS BIGINT)" if self.is_integer(name) else integer
+        return f"COALESCE(CAST({integer} AS VARCHAR), {text})" if is_float and like not in _FLOATS else text
 
     def is_numeric(self, name: str) -> bool:
         """Return whether the type of a column is a number or a boolean."""
