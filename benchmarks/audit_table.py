@@ -4,9 +4,9 @@
     python benchmarks/audit_table.py --out benchmarks/records/audit.jsonl --only billboard --only board-faults
     python benchmarks/audit_table.py --table benchmarks/records/audit.jsonl
 
-Ends with 1 where a bound exceeds its claim, a fault is not caught, boards and steps or a board alone show
-less than 0.85 of the claim, or the strongest canary of trees shows less than seven tenths of it. With
-`--only` the other tables of the file stay as they are. About fifteen minutes of processor time.
+Ends with 1 where a bound exceeds its claim, a fault is not caught, or boards and steps, a board alone or the
+strongest canary of trees show less than seven tenths of the claim. With `--only` the other tables of the
+file stay as they are. About ten minutes of processor time.
 """
 
 from __future__ import annotations
@@ -46,17 +46,8 @@ BOARD_FAULTS = {
     "reused-noise": "noise of a step used twice",
     "float-noise": "float32 noise of torch for the steps",
 }
-# Faults that change a shift by a factor, and not by much, take more trials.
-FAULT_TRIALS = {
-    "full-ballots": 100_000,
-    "double-share": 100_000,
-    "redrawn-board": 100_000,
-    "noiseless-reading": 100_000,
-    "features-in-reading": 100_000,
-    "validation-labels": 200_000,
-}
 DELTA = 1e-5
-LEAST_PART = {"models": 0.7, "billboard": 0.85, "boards": 0.85}
+LEAST_PART = {"models": 0.7, "billboard": 0.7, "boards": 0.7}
 TABLES = ("billboard", "boards", "board-faults", "models", "ways", "faults")
 
 
@@ -81,7 +72,7 @@ def cells(part: float) -> list[Cell]:
         return max(40, int(count * part))
 
     listed = [
-        Cell(table="billboard", row=row, claim=claim, trials=many(200_000), plan=plan, way="billboard")
+        Cell(table="billboard", row=row, claim=claim, trials=many(20_000), plan=plan, way="billboard")
         for row, plan in (("two boards", {}), ("one board", {"num_boards": 1}))
         for claim in CLAIMS
     ]
@@ -96,7 +87,7 @@ def cells(part: float) -> list[Cell]:
             attack={"degree": degree},
             way="board",
         )
-        for degree, trials in ((1, 200_000), (1000, 100_000))
+        for degree, trials in ((1, 20_000), (1000, 2_000))
         for claim in CLAIMS
     ]
     listed += [
@@ -104,7 +95,7 @@ def cells(part: float) -> list[Cell]:
             table="board-faults",
             row=BOARD_FAULTS[fault],
             claim=claim,
-            trials=many(FAULT_TRIALS.get(fault, 20_000)),
+            trials=many(1_000),
             attack={"fault": fault},
             way="billboard",
         )
@@ -162,8 +153,6 @@ def cells(part: float) -> list[Cell]:
             "loop",
         ),
         ("torch's noise, r = 1", 40_000, one, {"secure_noise": False}, "loop"),
-        ("every clipped sum computed anew, r = 1", 2_000, one, {"remember": False}, "loop"),
-        ("hushgraph.train, final weights alone, r = 1", 300, one | {"steps": 1}, {}, "train"),
         ("one run with 2,000 canaries, K = 0", 2_000, {"steps": 1}, {}, "one run"),
     ]
     listed += [
@@ -199,7 +188,7 @@ def audited(cell: Cell) -> dict[str, Any]:
 
 def attack_billboard(cell: Cell) -> dict[str, Any]:
     """A plan with boards, or a board alone."""
-    from hushgraph.audit.billboard import attack_board, audit_billboard
+    from hushgraph.audit.attack import attack_board, audit_plan
     from hushgraph.privacy.plan import BillboardPlan
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "steps": 2, "delta": DELTA}
@@ -208,7 +197,7 @@ def attack_billboard(cell: Cell) -> dict[str, Any]:
         record = attack_board(plan, trials=cell.trials, **cell.attack).record()
         return record | {"bound_confidence": record.pop("confidence"), "delta": DELTA}
     numbers = cell.table == "billboard" or cell.attack["fault"] == "float-noise"
-    record = audit_billboard(plan, trials=cell.trials, numbers=numbers, **cell.attack).record()
+    record = audit_plan(plan, trials=cell.trials, numbers=numbers, **cell.attack).record()
     return record | {"bound_confidence": 0.95}
 
 
@@ -216,7 +205,6 @@ def attack_trees(cell: Cell) -> dict[str, Any]:
     """A plan of trees."""
     from hushgraph import PrivacyPlan
     from hushgraph.audit.attack import audit_plan, planted
-    from hushgraph.audit.end_to_end import audit_training
     from hushgraph.audit.one_run import audit_one_run
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 0, "max_readers": 0, "steps": 2}
@@ -224,8 +212,6 @@ def attack_trees(cell: Cell) -> dict[str, Any]:
     if "fault" in cell.attack:
         plan = planted(plan, cell.attack["fault"])
     plan = plan.calibrated(epsilon=cell.claim)
-    if cell.way == "train":
-        return audit_training(plan, trials=cell.trials).record()
     if cell.way == "one run":
         return audit_one_run(plan, rows=cell.trials, seed=cell.seed).record()
     # The digits of noise are attacked where the fault is in the digits.
@@ -277,13 +263,15 @@ def show_one(entry: dict[str, Any]) -> str:
 
 
 def show_catch(record: dict[str, Any]) -> str:
-    """What shows most above its claim: bound, claim and attack."""
+    """The plain checks that fail, what shows most above its claim, and whether others change."""
     if record["numbers"] is not None and record["numbers"]["exceeds"]:
         return show_guesses(record["numbers"])
+    failed = [check["name"] for check in record["checks"] if check["failure"]]
     entries = [record | {"name": record["attacked"]}, *record["attacks"]]
     best = max(entries, key=lambda entry: entry["lower_bound"] - entry["claimed_epsilon"])
-    changed = "; others change" if record["others_changed"] else ""
-    return f"{show_one(best)}: {best['name']}{changed}"
+    if best["lower_bound"] > best["claimed_epsilon"]:
+        failed.append(f"{show_one(best)}, {best['name']}")
+    return "; ".join([*failed, *(["others change"] if record["others_changed"] else [])])
 
 
 def claims_table(words: str, claims: tuple[float, ...], rows: Rows, show: Callable[..., str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import hushgraph
-from hushgraph.audit import attack, billboard
+from hushgraph.audit import attack
 from hushgraph.cli.app import main
 from hushgraph.privacy import defaults
 
@@ -89,11 +89,9 @@ def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(defaults, "BILLBOARD_STEPS", 3)
     monkeypatch.setattr(defaults, "_HIDDEN", 8)
     monkeypatch.setattr(defaults, "LARGEST_BATCH", 500)
-    for audit in (attack, billboard):
-        for name in ("_FEWEST", "_MOST", "_GUESSES"):
-            monkeypatch.setattr(audit, name, 20)
-    monkeypatch.setattr(billboard, "_LARGE_TRIALS", 100)
-    monkeypatch.setitem(billboard.audit_billboard.__kwdefaults__, "fresh_runs", 20)
+    for name in ("_FEWEST", "_MOST", "_GUESSES", "_LARGE_TRIALS"):
+        monkeypatch.setattr(attack, name, 20)
+    monkeypatch.setattr(attack, "_COPIES", 40)
     monkeypatch.chdir(tmp_path)
 
 

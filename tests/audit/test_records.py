@@ -56,7 +56,7 @@ def test_the_script_complains(script: ModuleType, records: list[dict[str, Any]])
     wrong = [
         clean | {"exceeds": True},
         clean | {"lower_bound": 0.1 * clean["claim"]},
-        boards | {"lower_bound": 0.8 * boards["claim"]},
+        boards | {"lower_bound": 0.6 * boards["claim"]},
         *(next(r for r in records if r["table"] == name) | {"exceeds": False} for name in FAULT_TABLES),
     ]
     assert len(script.complaints(wrong)) == 5

@@ -1,4 +1,4 @@
-"""Mistakes planted into the code of boards: each is found at claims of 1 and 4, correct code at neither."""
+"""Mistakes planted into what a session calls: each is found at claims of 1 and 4, correct code at neither."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ from typing import Any
 
 import pytest
 
-from hushgraph.audit import billboard
-from hushgraph.audit.billboard import attack_board, audit_billboard
+from hushgraph.audit.attack import attack_board, audit_plan
+from hushgraph.audit.checks import check_runs
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
+from hushgraph.audit.runs import plant_nothing
 from hushgraph.privacy.plan import BillboardPlan
 
 CLAIMS = [1.0, 4.0]
-# Caught by one board, by a row of the validation split, by whole runs.
 ON_A_BOARD = ["full-ballots", "double-share", "redrawn-board"]
 IN_READINGS = ["noiseless-reading", "features-in-reading"]
+# Which plain check sees which fault; the size of float noise is right, and only digits tell it.
+SEEN_BY = {
+    "half-noise": "noise of weight tensors has the planned size",
+    "reused-noise": "no noise is used twice",
+    "full-ballots": "rows cast what they may",
+    "double-share": "noise of boards has the planned size",
+    "noiseless-reading": "rows read the released boards",
+    "redrawn-board": "every board is released once",
+    "features-in-reading": "rows read the released boards",
+    "validation-labels": "rows cast what they may",
+    "shared-stream": "no noise is used twice",
+    "float-noise": None,
+}
 
 
 def plan(epsilon: float, **changes: Any) -> BillboardPlan:
@@ -27,68 +40,60 @@ def get_attack(audit: Audit, name: str) -> Attack:
     return next(attack for attack in audit.attacks if name in attack.name)
 
 
-@pytest.fixture
-def few_large_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack on one board with 1,000 places is most of an audit, and sees neither of these faults."""
-    monkeypatch.setattr(billboard, "_LARGE_TRIALS", 100)
-
-
 def test_every_fault_of_boards_is_tried_here() -> None:
-    of_boards = {name for name, fault in FAULTS.items() if fault.method == "billboard"}
-    assert of_boards == {*ON_A_BOARD, *IN_READINGS, "validation-labels", "shared-stream"}
+    assert set(SEEN_BY) == {name for name, fault in FAULTS.items() if fault.method != "trees"}
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("fault", [None, *SEEN_BY])
+def test_plain_checks_see_it(fault: str | None, claim: float) -> None:
+    checks = check_runs(plan(claim), plant_nothing if fault is None else FAULTS[fault].plant)
+    failed = [check.name for check in checks if check.failure]
+    expected = None if fault is None else SEEN_BY[fault]
+    assert bool(failed) == (expected is not None), failed
+    assert expected is None or expected in failed
+
+
+@pytest.mark.parametrize("changes", [{"num_boards": 1}, {"clipping": "flat"}, {"edge_owner": "reader"}])
+def test_plain_checks_hold_for_other_plans(changes: dict[str, Any]) -> None:
+    assert [check for check in check_runs(plan(4.0, **changes), plant_nothing) if check.failure] == []
+
+
 @pytest.mark.parametrize("fault", [None, *ON_A_BOARD])
-def test_boards_with_too_much_in_them(fault: str | None, claim: float) -> None:
-    attack = attack_board(plan(claim), degree=4, trials=100_000, fault=fault)
+def test_boards_with_too_much_in_them(fault: str | None) -> None:
+    attack = attack_board(plan(4.0), degree=4, trials=10_000, fault=fault)
     assert attack.exceeds == (fault is not None)
     # Half of the budget has gone to two boards.
-    assert attack.claimed < claim / 2
+    assert attack.claimed < 2.0
 
 
-@pytest.mark.usefixtures("few_large_boards")
-@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize(("claim", "trials"), [(1.0, 16_000), (4.0, 4000)])
 @pytest.mark.parametrize("fault", [None, "validation-labels"])
-def test_labels_of_the_validation_split(fault: str | None, claim: float) -> None:
+def test_labels_of_the_validation_split(fault: str | None, claim: float, trials: int) -> None:
     """With one board such a row costs nothing, so that whatever is shown is too much."""
     given = plan(claim, num_boards=1)
-    audit = audit_billboard(given, trials=20_000, fresh_runs=0, numbers=False, fault=fault)
+    audit = audit_plan(given, trials=trials, numbers=False, fault=fault)
     row = get_attack(audit, "validation split")
     assert row.claimed == 0.0
     assert row.exceeds == (fault is not None)
     assert audit.exceeds == (fault is not None)
 
 
-@pytest.mark.parametrize(
-    ("fault", "claim", "runs"),
-    [
-        (None, 1.0, 30),
-        ("noiseless-reading", 1.0, 80),
-        ("noiseless-reading", 4.0, 90),
-        ("features-in-reading", 1.0, 120),
-        ("features-in-reading", 4.0, 80),
-        ("shared-stream", 1.0, 60),
-        ("shared-stream", 4.0, 80),
-    ],
-)
-def test_whole_runs(fault: str | None, claim: float, runs: int) -> None:
-    audit = audit_billboard(plan(claim), trials=runs, fresh_runs=runs, numbers=False, fault=fault)
-    assert bool(audit.others_changed) == (fault in IN_READINGS)
-    of_runs = [get_attack(audit, name) for name in ("whole runs", "two charges")]
-    assert any(attack.exceeds for attack in of_runs) == (fault is not None)
-    assert audit.bound_exceeds == (fault is not None)
+@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("fault", [None, *IN_READINGS])
+def test_readings_of_others(fault: str | None, claim: float) -> None:
+    audit = audit_plan(plan(claim), trials=20, numbers=False, fault=fault)
+    assert bool(audit.others_changed) == (fault is not None)
+    assert audit.exceeds == (fault is not None)
 
 
-@pytest.mark.usefixtures("few_large_boards")
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("fault", ["half-noise", "reused-noise", "float-noise"])
 def test_faults_of_steps_are_found_in_a_billboard_run_too(fault: str, claim: float) -> None:
     by_numbers = fault == "float-noise"
     # Steps have most of the budget, so that few trials show more than the claim: by ten standard deviations.
     given = plan(claim, board_share=0.1)
-    trials = 100 if by_numbers else 8000
-    audit = audit_billboard(given, trials=trials, fresh_runs=0, numbers=by_numbers, fault=fault)
+    audit = audit_plan(given, trials=100 if by_numbers else 3000, numbers=by_numbers, fault=fault)
     assert audit.exceeds
     assert audit.bound_exceeds != by_numbers
     assert audit.guarantee == "none"

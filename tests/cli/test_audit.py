@@ -30,7 +30,9 @@ def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_pa
     assert record["attacked"] == "2 boards and 2 steps"
     assert record["others_changed"] == 0
     assert all(entry["lower_bound"] <= entry["claimed_epsilon"] for entry in record["attacks"])
-    for name in ("2 boards and 2 steps", "one label flipped", "other people's predictions", "bit for bit"):
+    assert [check["failure"] for check in record["checks"]] == [""] * 11
+    wanted = ("2 boards and 2 steps", "one label flipped", "other people's predictions", "bit for bit")
+    for name in (*wanted, "11 of 11 hold"):
         assert name in " ".join(said.split())
 
 
@@ -107,10 +109,8 @@ def test_a_billboard_run_is_attacked_with_its_boards(
 def test_a_refuted_claim_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = attack.Stage.audit
-    monkeypatch.setattr(
-        attack.Stage, "audit", lambda *args, **more: replace(real(*args, **more), claimed=0.0)
-    )
+    real = attack._collect
+    monkeypatch.setattr(attack, "_collect", lambda *args, **more: replace(real(*args, **more), claimed=0.0))
     assert main(["audit", "--epsilon", "4", "--trials", "300", "--method", "trees"]) == 1
     assert "The claim is false" in capsys.readouterr().out
 

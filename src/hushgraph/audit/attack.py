@@ -1,35 +1,86 @@
-"""`audit_plan`: a lower bound on epsilon for a plan, by attacking its training."""
+"""`audit_plan`: a lower bound on epsilon for a plan, by attacking real runs of it."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from hushgraph.audit.billboard import audit_billboard
-from hushgraph.audit.collaborators import plant_nothing
-from hushgraph.audit.curve import curve_lower_bound
-from hushgraph.audit.faults import get_fault
-from hushgraph.audit.likelihood import Line, log_ratio
+from hushgraph.audit.checks import Check, check_noise_of_steps, check_runs
+from hushgraph.audit.curve import total_shift
+from hushgraph.audit.faults import get_fault, plant_float_noise
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
-from hushgraph.audit.result import Audit
-from hushgraph.audit.scene import move_plan, scene_for
-from hushgraph.audit.statistics import Floats, check_confidence, epsilon_lower_bound
-from hushgraph.audit.trials import Observer, World
-from hushgraph.audit.weights import new_model, pointed, pointed_temperatures, spread
+from hushgraph.audit.result import Attack, Audit
+from hushgraph.audit.runs import Plant, plant_nothing
+from hushgraph.audit.scene import NUM_CLASSES, Difference, plant_rows, plant_trees
+from hushgraph.audit.statistics import Floats, check_confidence
+from hushgraph.audit.trials import Observer, Shown, Stage
+from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.errors import InputError, PlanError
+from hushgraph.privacy import bounds
+from hushgraph.privacy.bounds import UNLABELLED_ROW, Change, Charge, label_changed, rows_emptied
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
-# Exact draws of the default number of trials, and steps where trials cannot be stacked, in both worlds: ten
-# to twenty seconds. Fewer trials than the fewest would show nothing.
-_DRAWS, _STEPS = 24_000_000, 20_000
-_FEWEST, _MOST = 100, 200_000
-# Of the attacks on digits.
+# Seconds that the first figures get by default, trials of one world at least and at most, canaries of a run.
+_SECONDS, _FEWEST, _MOST = 10.0, 100, 200_000
+_COPIES, _TREE_COPIES, _STEPS_OF_A_RUN = 2000, 200, 200
+# Places of the canary that is attacked with everything, and of one whose places are many.
+_DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_COPIES, _LARGE_PART = 4, 1000, 200, 100, 4
 _GUESSES = 400
+_HIDDEN_OF_TREES = 2
+_CHANGES: dict[Difference, Change] = {
+    "emptied": rows_emptied(1),
+    "flipped": label_changed(NUM_CLASSES),
+    "unlabelled": UNLABELLED_ROW,
+}
+# Other differences between two worlds, with the part of the trials that each gets.
+_OTHER_CLAIMS: dict[Difference, tuple[str, int]] = {
+    "flipped": ("one label flipped", 4),
+    "unlabelled": ("row of the validation split", 4),
+}
+# How many bounds of boards and steps there are, which hold together.
+_BOUNDS = 6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Effort:
+    """How many trials there are, and who is told.
+
+    Attributes:
+        trials: of a world; None for as many as fit into the time.
+        rng: decides which canaries are there.
+        observer: told how many trials were done.
+    """
+
+    trials: int | None
+    rng: np.random.Generator
+    observer: Observer | None
+
+    def copies(self, most: int) -> int:
+        """Canaries of a run: an even number, no more than the trials need."""
+        return most if self.trials is None else max(2, min(most, 2 * self.trials))
+
+    def spend(self, stage: Stage, *, part: int = 1, most: int = _MOST) -> Shown:
+        """Run until there are enough trials, or the time is over."""
+        begin, shown, done = time.monotonic(), [], 0
+        wanted = most if self.trials is None else min(most, max(10, self.trials // part))
+        while done < wanted:
+            shown.append(stage.run(self.rng))
+            done += stage.trials_per_run
+            if self.observer is not None:
+                self.observer(2 * stage.trials_per_run)
+            is_late = time.monotonic() - begin > _SECONDS / part
+            if self.trials is None and is_late and done >= _FEWEST:
+                break
+        joined = Shown.join(shown)
+        return replace(joined, there=joined.there[:, :wanted], empty=joined.empty[:, :wanted])
 
 
 def audit_plan(
@@ -40,192 +91,246 @@ def audit_plan(
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
-    remember: bool = True,
     secure_noise: bool = True,
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
 ) -> Audit:
-    """Attack training under `plan` and bound its epsilon from below.
+    """Attack real runs under `plan` and bound its epsilon from below.
 
-    Small graphs are made in which one row, the canary's, changes as many trees as the plan allows. The loop
-    is run many times with that row and many times without, every noisy sum is seen by an optimiser of the
-    attacker's, and how well the two can be told apart bounds epsilon. No data is read. Then the released
-    numbers are attacked, see `numbers.attack_numbers`. A `BillboardPlan` has boards beside its steps, and
-    both are attacked, see `billboard.audit_billboard`; `model`, `canary`, `remember` and `secure_noise` are
-    for trees.
+    Small graphs are made in which single rows, the canaries', differ as much as they can. Real sessions train
+    on them, about half of the canaries there and half emptied; everything that is released is seen, and how
+    well the two can be told apart bounds epsilon. Then come plain checks of what was released (`checks`) and
+    attacks on digits (`numbers`). No data is read.
+
+    A `BillboardPlan` is attacked with its boards: for one emptied row; then, each beside its own claim, other
+    people's predictions, one label flipped, a row without a training label, and the first board alone.
+    `model` and `canary` are for trees.
 
     Args:
-        plan: with noise. Its depth, K, D, edge owner, sampler, accountant, clipping, noise, steps, sampling
-            rate and delta are attacked; its number of training nodes becomes that of the made graph.
+        plan: with noise. Its boards, depth, K, D, edge owner, sampler, accountant, clipping, noise, steps,
+            sampling rate and delta are attacked; training nodes and classes become those of the made graphs.
         model: "gcn", "gin", "gat" or "mlp", of a few hidden units and chosen weights.
-        canary: "strongest", "read" or "hub", see `scene.scene_for`.
-        trials: per world; a fifth of them chooses the threshold. By default as many as fit into ten to
-            twenty seconds, 100 to 200,000.
-        confidence: of each bound. Attacks on digits have their own.
+        canary: "strongest", "read" or "hub", see `scene.plant_trees`.
+        trials: per world; a fifth of them chooses the threshold. By default as many as fit into some ten
+            seconds, 100 to 200,000.
+        confidence: with which all bounds hold together. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
-        remember: False computes every clipped sum anew in every trial, which is slow.
-        secure_noise: attack training with exact noise, which cannot be seeded; False attacks torch's noise.
+        secure_noise: attack runs with exact noise; False attacks torch's noise.
         numbers: also attack the digits of released numbers, in at most 400 trials.
-        seed: of batches, and of torch's noise. It makes an audit of torch's noise reproducible.
+        seed: of which canaries are there. Batches and noise have none.
         observer: called with the number of trials done since it was last called.
 
     Guarantees:
         With probability at least `confidence`, `by_event` is at most the epsilon at the plan's delta of the
-        training that was attacked; so is `by_curve` if that training has a trade-off curve of the family
-        that was priced. Each bound above the claim refutes the claim; one below proves nothing.
+        run that was attacked; so is `by_curve` if that run has a trade-off curve of the family that was
+        priced. Each bound above the claim refutes the claim; one below proves nothing.
 
     Examples:
-        >>> from hushgraph import PrivacyPlan
         >>> from hushgraph.audit import audit_plan
-        >>> plan = PrivacyPlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
-        >>> audit = audit_plan(plan.calibrated(epsilon=4.0), trials=500)
-        >>> audit.lower_bound <= audit.claimed
-        True
+        >>> from hushgraph.privacy.plan import BillboardPlan
+        >>> plan = BillboardPlan(num_train_nodes=100, num_classes=3, batch_size=100, steps=2)
+        >>> audit = audit_plan(plan.calibrated(epsilon=4.0), trials=500, numbers=False)
+        >>> audit.exceeds, audit.others_changed
+        (False, 0)
     """
-    if isinstance(plan, BillboardPlan):
-        return audit_billboard(
-            plan,
-            trials=trials,
-            confidence=confidence,
-            fault=fault,
-            numbers=numbers,
-            seed=seed,
-            observer=observer,
-        )
     begin = time.monotonic()
     check_confidence(confidence)
     if trials is not None and trials < 10:
         raise InputError(f"trials={trials}: expected at least 10")
-    stage = Stage.of(plan, model=model, canary=canary, fault=fault, remember=remember, secure=secure_noise)
-    trials = stage.affordable_trials() if trials is None else trials
-    directions = [line.direction for line in stage.lines]
-    seen = [
-        world.released(directions, trials=trials, seed=own, observer=observer)
-        for world, own in zip((stage.there, stage.empty), _seeds(seed), strict=True)
-    ]
-    with_row, without_row = (log_ratio(each, stage.lines, stage.plan) for each in seen)
-    guesses = None
+    if not plan.is_private or plan.steps == 0:
+        raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
+    plant = plant_nothing if fault is None else get_fault(fault).plant
+    plant = plant if secure_noise else plant_float_noise
+    effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
+    guess: Callable[[], NumbersAudit | None] = lambda: None  # noqa: E731
     if numbers:
-        guesses = attack_numbers(
-            plan,
-            model=model,
-            trials=min(_GUESSES, trials),
-            plant=stage.there.plant,
-            secure_noise=secure_noise,
-            seed=seed,
+        name = "mlp" if isinstance(plan, BillboardPlan) else model
+        guesses = _GUESSES if trials is None else min(_GUESSES, trials)
+        guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
+    if isinstance(plan, BillboardPlan):
+        audit = _audit_boards(plan, plant, effort, confidence)
+    else:
+        audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
+    return replace(
+        audit,
+        numbers=guess(),
+        fault=fault,
+        secure_noise=secure_noise,
+        seed=seed,
+        seconds=time.monotonic() - begin,
+    )
+
+
+def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence: float) -> Audit:
+    """Boards and steps together, then every other claim."""
+    each = 1 - (1 - confidence) / _BOUNDS
+    stage = stage_boards(plan, plant, effort.copies(_COPIES))
+    shown = effort.spend(stage)
+    charges = plan.charges_until(plan.steps)
+    emptied = partial(_measure, stage.plan, change=rows_emptied(1), confidence=each)
+    main = emptied("boards and steps", shown.pair(0), charges)
+    attacks = [
+        emptied("other people's predictions", shown.pair(2), charges),
+        emptied(f"first board, row of degree {_DEGREE}", shown.pair(1), [plan.board_charge(0)]),
+    ]
+    for difference, (name, part) in _OTHER_CLAIMS.items():
+        other = stage_boards(plan, plant, effort.copies(_COPIES), difference=difference)
+        statistic = effort.spend(other, part=part).pair(0)
+        attacks.append(_measure(other.plan, name, statistic, charges, _CHANGES[difference], each))
+    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, confidence=each, effort=effort, plant=plant))
+    return _collect(
+        stage,
+        shown,
+        main,
+        attacks,
+        checks=check_runs(plan, plant),
+        canary=f"degree {_DEGREE}",
+        model="billboard",
+    )
+
+
+def stage_boards(
+    plan: BillboardPlan,
+    plant: Plant,
+    copies: int,
+    *,
+    degree: int = _DEGREE,
+    difference: Difference = "emptied",
+) -> Stage:
+    """Runs with boards, with so many canaries each."""
+    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference)
+    phases = partial(point_rows, difference=difference)
+    return Stage.of(plan, scene, phases, plant=plant, hidden=1)
+
+
+def attack_board(
+    plan: BillboardPlan,
+    *,
+    degree: int,
+    trials: int | None = None,
+    confidence: float = 0.95,
+    fault: str | None = None,
+    effort: _Effort | None = None,
+    plant: Plant | None = None,
+) -> Attack:
+    """Attack the first board of real runs alone, beside what that board costs by itself.
+
+    Args:
+        plan: whose first board is attacked.
+        degree: how many places the canary lists.
+        trials: per world.
+        confidence: of the bound.
+        fault: the name of a mistake to plant.
+        effort, plant: of the audit that this is a part of.
+
+    Guarantees:
+        As those of `audit_plan`.
+    """
+    effort = effort or _Effort(trials=trials, rng=np.random.default_rng(), observer=None)
+    plant = plant or (plant_nothing if fault is None else get_fault(fault).plant)
+    large = degree > _COPIES
+    stage = stage_boards(plan, plant, effort.copies(_LARGE_COPIES if large else _COPIES), degree=degree)
+    most = _MOST if trials is not None else _LARGE_TRIALS
+    shown = effort.spend(stage, part=_LARGE_PART if large else 1, most=most)
+    name = f"first board, row of degree {degree:,}"
+    return _measure(stage.plan, name, shown.pair(1), [plan.board_charge(0)], rows_emptied(1), confidence)
+
+
+def _measure(
+    plan: PrivacyPlan,
+    name: str,
+    statistic: tuple[Floats, Floats],
+    charges: Sequence[Charge],
+    change: Change,
+    confidence: float,
+) -> Attack:
+    """Bound epsilon beside what these charges cost for this change."""
+    return Attack.measure(
+        name,
+        *statistic,
+        claimed=bounds.epsilon(charges, change, delta=plan.delta),
+        plan=plan,
+        charges=bounds.events(charges, change),
+        confidence=confidence,
+    )
+
+
+def _audit_trees(
+    plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, *, model: str, canary: str
+) -> Audit:
+    """The steps of trees, or of rows that read no board."""
+    stage = stage_trees(plan, plant, effort, model=model, canary=canary)
+    shown = effort.spend(stage)
+    main = Attack.measure(
+        "steps", *shown.pair(0), claimed=stage.plan.epsilon, plan=stage.plan, confidence=confidence
+    )
+    checks = check_noise_of_steps(stage)
+    return _collect(stage, shown, main, [], checks=checks, canary=canary, model=model)
+
+
+def stage_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, *, model: str, canary: str) -> Stage:
+    """Check what is asked for and set up runs on trees."""
+    if model not in _MODELS:
+        raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}")
+    if (plan.num_layers == 0) != (model == "mlp"):
+        raise InputError(
+            f"model={model!r}, layers={plan.num_layers}: expected no layers of an mlp, more of the others"
         )
-    return stage.audit(with_row, without_row, numbers=guesses, confidence=confidence, seed=seed, begin=begin)
+    if plan.clipping == "percentile":
+        raise PlanError("clipping='percentile': thresholds read off data are not audited; choose another")
+    if canary == "hub" and plan.edge_owner == "sender" and plan.reads_edges:
+        # Only a full list has something to displace; D has no price where senders own the edges.
+        plan = replace(plan, max_reads=1)
+    by_groups = plan.clipping == "groups"
+    # Of groups of layers every one tells of the canary, and only the first layer keeps copies apart.
+    copies = 1 if by_groups else effort.copies(_TREE_COPIES)
+    wanted = _MOST if effort.trials is None else effort.trials
+    repeats = max(1, min(_STEPS_OF_A_RUN // plan.steps, math.ceil(2 * wanted / copies)))
+    scene = plant_trees(plan, copies=copies, canary=canary)
+    phases: Any = partial(spread, seed=_WEIGHTS_SEED) if by_groups else partial(point_trees, plan=plan)
+    return Stage.of(plan, scene, phases, plant=plant, hidden=_HIDDEN_OF_TREES, model=model, repeats=repeats)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Stage:
-    """Two worlds ready for trials, and the line along which they differ in each phase."""
-
-    plan: PrivacyPlan
-    model: str
-    canary: str
-    fault: str | None
-    there: World
-    empty: World
-    lines: list[Line]
-
-    @classmethod
-    def of(
-        cls,
-        plan: PrivacyPlan,
-        *,
-        model: str,
-        canary: str,
-        fault: str | None = None,
-        remember: bool = True,
-        secure: bool = True,
-    ) -> Stage:
-        """Check what is asked for and set it up."""
-        if model not in _MODELS:
-            raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}")
-        if (plan.num_layers == 0) != (model == "mlp"):
-            raise InputError(
-                f"model={model!r}, layers={plan.num_layers}: expected no layers of an mlp, more of the others"
-            )
-        if not plan.is_private or plan.steps == 0:
-            raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
-        if plan.clipping == "percentile":
-            raise PlanError("clipping='percentile': thresholds read off data are not audited; choose another")
-        if canary == "hub" and plan.edge_owner == "sender" and plan.reads_edges:
-            # Only a full list has something to displace; D has no price where senders own the edges.
-            plan = replace(plan, max_reads=1)
-        by_groups = plan.clipping == "groups"
-        temperatures = None if by_groups else pointed_temperatures(plan.num_layers)
-        scene = scene_for(plan, canary=canary, temperatures=temperatures)
-        plan = move_plan(plan, scene)
-        module = new_model(model, plan)
-        phases = spread(module, seed=_WEIGHTS_SEED) if by_groups else pointed(module)
-        there, empty = (
-            World(
-                graph=graph,
-                plan=plan,
-                model=model,
-                key_seed=scene.key_seed,
-                phases=phases,
-                plant=plant_nothing if fault is None else get_fault(fault).plant,
-                remember=remember,
-                secure=secure,
-            )
-            for graph in (scene.graph, scene.emptied)
-        )
-        sums = zip(there.sums(), empty.sums(), strict=True)
-        lines = [Line.between(*each, there.sigmas(), (there.roots, empty.roots)) for each in sums]
-        return cls(plan=plan, model=model, canary=canary, fault=fault, there=there, empty=empty, lines=lines)
-
-    def affordable_trials(self) -> int:
-        """As many trials a world as fit into ten to twenty seconds."""
-        world, steps = self.there, self.plan.steps
-        cost = sum(parameter.numel() for parameter in world.new_model().parameters())
-        most = _DRAWS // (2 * cost * steps) if world.stacks else _STEPS // (2 * steps)
-        return max(_FEWEST, min(_MOST, most))
-
-    def audit(
-        self,
-        with_row: Floats,
-        without_row: Floats,
-        *,
-        numbers: NumbersAudit | None = None,
-        confidence: float,
-        seed: int | None,
-        begin: float,
-        path: str = "loop",
-    ) -> Audit:
-        """What these trials show."""
-        plan = self.plan
-        shifts = [self.lines[step % len(self.lines)].shift for step in range(plan.steps)]
-        return Audit(
-            plan=plan,
-            claimed=plan.epsilon,
-            by_curve=curve_lower_bound(with_row, without_row, plan=plan, confidence=confidence),
-            by_event=epsilon_lower_bound(with_row, without_row, delta=plan.delta, confidence=confidence),
-            numbers=numbers,
-            model=self.model,
-            canary=self.canary,
-            fault=self.fault,
-            path=path,
-            secure_noise=self.there.secure,
-            trials=len(with_row),
-            shift=math.hypot(*shifts),
-            shift_at_most=math.sqrt(plan.steps) * (2 * plan.changed_trees - 1) / plan.sigma_over_clip,
-            seed=seed,
-            seconds=time.monotonic() - begin,
-            with_row=with_row,
-            without_row=without_row,
-        )
-
-
-def _seeds(seed: int | None) -> tuple[int | None, int | None]:
-    """One for each world; none where none was given."""
-    if seed is None:
-        return None, None
-    first, second = np.random.SeedSequence(seed).generate_state(2, np.uint32)
-    return int(first), int(second)
+def _collect(
+    stage: Stage,
+    shown: Shown,
+    main: Attack,
+    attacks: list[Attack],
+    *,
+    checks: tuple[Check, ...],
+    canary: str,
+    model: str,
+) -> Audit:
+    """What these trials show."""
+    plan, has_boards = stage.plan, isinstance(stage.plan, BillboardPlan)
+    if shown.shift == 0:
+        raise InputError("this canary changes nothing under this plan; choose another canary")
+    with_row, without_row = shown.pair(0)
+    of_steps = math.sqrt(plan.steps) * (2 * plan.changed_trees - 1) / plan.sigma_over_clip
+    return Audit(
+        plan=plan,
+        claimed=main.claimed,
+        by_curve=main.by_curve,
+        by_event=main.by_event,
+        numbers=None,
+        model=model,
+        canary=canary,
+        fault=None,
+        path="session",
+        secure_noise=True,
+        trials=len(with_row),
+        shift=shown.shift,
+        shift_at_most=total_shift(plan.charges) if has_boards else of_steps,
+        seed=None,
+        seconds=0.0,
+        with_row=with_row,
+        without_row=without_row,
+        method="billboard" if has_boards else "trees",
+        attacks=tuple(attacks),
+        others_changed=shown.changed if has_boards else None,
+        checks=checks,
+    )
 
 
 def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:

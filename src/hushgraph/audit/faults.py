@@ -1,33 +1,35 @@
 """Training broken on purpose, to see whether the audit notices. Nothing here is reached by `train`.
 
-A fault is a function from the trainer's collaborators to faulty ones, or a plan with a mistake in it. Two are
-what the paper describes, which `PrivacyPlan` itself calls "claimed by the paper".
+A fault is a function from the parts of a session to faulty ones, or a plan with a mistake in it. Two are what
+the paper describes, which `PrivacyPlan` itself calls "claimed by the paper".
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hushgraph.audit.collaborators import Collaborators, FloatNoise, Plant, plant_nothing
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, ballot_entries
-from hushgraph.billboard.board import Board, cast, release
+from hushgraph.audit.runs import Plant, plant_nothing
+from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, owned_records
+from hushgraph.billboard.board import Board, Draws, cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
-from hushgraph.noise.source import NoiseSource
+from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.training.parts import Parts
 
 
 class _HalfNoise:
@@ -60,119 +62,115 @@ class _ReusedNoise:
         return released
 
 
-class _StreamNoise:
-    """Adds the noise of one seeded stream."""
+class _FloatNoise:
+    """float32 noise of torch's generator, which attacks on floating-point numbers see through."""
 
     guarantee: Literal["none"] = "none"
 
-    def __init__(self, seed: int) -> None:
-        self._keys = seeded_keys(seed)
+    def __init__(self) -> None:
+        self._source = FloatNoise(torch.Generator().manual_seed(secrets.randbits(63)))
 
     def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        drawn = normal.draw(sum(value.numel() for value in sums.values()), self._keys)
-        parts = torch.split(
-            torch.from_numpy(drawn * 2.0**-normal.GRID_BITS), [value.numel() for value in sums.values()]
-        )
-        return {
-            name: value + sigmas[name] * noise.view(value.shape)
-            for (name, value), noise in zip(sums.items(), parts, strict=True)
-        }
+        return {name: value.float() for name, value in self._source.add_noise(sums, sigmas).items()}
 
 
-def _halve_noise(real: Collaborators) -> Collaborators:
-    return replace(real, noise=_HalfNoise(real.noise))
+def _halve_noise(real: Parts) -> Parts:
+    return replace(real, make_noise=lambda plan, **given: _HalfNoise(real.make_noise(plan, **given)))
 
 
-def _reuse_noise(real: Collaborators) -> Collaborators:
-    return replace(real, noise=_ReusedNoise(real.noise))
+def _reuse_noise(real: Parts) -> Parts:
+    return replace(real, make_noise=lambda plan, **given: _ReusedNoise(real.make_noise(plan, **given)))
 
 
-def _add_float_noise(real: Collaborators) -> Collaborators:
-    return replace(real, noise=FloatNoise())
+def plant_float_noise(real: Parts) -> Parts:
+    """Noise of the planned size, in float32, from torch's generator."""
+    return replace(real, make_noise=lambda plan, **given: _FloatNoise())
 
 
-def _cast_in_full(real: Collaborators) -> Collaborators:
+def _cast_in_full(real: Parts) -> Parts:
     """A ballot of norm 1 onto every place."""
 
-    def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
-        ballots = real.boards.make_ballots(graph, edge_owner, num_classes=num_classes)
+    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
+        ballots = real.label_ballots(graph, edge_owner, num_classes=num_classes)
         own, rest = ballot_entries(np.minimum(ballots.list_sizes, 1), num_classes)
         votes = ballots.labels >= 0
         return replace(ballots, own=np.where(votes, own, 0), rest=np.where(votes, rest, 0))
 
-    return replace(real, boards=replace(real.boards, make_ballots=make_ballots))
+    return replace(real, label_ballots=label_ballots)
 
 
-def _cast_validation_labels(real: Collaborators) -> Collaborators:
+def _cast_validation_labels(real: Parts) -> Parts:
     """Rows of the validation split cast their labels too."""
 
-    def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
+    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
         voters = np.union1d(graph.train_idx, graph.val_idx)
         mixed = replace(graph, train_idx=voters, val_idx=graph.val_idx[:0])
-        return real.boards.make_ballots(mixed, edge_owner, num_classes=num_classes)
+        return real.label_ballots(mixed, edge_owner, num_classes=num_classes)
 
-    return replace(real, boards=replace(real.boards, make_ballots=make_ballots))
+    return replace(real, label_ballots=label_ballots)
 
 
-def _double_shares(real: Collaborators) -> Collaborators:
+def _double_shares(real: Parts) -> Parts:
     """Every board has the noise of a board with twice its share."""
 
-    def release_board(tally: Int64Array, noise_std: float) -> list[Board]:
-        return real.boards.release(tally, noise_std / math.sqrt(2))
+    def release_board(graph: Graph, ballots: Ballots, *, noise_std: float, draws: Draws, plan: str) -> Board:
+        return real.release_board(graph, ballots, noise_std=noise_std / math.sqrt(2), draws=draws, plan=plan)
 
-    return replace(real, boards=replace(real.boards, release=release_board))
-
-
-def _redraw_boards(real: Collaborators) -> Collaborators:
-    """Every board leaves twice, with new noise, under one charge."""
-
-    def release_board(tally: Int64Array, noise_std: float) -> list[Board]:
-        return [*real.boards.release(tally, noise_std), *real.boards.release(tally, noise_std)]
-
-    return replace(real, boards=replace(real.boards, release=release_board))
+    return replace(real, release_board=release_board)
 
 
-def _read_without_noise(real: Collaborators) -> Collaborators:
+def _redraw_boards(real: Parts) -> Parts:
+    """Every board is visible twice, with new noise, under one charge."""
+    first: list[Board] = []
+
+    def release_board(graph: Graph, ballots: Ballots, **given: Any) -> Board:
+        first.append(real.release_board(graph, ballots, **given))
+        return real.release_board(graph, ballots, **given)
+
+    def save_board(board: Board, path: Path, announce: Callable[[], None]) -> None:
+        real.save_board(first.pop(), path, lambda: None)
+        path.unlink()
+        real.save_board(board, path, announce)
+
+    return replace(real, release_board=release_board, save_board=save_board)
+
+
+def _read_without_noise(real: Parts) -> Parts:
     """Rows read what was cast, and not what was released."""
 
-    def read(
-        boards: Sequence[Board], graph: Graph, edge_owner: EdgeOwner, *, own: Sequence[Ballots], **given: Any
-    ) -> Float32Array:
-        bare = [
-            replace(board, values=(cast(graph, ballots) / GRID).astype(np.float32))
-            for board, ballots in zip(boards, own, strict=True)
-        ]
-        return real.boards.read(bare, graph, edge_owner, own=own, **given)
+    def read_board(board: Board, graph: Graph, edge_owner: EdgeOwner, **given: Any) -> Float32Array:
+        tally = sum(part * cast(graph, ballots) for part, ballots in given["own"])
+        bare = replace(board, values=(np.asarray(tally) / GRID).astype(np.float32))
+        return real.read_board(bare, graph, edge_owner, **given)
 
-    return replace(real, boards=replace(real.boards, read=read))
+    return replace(real, read_board=read_board)
 
 
-def _read_features(real: Collaborators) -> Collaborators:
+def _read_features(real: Parts) -> Parts:
     """A reading has the mean of the features of the nodes that a row lists in its first columns."""
 
-    def read(boards: Sequence[Board], graph: Graph, edge_owner: EdgeOwner, **given: Any) -> Float32Array:
-        readings = real.boards.read(boards, graph, edge_owner, **given)
-        sums, sizes = np.zeros((graph.num_nodes, graph.num_features)), np.zeros(graph.num_nodes)
-        for source, target in graph.edge_chunks():
-            owners, places = (source, target) if edge_owner == "sender" else (target, source)
-            np.add.at(sums, owners, graph.x[places])
+    def read_board(board: Board, graph: Graph, edge_owner: EdgeOwner, **given: Any) -> Float32Array:
+        readings = real.read_board(board, graph, edge_owner, **given)
+        x = graph.dense_features(np.arange(graph.num_nodes))
+        sums, sizes = np.zeros(x.shape), np.zeros(graph.num_nodes)
+        for owners, places in owned_records(graph, edge_owner):
+            np.add.at(sums, owners, x[places])
             np.add.at(sizes, owners, 1)
-        width = min(graph.num_features, readings.shape[1])
+        width = min(x.shape[1], readings.shape[1])
         readings[:, :width] += (sums / np.maximum(sizes, 1)[:, None])[:, :width].astype(np.float32)
         return readings
 
-    return replace(real, boards=replace(real.boards, read=read))
+    return replace(real, read_board=read_board)
 
 
-def _share_stream(real: Collaborators) -> Collaborators:
+def _share_stream(real: Parts) -> Parts:
     """Every board, and the steps, start the same stream of noise anew."""
     seed = secrets.randbits(64)
-
-    def release_board(tally: Int64Array, noise_std: float) -> list[Board]:
-        draws = partial(normal.draw, keys=seeded_keys(seed))
-        return [release(tally, noise_std=noise_std, draws=draws)]
-
-    return replace(real, noise=_StreamNoise(seed), boards=replace(real.boards, release=release_board))
+    return replace(
+        real,
+        make_noise=lambda plan, **given: real.make_noise(plan, **{**given, "seed": seed}),
+        board_draws=lambda *_: partial(normal.draw, keys=seeded_keys(seed)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +189,7 @@ class Fault:
     Attributes:
         words: what is wrong.
         method: the method that it is planted in; None where it can be in either.
-        plant: makes the trainer's collaborators faulty.
+        plant: makes the parts of a session faulty.
         plan: the class of the plan.
         changes: fields of the plan that this fault needs.
     """
@@ -217,7 +215,7 @@ FAULTS = {
         words="the paper's sampler where readers own the edges, as the paper has it",
         changes={"sampler": "paper", "edge_owner": "reader", "max_reads": None},
     ),
-    "float-noise": Fault(words="float32 noise of torch's generator", plant=_add_float_noise),
+    "float-noise": Fault(words="float32 noise of torch's generator", plant=plant_float_noise),
     "full-ballots": Fault(
         words="a ballot weighs 1 at every place, not 1/sqrt of the number of places",
         method="billboard",

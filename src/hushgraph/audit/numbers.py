@@ -19,19 +19,19 @@ import numpy.typing as npt
 import torch
 
 from hushgraph.accounting import make_accountant
-from hushgraph.audit.collaborators import Plant, plant_nothing
-from hushgraph.audit.scene import move_plan, scene_for
+from hushgraph.audit.faults import plant_float_noise
+from hushgraph.audit.runs import Plant, Rerun, choose_config, plant_nothing, watch_run
+from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
-from hushgraph.audit.trials import RememberedSums, World, quiet_process
-from hushgraph.audit.weights import Weights, new_model, spread, use
+from hushgraph.audit.weights import spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.training.optimizers import SGD
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.runs.folder import RunFolder
 
 _WEIGHTS_SEED = 5
 _MOST_STEPS = 4
 # Enough numbers to find rings in: without layers a model has few, unless it is wide.
-_HIDDEN, _HIDDEN_WITHOUT_LAYERS = 32, 512
+_HIDDEN, _HIDDEN_WITHOUT_LAYERS, _HIDDEN_OF_ROWS = 32, 512, 64
 # torch fills tensors of at least 16 numbers in blocks of 16; number j of a block pairs with j + 8.
 _BLOCK = 16
 # torch draws a radius r from a uniform number of 24 bits, so that 2^24 exp(-r^2 / 2) is an integer. Larger
@@ -115,9 +115,9 @@ def attack_numbers(
 ) -> NumbersAudit:
     """Guess from the digits of released numbers whether one row is empty.
 
-    Every trial trains on one of two graphs, by a fair coin: one with the canary's row, one with that row
-    emptied. No edges are read, so that the canary changes one tree. Three attacks guess which graph it was,
-    from the noisy gradients and again from the weights after every step:
+    Half of the trials are steps of a real run on a graph with the canary's row, the others on the graph with
+    that row emptied. The row lists nothing and nobody reads it, so that it changes one root. Three attacks
+    guess which graph it was, from the noisy gradients and again from the weights after every step:
 
     - "rings": two numbers of torch's normal noise share a radius that takes one of 2^24 values;
     - "support": float32 noise times sigma, rounded, leaves out many floating-point numbers;
@@ -125,13 +125,13 @@ def attack_numbers(
 
     Args:
         plan: with noise. Its noise, its sampling rate and up to four of its steps are attacked.
-        model: "gcn", "gin", "gat" or "mlp".
+        model: "gcn", "gin", "gat" or "mlp"; a billboard has the model that the default trains.
         trials: guesses of each attack.
         confidence: of all statements together. High, because an attack that works is nearly always right, and
             a clean audit should raise no alarm.
         plant: a planted fault.
         secure_noise: attack exact noise; False attacks torch's.
-        seed: of coins and batches, and of torch's noise.
+        seed: of the coins that decide ties.
 
     Guarantees:
         With probability at least `confidence` every `rate_at_least` is below the true rate of right guesses.
@@ -152,16 +152,17 @@ def attack_numbers(
         raise InputError(f"trials={trials}: expected at least 10")
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
-    plan, worlds = _build_worlds(plan, model, plant, secure_noise)
+    plan, scene = _move_plan(plan)
+    plant = plant if secure_noise else plant_float_noise
+    each = math.ceil(trials / 2)
+    there, empty = (_run_world(plan, scene, is_there, model, each, plant) for is_there in (True, False))
     rng = np.random.default_rng(seed)
-    coins = rng.random(trials) < 0.5
-    views = _View.of_trials(worlds, coins, seed)
-    candidates = [_candidates(world) for world in worlds]
     right = {
-        (attack, view): _count_right(views[view], candidates, coins, score, worlds[0], rng)
-        for view in views
+        (attack, view): _count_right((there, empty), view, score, plan.batch_size, rng)
+        for view in there.views
         for attack, score in _ATTACKS.items()
     }
+    trials = 2 * each
     error = (1 - confidence) / len(right)
     return NumbersAudit(
         plan=plan,
@@ -194,76 +195,6 @@ def right_guesses_at_most(plan: PrivacyPlan) -> float:
     return min(1.0, (1 + variation) / 2)
 
 
-def _build_worlds(
-    plan: PrivacyPlan, model: str, plant: Plant, secure: bool
-) -> tuple[PrivacyPlan, tuple[World, World]]:
-    """One row in the graph or not: no reads, so that noise is all that hides it."""
-    noise = plan.sigma_over_clip
-    plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=min(plan.steps, _MOST_STEPS))
-    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
-    scene = scene_for(plan)
-    plan = move_plan(plan, scene)
-    hidden = _HIDDEN if plan.num_layers else _HIDDEN_WITHOUT_LAYERS
-    phases = spread(new_model(model, plan, hidden=hidden), seed=_WEIGHTS_SEED)
-    there, empty = (
-        World(
-            graph=graph,
-            plan=plan,
-            model=model,
-            key_seed=scene.key_seed,
-            phases=phases,
-            plant=plant,
-            secure=secure,
-            hidden=hidden,
-        )
-        for graph in (scene.graph, scene.emptied)
-    )
-    return plan, (there, empty)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _View:
-    """What the attacker saw of the noisy sums: float64 [trials, steps, size] by parameter."""
-
-    sums: dict[str, Floats]
-
-    @classmethod
-    def of_trials(cls, worlds: tuple[World, World], coins: np.ndarray, seed: int | None) -> dict[str, _View]:
-        """Train once for every coin, in the first world where it is heads."""
-        start = worlds[0].phases[0]
-        module = worlds[0].new_model()
-        optimizer = SGD(module.parameters(), lr=1.0)
-        # The weights are the same before every step, and so are the clipped sums of a piece.
-        real = [world.collaborators(seed, RememberedSums(module)) for world in worlds]
-        rng = worlds[0].new_rng(seed)
-        batch_size = worlds[0].plan.batch_size
-        seen: dict[str, list[Weights]] = {"updates": [], "checkpoint": []}
-
-        def look(_: int) -> None:
-            parameters = dict(module.named_parameters())
-            seen["updates"].append({n: p.grad.clone() for n, p in parameters.items() if p.grad is not None})
-            seen["checkpoint"].append({n: start[n] - p.detach() for n, p in parameters.items()})
-            use(module, start)
-
-        with quiet_process():
-            for heads in coins:
-                number = 0 if heads else 1
-                use(module, start)
-                given = worlds[number].plant(real[number])
-                worlds[number].new_trainer(module, optimizer, given, rng).run(look)
-        shape = (len(coins), worlds[0].plan.steps, -1)
-        return {
-            view: cls(
-                sums={
-                    name: torch.stack([each[name] for each in steps]).reshape(shape).double().numpy()
-                    * batch_size
-                    for name in start
-                }
-            )
-            for view, steps in seen.items()
-        }
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Candidate:
     """A sum that a step of a world may release, by parameter, and the logarithm of its probability."""
@@ -272,14 +203,68 @@ class _Candidate:
     log_weight: float
 
 
-def _candidates(world: World) -> list[_Candidate]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _World:
+    """What real runs of one world showed.
+
+    Attributes:
+        views: the noisy sums that the attacker saw, by view and parameter: float64 [trials, steps, size].
+        candidates: what a step may have summed up to.
+        sigmas: the noise of every parameter.
+    """
+
+    views: dict[str, dict[str, Floats]]
+    candidates: list[_Candidate]
+    sigmas: dict[str, float]
+
+
+def _move_plan(plan: PrivacyPlan) -> tuple[PrivacyPlan, Scene]:
+    """One row in the graph or not, and nothing to read: noise is all that hides it."""
+    noise, steps = plan.sigma_over_clip, min(plan.steps, _MOST_STEPS)
+    if isinstance(plan, BillboardPlan):
+        scene = plant_rows(plan, copies=1, degree=0)
+        return replace(move_plan(plan, scene), steps=steps), scene
+    plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=steps)
+    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
+    scene = plant_trees(plan, copies=1, temperatures=(1.0, 0.0))
+    return move_plan(plan, scene), scene
+
+
+def _run_world(
+    plan: PrivacyPlan, scene: Scene, is_there: bool, model: str, trials: int, plant: Plant
+) -> _World:
+    """One long run: every few steps are a trial, since each starts from the same weights."""
+    graph = scene.graph(np.array([is_there]))
+    has_boards = isinstance(plan, BillboardPlan)
+    wide = _HIDDEN_OF_ROWS if has_boards else _HIDDEN_WITHOUT_LAYERS
+    config = choose_config(plan, hidden=_HIDDEN if plan.num_layers else wide, model=model)
+    long_plan = replace(plan, steps=plan.steps * trials)
+    module = RunFolder.describe("", graph, long_plan, config, data="").build_model()
+    phases = spread(module, seed=_WEIGHTS_SEED)
+    start = phases[0]
+    with watch_run(graph, long_plan, config, phases=phases, plant=plant) as seen:
+        world = Rerun(seen=seen, graph=graph)
+        table = world.table(0)
+        sums = world.clipped_sums(table, phases)[0]
+        sigmas = world.trainer(table).sigmas
+    shape, size = (trials, plan.steps, -1), plan.batch_size
+    views = {
+        "updates": {n: torch.stack([s[n] for s in seen.sums]).reshape(shape).numpy() for n in start},
+        "checkpoint": {
+            n: torch.stack([start[n] - w[n] for w in seen.moved]).reshape(shape).double().numpy() * size
+            for n in start
+        },
+    }
+    full = {name: value.double().numpy().ravel() for name, value in sums.items()}
+    return _World(views=views, candidates=_list_candidates(full, plan.sampling_rate), sigmas=sigmas)
+
+
+def _list_candidates(full: dict[str, Floats], rate: float) -> list[_Candidate]:
     """All roots, or none where batches are drawn: only the canary has a label then."""
-    full = {name: value.double().numpy().ravel() for name, value in world.sums()[0].items()}
-    rate = world.plan.sampling_rate
     if rate == 1:
         return [_Candidate(sums=full, log_weight=0.0)]
     nothing = {name: np.zeros_like(value) for name, value in full.items()}
-    if world.roots == 0:
+    if not any(value.any() for value in full.values()):
         return [_Candidate(sums=nothing, log_weight=0.0)]
     return [
         _Candidate(sums=nothing, log_weight=math.log1p(-rate)),
@@ -288,29 +273,25 @@ def _candidates(world: World) -> list[_Candidate]:
 
 
 def _count_right(
-    view: _View,
-    candidates: list[list[_Candidate]],
-    coins: np.ndarray,
-    score: _Score,
-    world: World,
-    rng: np.random.Generator,
+    worlds: tuple[_World, _World], view: str, score: _Score, batch_size: int, rng: np.random.Generator
 ) -> int:
     """How often the world whose sums score higher is the true one; ties are decided by a coin."""
-    sigmas = world.sigmas()
+    right = 0
+    for number, world in enumerate(worlds):
+        seen = world.views[view]
 
-    def weighted_score(candidate: _Candidate) -> Floats:
-        parts = [
-            score(seen, candidate.sums[name], sigmas[name], world.plan.batch_size)
-            for name, seen in view.sums.items()
-        ]
-        return np.asarray(np.sum(parts, axis=0) + candidate.log_weight)
+        def weighted_score(candidate: _Candidate, seen: dict[str, Floats] = seen) -> Floats:
+            sigmas = worlds[0].sigmas
+            parts = [score(seen[n], candidate.sums[n], sigmas[n], batch_size) for n in seen]
+            return np.asarray(np.sum(parts, axis=0) + candidate.log_weight)
 
-    there, empty = (
-        np.logaddexp.reduce([weighted_score(candidate) for candidate in each]).sum(axis=1)
-        for each in candidates
-    )
-    guesses = np.where(there == empty, rng.random(len(coins)) < 0.5, there > empty)
-    return int((guesses == coins).sum())
+        there, empty = (
+            np.logaddexp.reduce([weighted_score(candidate) for candidate in each.candidates]).sum(axis=1)
+            for each in worlds
+        )
+        guesses = np.where(there == empty, rng.random(len(there)) < 0.5, there > empty)
+        right += int((guesses == (number == 0)).sum())
+    return right
 
 
 def _score_rings(seen: Floats, sums: Floats, sigma: float, batch_size: int) -> Floats:

@@ -1,4 +1,4 @@
-"""Many canaries in a single training, each there or not by a coin of its own: K = 0, one row one column."""
+"""Many canaries in a single real run, each there or not by a coin of its own: K = 0, one row one column."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from hushgraph.audit.collaborators import plant_nothing
-from hushgraph.audit.faults import get_fault
+from hushgraph.audit.faults import get_fault, plant_float_noise
 from hushgraph.audit.one_run_bound import best_number_of_guesses, one_run_lower_bound
-from hushgraph.audit.trials import World
+from hushgraph.audit.runs import choose_config, plant_nothing, watch_run
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
-from hushgraph.models.gnn import GNN
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.training.optimizers import SGD
+from hushgraph.runs.folder import RunFolder
 
 _HIDDEN = 4
 # Large enough that nearly all of a canary's gradient is in its own column of the first layer.
@@ -73,20 +70,6 @@ class OneRun:
         }
 
 
-class _Columns(SGD):
-    """Adds up the released gradient of one parameter and leaves the weights alone."""
-
-    def __init__(self, model: GNN, parameter: Tensor) -> None:
-        super().__init__(model.parameters(), lr=1.0)
-        self._parameter = parameter
-        self.total = torch.zeros_like(parameter)
-
-    def step(self) -> None:
-        if self._parameter.grad is None:
-            raise RuntimeError("a step released no gradient")
-        self.total += self._parameter.grad
-
-
 def audit_one_run(
     plan: PrivacyPlan,
     *,
@@ -103,8 +86,8 @@ def audit_one_run(
         rows: canaries, each with a feature of its own.
         confidence: of the bound.
         fault: the name of a mistake to plant in the loop, see `faults.FAULTS`.
-        secure_noise: audit exact noise, which cannot be seeded; False audits torch's noise.
-        seed: of the coins, and of torch's noise.
+        secure_noise: audit exact noise; False audits torch's.
+        seed: of the coins.
 
     Guarantees:
         With probability at least `confidence` the bound is at most the epsilon of the attacked training.
@@ -128,19 +111,16 @@ def audit_one_run(
         num_classes=2,
         directed=False,
     )
-    module = GNN(rows, 2, model="mlp", num_layers=0, hidden=_HIDDEN)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-        decoder = module.get_parameter("decoder.0.weight")
-        decoder[0], decoder[1] = 1.0, -1.0
-    released = _Columns(module, module.get_parameter("encoder.0.weight"))
-    world = World(graph=graph, plan=plan, model="mlp", key_seed=0, phases=[], secure=secure_noise)
+    config = choose_config(plan, hidden=_HIDDEN)
+    module = RunFolder.describe("", graph, plan, config, data="").build_model()
+    weights = {name: torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
+    weights["decoder.0.weight"][0], weights["decoder.0.weight"][1] = 1.0, -1.0
     plant = plant_nothing if fault is None else get_fault(fault).plant
-    given = plant(world.collaborators(seed))
-    world.new_trainer(module, released, given, world.new_rng(seed)).run(lambda _: None)
+    plant = plant if secure_noise else plant_float_noise
+    with watch_run(graph, plan, config, phases=[weights], plant=plant) as seen:
+        total = torch.stack([sums["encoder.0.weight"] for sums in seen.sums]).sum(0)
     # The loss falls with every hidden unit, so the gradient of a row that is there points down in its column.
-    scores = -released.total.sum(0).double().numpy() * plan.batch_size
+    scores = -total.sum(0).numpy()
     # One row moves its score by at most C sqrt(hidden) a step, against noise of sigma sqrt(hidden).
     shift = math.sqrt(plan.steps) / plan.sigma_over_clip
     guesses = best_number_of_guesses(rows=rows, shift=shift, delta=plan.delta, confidence=confidence)

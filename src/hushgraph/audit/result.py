@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hushgraph.audit.checks import Check
 from hushgraph.audit.curve import Charges, CurveBound, curve_lower_bound
 from hushgraph.audit.numbers import NumbersAudit
 from hushgraph.audit.statistics import Floats, LowerBound, epsilon_lower_bound
@@ -90,7 +91,7 @@ class Audit:
         by_event: the lower bound that assumes nothing.
         numbers: what attacks on floating-point numbers found; None where they were not tried.
         model, canary, fault, secure_noise: what was attacked; `fault` is None for the code as it is.
-        path: "loop" where the training loop was run over and over, "train" where `hushgraph.train` was.
+        path: "session": real runs were attacked.
         trials: per world, those that chose the threshold included.
         shift: how far the canary moves the released sums, all steps together, in units of the noise.
         shift_at_most: the same for the pair that prices the plan, were every batch whole.
@@ -101,6 +102,7 @@ class Audit:
         others_changed: rows of other people whose reading or prediction differs between the worlds, given the
             same boards and weights; None where predictions are not covered.
         assumptions: what the guarantee takes as public although nobody declared it.
+        checks: plain checks of what real runs released.
     """
 
     plan: PrivacyPlan
@@ -124,6 +126,7 @@ class Audit:
     attacks: tuple[Attack, ...] = ()
     others_changed: int | None = None
     assumptions: tuple[Assumption, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def lower_bound(self) -> float:
@@ -138,9 +141,14 @@ class Audit:
 
     @property
     def exceeds(self) -> bool:
-        """Whether more was shown than is claimed: by a bound, by digits, or by predictions that change."""
+        """Whether more was shown than is claimed: by a bound, digits, predictions that change or a check."""
         by_numbers = self.numbers is not None and self.numbers.exceeds
-        return self.bound_exceeds or by_numbers or bool(self.others_changed)
+        return self.bound_exceeds or by_numbers or bool(self.others_changed) or bool(self.failed_checks)
+
+    @property
+    def failed_checks(self) -> tuple[Check, ...]:
+        """The plain checks that failed."""
+        return tuple(check for check in self.checks if check.failure)
 
     @property
     def guarantee(self) -> str:
@@ -188,6 +196,7 @@ class Audit:
             **{f"curve_{name}": value for name, value in curve.items() if name != "epsilon"},
             "attacks": [attack.record() for attack in self.attacks],
             "others_changed": self.others_changed,
+            "checks": [asdict(check) for check in self.checks],
             "numbers": None if self.numbers is None else self.numbers.record(),
             "seed": self.seed,
             "seconds": round(self.seconds, 2),

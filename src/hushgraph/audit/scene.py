@@ -1,140 +1,273 @@
-"""Graphs made to let one row change as many training trees as it can, and each of them as much as it can.
+"""Made graphs in which rows of attackers' choice, the canaries, are there or not, many side by side.
 
-Nothing of the user's data is in them. One feature tells hot nodes, the canary among them, from cold ones. A
-tree with a hot node in it and a tree without one have opposite gradients (`weights`).
+Nothing of the user's data is in them. A graph is so many copies of one small drawing, without an edge between
+two copies, each with a feature of its own: what boards and the first layer release of one copy has noise of
+its own and depends on no other copy. So one run is as many trials as there are copies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+from scipy import sparse
 
 from hushgraph.errors import InputError
-from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 
 CANARIES = ("strongest", "read", "hub")
-# Roots in every batch that no canary reaches: they add the same to both worlds.
-# Seven and a canary that nobody reads make eight: dividing by that batch size loses no digits.
+# Classes of attacks on boards: the one that only canaries have, and what a flipped label becomes.
+NUM_CLASSES, UNIQUE, FLIPPED = 3, 2, 1
+HOT, COLD = 1e4, -1e4
+# Roots that no canary reaches. Seven and one canary make eight: dividing by that loses no digits.
 _BYSTANDERS = 7
 _RATE_TOLERANCE = 0.005
 # The published sampler bounds nothing here, so the hub may read as many as one likes.
 _READS_PER_CHANGED_TREE = 8
 # Group thresholds below every group's gradient, so that each group is clipped. Epsilon does not depend on C.
 _SMALL_CLIP = 1e-3
-# The keys are no secret, so the attacker may choose them; all that matters is that they stay the same.
-_FIRST_SEED = 7
+# Keys are no secret, so the attacker chooses their seed.
+KEY_SEED = 7
+
+Difference = Literal["emptied", "flipped", "unlabelled"]
+Split = Literal["train", "val", "test"]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """Two neighbouring graphs.
+    """Copies of one drawing; in each the canary's row is there, or is emptied or has another label.
 
     Attributes:
-        graph: with the canary's row.
-        emptied: the same without it.
-        canary: the node whose row it is.
-        key_seed: of the sampler's keys.
+        copies: how many.
+        nodes_per_copy: of scenes for boards, where all copies have as many.
+        owner: whose row holds a record.
+        num_classes: of the labels.
+        canaries: [copies], the node whose row differs.
+        witnesses: [copies, count], nodes that read a place of the canary's.
+        features, labels, splits: of every node, its feature in the column of its copy.
+        columns: the column of every node.
+        records: [count, 2], the row that owns a record and the other end.
+        flips: whether worlds differ in a label instead of a row.
+        is_sparse: how features are stored.
     """
 
-    graph: Graph
-    emptied: Graph
-    canary: int
-    key_seed: int
+    copies: int
+    nodes_per_copy: int
+    owner: EdgeOwner
+    num_classes: int
+    canaries: npt.NDArray[np.int64]
+    witnesses: npt.NDArray[np.int64]
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    splits: npt.NDArray[np.str_]
+    columns: npt.NDArray[np.int64]
+    records: npt.NDArray[np.int64]
+    flips: bool
+    is_sparse: bool
 
+    @cached_property
+    def graphs(self) -> tuple[Graph, Graph]:
+        """Every canary there, and none."""
+        return self.graph(np.ones(self.copies, np.bool_)), self.graph(np.zeros(self.copies, np.bool_))
 
-@dataclass(frozen=True, kw_only=True)
-class Temperatures:
-    """The one feature of a hot node and of a cold one."""
+    def graph(self, is_there: Mask) -> Graph:
+        """The graph in which these canaries are there."""
+        features, labels, records = self.features.copy(), self.labels.copy(), self.records
+        gone = self.canaries[~is_there]
+        if self.flips:
+            labels[gone] = FLIPPED
+        else:
+            features[gone], labels[gone] = 0.0, -1
+            records = records[~np.isin(records[:, 0], gone)]
+        shape = (len(labels), self.copies)
+        x: Any = sparse.csr_matrix((features, (np.arange(len(labels)), self.columns)), shape=shape)
+        x.eliminate_zeros()
+        split = {name: np.flatnonzero(self.splits == name) for name in ("train", "val", "test")}
+        return Graph.from_arrays(
+            edge_index=(records if self.owner == "sender" else records[:, ::-1]).T,
+            x=x if self.is_sparse else x.toarray(),
+            y=labels,
+            train_idx=split["train"],
+            val_idx=split["val"],
+            test_idx=split["test"],
+            num_classes=self.num_classes,
+            directed=True,
+        )
 
-    hot: float = 1.0
-    cold: float = 0.0
+    def by_copy(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[copies, ...]: what belongs to the nodes of each copy, of values for all nodes."""
+        return values[: self.copies * self.nodes_per_copy].reshape(self.copies, -1)
+
+    @property
+    def roots(self) -> tuple[int, int]:
+        """Labelled training nodes of a copy, with the canary there and without."""
+        there, empty = (int((g.y[g.train_idx] >= 0).sum()) // self.copies for g in self.graphs)
+        return there, empty
 
 
 @dataclass(eq=False)
 class _Drawing:
-    """A graph while it grows."""
+    """A graph while it grows, copy by copy."""
 
-    hot: list[bool] = field(default_factory=list)
+    owner: EdgeOwner
+    copy: int = 0
+    features: list[float] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
-    in_training: list[bool] = field(default_factory=list)
-    reads: list[tuple[int, int]] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+    records: list[tuple[int, int]] = field(default_factory=list)
 
-    def node(self, *, hot: bool = False, label: int = -1, train: bool = True) -> int:
-        self.hot.append(hot)
+    def node(self, *, feature: float = 0.0, label: int = -1, split: Split = "train") -> int:
+        self.features.append(feature)
+        self.columns.append(self.copy)
         self.labels.append(label)
-        self.in_training.append(train)
-        return len(self.hot) - 1
+        self.splits.append(split)
+        return len(self.labels) - 1
 
-    def readers(self, node: int, *, count: int, depth: int, label: int) -> list[int]:
+    def lists(self, node: int, places: Iterable[int]) -> int:
+        self.records += [(node, place) for place in places]
+        return node
+
+    def reads(self, source: int, reader: int) -> None:
+        self.records.append((source, reader) if self.owner == "sender" else (reader, source))
+
+    def readers(self, node: int, *, count: int, depth: int, label: int, feature: float) -> list[int]:
         """`count` training nodes that read `node`, as many again that read each of them, and so on."""
         if depth == 0:
             return []
-        nodes = [self.node(label=label) for _ in range(count)]
+        nodes = [self.node(label=label, feature=feature) for _ in range(count)]
         for reader in nodes:
-            self.reads.append((node, reader))
-            self.readers(reader, count=count, depth=depth - 1, label=label)
+            self.reads(node, reader)
+            self.readers(reader, count=count, depth=depth - 1, label=label, feature=feature)
         return nodes
 
 
-def scene_for(
-    plan: PrivacyPlan, *, canary: str = "strongest", temperatures: Temperatures | None = None
+def _repeat(
+    plan: PrivacyPlan,
+    copies: int,
+    draw: Callable[[_Drawing], tuple[int, list[int]]],
+    *,
+    num_classes: int,
+    flips: bool = False,
+    is_sparse: bool = False,
 ) -> Scene:
-    """The graphs on which the trees that `plan` says may change do change.
+    """So many copies of what `draw` draws; it returns the canary and the witnesses."""
+    drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
+    planted = []
+    for copy in range(copies):
+        drawing.copy = copy
+        planted.append(draw(drawing))
+    size, drawing.copy = len(drawing.labels), 0
+    for _ in range(count_bystanders(drawing.splits.count("train"), plan.sampling_rate)):
+        # Unlabelled: whether a bystander joins a batch would only hide the canaries.
+        drawing.node()
+    return Scene(
+        copies=copies,
+        nodes_per_copy=size // copies,
+        owner=drawing.owner,
+        num_classes=num_classes,
+        canaries=np.array([canary for canary, _ in planted], np.int64),
+        witnesses=np.array([witnesses for _, witnesses in planted], np.int64).reshape(copies, -1),
+        features=np.array(drawing.features, np.float32),
+        labels=np.array(drawing.labels, np.int64),
+        splits=np.array(drawing.splits),
+        columns=np.array(drawing.columns, np.int64),
+        records=np.array(drawing.records, np.int64).reshape(-1, 2),
+        flips=flips,
+        is_sparse=is_sparse,
+    )
+
+
+def plant_rows(plan: BillboardPlan, *, copies: int, degree: int, difference: Difference = "emptied") -> Scene:
+    """Canaries that list `degree` places, which two others read.
+
+    Args:
+        plan: whose edge owner and sampling rate the graph is for.
+        copies: how many canaries.
+        degree: places that each lists.
+        difference: "emptied" empties a row with a training label; "unlabelled" one of the validation split,
+            whose label nobody may use; "flipped" changes the label.
+    """
+    # Where batches are drawn, whether somebody else joins would only hide the canary.
+    others_label = 0 if plan.sampling_rate == 1 else -1
+
+    def draw(drawing: _Drawing) -> tuple[int, list[int]]:
+        places = [drawing.node(split="test") for _ in range(degree)]
+        split: Split = "val" if difference == "unlabelled" else "train"
+        canary = drawing.lists(drawing.node(label=UNIQUE, split=split, feature=HOT), places)
+        witnesses = [drawing.node(label=others_label), drawing.node(split="test")]
+        drawing.lists(witnesses[0], [*places, canary])
+        drawing.lists(witnesses[1], places)
+        return canary, witnesses
+
+    flips = difference == "flipped"
+    return _repeat(plan, copies, draw, num_classes=NUM_CLASSES, flips=flips, is_sparse=True)
+
+
+def plant_trees(
+    plan: PrivacyPlan,
+    *,
+    copies: int,
+    canary: str = "strongest",
+    temperatures: tuple[float, float] | None = None,
+) -> Scene:
+    """Canaries that change as many training trees as the plan counts, and each as much as can be.
 
     Args:
         plan: whose depth, K, D, edge owner and sampler count. Its number of training nodes does not.
+        copies: how many canaries.
         canary: "strongest" has a label and is read by K nodes, each by K more, and where readers own the
             edges it also holds places that others take when it goes. "read" is outside the training split:
             training reaches it through edges only. "hub" matters only by whom it displaces: where readers
             own the edges, the others who get its places; where senders do, what its readers read instead.
-        temperatures: the features of hot and cold nodes. [1 and 0]
+        temperatures: the features of hot and cold nodes, where they are not those of the plan.
     """
-    values = temperatures or Temperatures()
     if canary not in CANARIES:
         raise InputError(f"canary={canary!r}: expected one of {', '.join(CANARIES)}")
     if canary != "strongest" and not plan.reads_edges:
         raise InputError(f"canary={canary!r}: this plan reads no edge in training; expected strongest")
-    drawing = _Drawing()
     by_reader = plan.edge_owner == "reader"
-    only_displaces = canary == "hub" and by_reader
-    canary_label = 0 if canary == "strongest" or (canary == "hub" and not by_reader) else -1
-    v = drawing.node(hot=True, label=canary_label, train=canary != "read")
     K, r = (plan.max_readers, plan.num_layers) if plan.reads_edges else (0, 0)
     # The published sampler keeps a record for certain where at most K / 2 read a node.
     count = max(1, K // 2) if plan.sampler == "paper" and K else K
-    first = [] if only_displaces else drawing.readers(v, count=count, depth=r, label=0)
-    seed = _FIRST_SEED
-    if r and by_reader and canary != "read":
-        if plan.sampler == "paper":
-            _crowd(drawing, v, plan)
-        else:
-            _displaced(drawing, v, plan, seed)
-    if r and canary == "hub" and not by_reader:
-        seed = _rivals(drawing, v, first, plan)
-    for number in range(count_bystanders(sum(drawing.in_training), plan.sampling_rate)):
-        # Unlabelled where batches are drawn: whether a bystander joins would only hide the canary.
-        drawing.node(hot=number % 2 == 0, label=number % 2 if plan.sampling_rate == 1 else -1)
-    graph = Graph.from_arrays(
-        edge_index=np.array(drawing.reads, dtype=np.int64).reshape(-1, 2).T,
-        x=np.where(drawing.hot, np.float32(values.hot), np.float32(values.cold))[:, None],
-        y=np.array(drawing.labels),
-        train_idx=np.flatnonzero(drawing.in_training),
-        num_classes=2,
-        directed=True,
-    )
-    emptied = graph.with_row_emptied(v, "reader" if by_reader else "sender")
-    return Scene(graph=graph, emptied=emptied, canary=v, key_seed=seed)
+    label = 0 if canary == "strongest" or (canary == "hub" and not by_reader) else -1
+    hot, cold = temperatures or choose_temperatures(plan)
+
+    def draw(drawing: _Drawing) -> tuple[int, list[int]]:
+        v = drawing.node(feature=hot, label=label, split="test" if canary == "read" else "train")
+        only_displaces = canary == "hub" and by_reader
+        depth = 0 if only_displaces else r
+        first = drawing.readers(v, count=count, depth=depth, label=0, feature=cold)
+        if r and by_reader and canary != "read":
+            (_crowd if plan.sampler == "paper" else _displace)(drawing, v, plan)
+        if r and canary == "hub" and not by_reader:
+            _rival(drawing, v, first, plan)
+        return v, []
+
+    return _repeat(plan, copies, draw, num_classes=2)
+
+
+def choose_temperatures(plan: PrivacyPlan) -> tuple[float, float]:
+    """Features so that one hot node outweighs the cold ones of a tree, whose shares halve in every layer."""
+    return (1.0, 0.0) if plan.clipping == "groups" else (-COLD * 2.0 ** (plan.num_layers + 4), COLD)
 
 
 def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
     """The plan for the training nodes of the scene, with the same noise and nearly the same batches."""
-    nodes = len(scene.graph.train_idx)
-    rate = plan.sampling_rate
-    changes: dict[str, Any] = {"num_train_nodes": nodes, "batch_size": max(1, round(rate * nodes))}
+    nodes = int((scene.splits == "train").sum())
+    changes: dict[str, Any] = {
+        "num_train_nodes": nodes,
+        "batch_size": max(1, round(plan.sampling_rate * nodes)),
+    }
+    if isinstance(plan, BillboardPlan):
+        return replace(plan, **changes, num_classes=scene.num_classes)
     if plan.clipping == "groups":
         changes["clip"] = _SMALL_CLIP
     moved = replace(plan, **changes)
@@ -149,46 +282,51 @@ def count_bystanders(others: int, rate: float) -> int:
     return nodes - others
 
 
-def _displaced(drawing: _Drawing, v: int, plan: PrivacyPlan, seed: int) -> None:
+def _displace(drawing: _Drawing, v: int, plan: PrivacyPlan) -> None:
     """v reads D hot nodes; K others want to read each, and one of them can only when v does not.
 
     The trees of that one and of its readers turn hot when v goes, where those around v turn cold: the other
     label makes both push the same way.
     """
-    word = seed_word(seed)
+    word = seed_word(KEY_SEED)
+    hot, cold = choose_temperatures(plan)
     K, D, r = plan.max_readers, plan.max_reads or 0, plan.num_layers
     for _ in range(D):
-        waiting = [drawing.node() for _ in range(K)]
+        waiting = [drawing.node(feature=cold) for _ in range(K)]
         while True:
-            source = drawing.node(hot=True, train=False)
+            source = drawing.node(feature=hot, split="test")
             keys = {reader: int(pair_key(source, reader, word)) for reader in (v, *waiting)}
             last = max(keys, key=keys.__getitem__)
             if last != v:
                 break
-        drawing.reads += [(source, reader) for reader in keys]
+        for reader in keys:
+            drawing.reads(source, reader)
         drawing.labels[last] = 1
-        drawing.readers(last, count=K, depth=r - 1, label=1)
+        drawing.readers(last, count=K, depth=r - 1, label=1, feature=cold)
 
 
 def _crowd(drawing: _Drawing, v: int, plan: PrivacyPlan) -> None:
     """v reads many hot nodes that others read too: the published sampler flips other coins when v goes."""
     others = max(1, plan.max_readers - 1)
+    hot, cold = choose_temperatures(plan)
     for _ in range(_READS_PER_CHANGED_TREE * plan.changed_trees):
-        source = drawing.node(hot=True, train=False)
-        drawing.reads += [(source, reader) for reader in (v, *(drawing.node(label=1) for _ in range(others)))]
+        source = drawing.node(feature=hot, split="test")
+        for reader in (v, *(drawing.node(label=1, feature=cold) for _ in range(others))):
+            drawing.reads(source, reader)
 
 
-def _rivals(drawing: _Drawing, v: int, readers: list[int], plan: PrivacyPlan) -> int:
-    """Every reader of v has one place and a second offer, for when v's goes; a seed that puts v's first."""
+def _rival(drawing: _Drawing, v: int, readers: list[int], plan: PrivacyPlan) -> None:
+    """Every reader of v has one place and a second offer, for when v's goes."""
     if plan.max_reads != 1:
         raise InputError(
             f"max_reads={plan.max_reads}: a hub that displaces reads needs full lists; expected max_reads=1, "
             "which costs nothing where senders own the edges"
         )
-    offers = [(drawing.node(train=False), reader) for reader in readers]
-    drawing.reads += offers
-    for seed in range(_FIRST_SEED, 1 << 20):
-        word = seed_word(seed)
-        if all(int(pair_key(v, w, word)) < int(pair_key(rival, w, word)) for rival, w in offers):
-            return seed
-    raise InputError(f"max_readers={plan.max_readers}: too many for a hub; expected at most 15")
+    word = seed_word(KEY_SEED)
+    _, cold = choose_temperatures(plan)
+    for reader in readers:
+        while True:
+            rival = drawing.node(feature=cold, split="test")
+            if int(pair_key(v, reader, word)) < int(pair_key(rival, reader, word)):
+                break
+        drawing.reads(rival, reader)

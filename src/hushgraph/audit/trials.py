@@ -1,326 +1,290 @@
-"""Trials of one world: the training loop itself, over and over, with an attacker's optimiser.
+"""Trials: real runs with many canaries side by side, about half of them there, and what they show.
 
-This is the one place of the audit that constructs a `Trainer`. The loop, its batches, its noise and its
-division are run for every trial. Clipped sums are computed by the real code once for every set of weights and
-piece of a batch and then remembered: the schedule of weights is fixed, so they would come out the same each
-time, and they are most of the cost.
+The attacker knows the code and everything released so far. So it computes what either world would have
+released next, without the noise, by the code of the session (`runs.Rerun`), and compares that with what was
+released.
 """
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import cached_property
 
-import numba
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from hushgraph.audit.collaborators import (
-    Collaborators,
-    FloatNoise,
-    Plant,
-    make_exact_noise,
-    plant_nothing,
-)
+from hushgraph.audit.likelihood import Line
+from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, watch_run
+from hushgraph.audit.scene import KEY_SEED, UNIQUE, Scene, move_plan
 from hushgraph.audit.statistics import Floats
-from hushgraph.audit.weights import HIDDEN, Weights, new_model
-from hushgraph.audit.witness import Witness, stack_parameters
-from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, TreeBatch
-from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import Rows
+from hushgraph.billboard.ballots import GRID, Ballots
+from hushgraph.billboard.board import Board, cast
+from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import keep_freed_memory
-from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import Optimizer
+from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.lists import BoundedLists
-from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
-from hushgraph.training.distributed import Group
-from hushgraph.training.parts import ClippedSum
-from hushgraph.training.trainer import Batches, State, Trainer
-from hushgraph.training.tree_batches import MakeLists, TreeBatches, draw_lists
-
-# Trials that share a step where every batch is whole.
-_STACK = 1000
-_REMEMBERED = 4096
-NEVER = 1 << 60
-# Nothing of training beyond the step itself.
-CONSTANT = TrainingConfig(schedule="constant", average=0.0)
+from hushgraph.training.parts import Parts
 
 Observer = Callable[[int], None]
+MakePhases = Callable[[torch.nn.Module], list[Weights]]
+# The weights of the first layer: a column for every copy.
+_FIRST_LAYER = "encoder.0.weight"
 
 
-class FreeLedger:
-    """A ledger for graphs that nobody has to protect."""
+def fix_keys(plant: Plant) -> Plant:
+    """The fault, in a run whose lists have the keys that the attacker chose."""
 
-    def __init__(self, steps_charged: int = 0) -> None:
-        self.steps_charged = steps_charged
+    def planted(real: Parts) -> Parts:
+        def make_lists(graph: Graph, plan: PrivacyPlan, _: int) -> BoundedLists:
+            return real.make_lists(graph, plan, KEY_SEED)
 
-    def charge(self, *_: Any, **__: Any) -> None:
-        """Nothing is spent."""
+        return plant(replace(real, make_lists=make_lists))
 
-
-class RecordSums:
-    """Noise that adds nothing and keeps what it was given."""
-
-    guarantee: Literal["none"] = "none"
-
-    def __init__(self) -> None:
-        self.sums: list[Weights] = []
-        self.sigmas: dict[str, float] = {}
-
-    def add_noise(self, sums: Mapping[str, Tensor], sigmas: Mapping[str, float]) -> dict[str, Tensor]:
-        self.sums.append({name: value.clone() for name, value in sums.items()})
-        self.sigmas = dict(sigmas)
-        return dict(sums)
+    return planted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class World:
-    """One of the two graphs, and how it is attacked.
+class Shown:
+    """What runs show of both worlds.
 
     Attributes:
-        graph: what is trained on.
-        plan: with as many training nodes as `graph`.
-        model: "gcn", "gin", "gat" or "mlp".
-        key_seed: of the sampler's keys, which the attacker chooses.
+        there, empty: [statistics, trials]; the log-likelihood ratio of everything first, then, of boards,
+            that of the first board and how far the predictions for witnesses point to the canary's class.
+        changed: other rows whose reading or prediction differs between the worlds, given the same boards and
+            weights: none, bit for bit, or the theorem does not hold.
+        shift: how far apart the worlds are, in units of the noise.
+    """
+
+    there: Floats
+    empty: Floats
+    changed: int
+    shift: float
+
+    def pair(self, statistic: int) -> tuple[Floats, Floats]:
+        """Both worlds, as many trials of each."""
+        trials = min(self.there.shape[1], self.empty.shape[1])
+        return self.there[statistic, :trials], self.empty[statistic, :trials]
+
+    @classmethod
+    def join(cls, parts: list[Shown]) -> Shown:
+        """Of several runs."""
+        return cls(
+            there=np.concatenate([part.there for part in parts], axis=1),
+            empty=np.concatenate([part.empty for part in parts], axis=1),
+            changed=max(part.changed for part in parts),
+            shift=parts[0].shift,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stage:
+    """A scene, ready for runs.
+
+    Attributes:
+        plan: of one trial, on the rows of the scene.
+        scene: the canaries.
+        config: of the runs.
         phases: settings of the weights; step t uses phase t modulo their number.
         plant: the fault, if any.
-        remember: whether clipped sums that were computed are used again.
-        secure: whether noise is exact, and batches come from the cryptographic generator.
-        hidden: units of the model.
+        repeats: trials of each canary in one run, one behind the other; boards are made once a run.
     """
 
-    graph: Graph
     plan: PrivacyPlan
-    model: str
-    key_seed: int
+    scene: Scene
+    config: TrainingConfig
     phases: list[Weights]
-    plant: Plant = plant_nothing
-    remember: bool = True
-    secure: bool = True
-    hidden: int = HIDDEN
+    plant: Plant
+    repeats: int = 1
 
-    @property
-    def roots(self) -> int:
-        """How many training nodes have a label."""
-        return int((self.graph.y[self.graph.train_idx] >= 0).sum())
-
-    @property
-    def stacks(self) -> bool:
-        """Whether several trials share a step: where all have the same batch, and sums are remembered."""
-        return self.remember and self.plan.sampling_rate == 1
-
-    def sums(self, roots: np.ndarray | None = None) -> list[Weights]:
-        """Per phase, the clipped sum over `roots`, all training nodes unless given, without noise."""
-        return self._record(roots).sums
-
-    def sigmas(self) -> dict[str, float]:
-        """The standard deviations that the trainer asks for, by parameter."""
-        return self._record(None).sigmas
-
-    def released(
-        self, directions: list[Weights], *, trials: int, seed: int | None, observer: Observer | None = None
-    ) -> Floats:
-        """float64 [trials, steps]: how far every released sum points along the direction of its phase."""
-        size = min(_STACK, trials) if self.stacks else 1
-        single = self.new_model()
-        module = stack_parameters(single, size) if self.stacks else single
-        witness = Witness(
-            module,
-            phases=self.phases,
-            directions=directions,
-            batch_size=self.plan.batch_size,
-            follower=single,
-        )
-        clipped_sum = self.new_clipped_sum()
-        if self.remember:
-            clipped_sum = RememberedSums(
-                single,
-                phase=lambda: witness.phase,
-                trials=size if self.stacks else None,
-                clipped_sum=clipped_sum,
-            )
-        real = self.collaborators(seed, clipped_sum)
-        rng = self.new_rng(seed)
-        rows: list[np.ndarray] = []
-        with quiet_process():
-            while len(rows) * size < trials:
-                witness.restart()
-                # Planted anew for every run, so that a fault's memory never spans two trials.
-                self.new_trainer(module, witness, self.plant(real), rng).run(lambda _: None)
-                rows.append(torch.stack([seen.reshape(size) for seen in witness.seen], 1).numpy())
-                if observer is not None:
-                    observer(size)
-        return np.concatenate(rows)[:trials]
-
-    def new_model(self) -> nn.Module:
-        return new_model(self.model, self.plan, hidden=self.hidden)
-
-    def new_features(self) -> Features:
-        """What a row contributes of itself."""
-        return Features(self.graph)
-
-    def new_clipped_sum(self) -> ClippedSum:
-        """The clipped sum of training."""
-        return ghost.clipped_sum
-
-    def new_noise(self, seed: int | None) -> NoiseSource:
-        """The noise of training: exact, or torch's."""
-        return make_exact_noise(self.plan) if self.secure else FloatNoise(seed)
-
-    def new_rng(self, seed: int | None) -> RandomSource:
-        """The generator of batches."""
-        if self.secure and seed is None:
-            return KeyedGenerator(secrets.randbits(KEY_BITS))
-        return np.random.default_rng(seed)
-
-    def collaborators(self, seed: int | None, clipped_sum: ClippedSum | None = None) -> Collaborators:
-        """The real ones, with keys of the attacker's choice."""
-        lists = self._plan_lists()
-        return Collaborators(
-            clipped_sum=clipped_sum or self.new_clipped_sum(),
-            noise=self.new_noise(seed),
-            make_lists=lambda *_: lists,
-        )
-
-    def new_trainer(
-        self,
-        module: nn.Module,
-        optimizer: Optimizer,
-        collaborators: Collaborators | None,
-        rng: RandomSource,
-    ) -> Trainer:
-        """The trainer of this world; without collaborators it has none but the defaults, and no noise."""
-        return Trainer(
-            plan=self.plan,
-            config=CONSTANT,
-            state=State(module, optimizer, {n: p.detach().clone() for n, p in module.named_parameters()}),
-            batches=self.new_batches(rng, None if collaborators is None else collaborators.make_lists),
-            clipping=make_clipping(self.plan),
-            ledger=FreeLedger(),
-            noise=None if collaborators is None else collaborators.noise,
-            clipped_sum=self.new_clipped_sum() if collaborators is None else collaborators.clipped_sum,
-        )
-
-    def new_batches(self, rng: RandomSource, make_lists: MakeLists | None) -> Batches:
-        """The batches of training; `make_lists` draws lists with the attacker's keys."""
-        return self._new_trees(rng, make_lists)
-
-    def _new_trees(self, rng: RandomSource, make_lists: MakeLists | None) -> TreeBatches:
-        return TreeBatches(
-            graph=self.graph,
-            features=self.new_features(),
-            plan=self.plan,
-            rng=rng,
-            group=Group(),
-            # Fresh lists would be the same lists: the attacker chose the keys.
-            resample_every=NEVER,
-            make_lists=make_lists or draw_lists,
-        )
-
-    def _plan_lists(self) -> BoundedLists:
-        """The lists that training itself draws with the attacker's keys."""
-        return self._new_trees(np.random.default_rng(0), None).sample_lists(self.key_seed)
-
-    def _record(self, roots: np.ndarray | None) -> RecordSums:
-        """Run the loop once through all phases, with whole batches and no fault, and keep its sums."""
-        graph = self.graph if roots is None else _label_only(self.graph, roots)
-        plan = replace(self.plan, batch_size=self.plan.num_train_nodes, steps=len(self.phases))
-        world = replace(self, graph=graph, plan=plan)
-        module, recorder = world.new_model(), RecordSums()
-        still = [
-            {name: torch.zeros_like(value, dtype=torch.float64) for name, value in w.items()}
-            for w in self.phases
-        ]
-        witness = Witness(module, phases=self.phases, directions=still, batch_size=plan.batch_size)
-        given = replace(world.collaborators(0), noise=recorder)
-        with quiet_process():
-            world.new_trainer(module, witness, given, np.random.default_rng(0)).run(lambda _: None)
-        return recorder
-
-
-def make_clipping(plan: PrivacyPlan) -> Clipping:
-    """The clipping rule of the plan."""
-    return Clipping(
-        kind="groups" if plan.clipping == "percentile" else plan.clipping,
-        clip=plan.clip,
-        stability=CONSTANT.stability,
-    )
-
-
-def _label_only(graph: Graph, roots: np.ndarray) -> Graph:
-    """The graph with the labels of these nodes alone: the trees of the others add nothing to a sum."""
-    labels = np.full_like(graph.y, -1)
-    labels[roots] = graph.y[roots]
-    return replace(graph, y=labels)
-
-
-@contextlib.contextmanager
-def quiet_process() -> Iterator[None]:
-    """One thread and kept memory: on tensors this small, threads only wait for each other."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    try:
-        with keep_freed_memory():
-            yield
-    finally:
-        torch.set_num_threads(before[0])
-        numba.set_num_threads(before[1])
-
-
-class RememberedSums:
-    """The real clipped sum, computed once for every phase and piece.
-
-    Args:
-        model: whose gradients are summed, whichever model the trainer passes.
-        phase: which weights `model` has; equal numbers mean equal weights.
-        trials: how often a sum is repeated, for a stack of trials; None leaves it as it is.
-        clipped_sum: the real one.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
+    @classmethod
+    def of(
+        cls,
+        plan: PrivacyPlan,
+        scene: Scene,
+        make_phases: MakePhases,
         *,
-        phase: Callable[[], int] = lambda: 0,
-        trials: int | None = None,
-        clipped_sum: ClippedSum = ghost.clipped_sum,
-    ) -> None:
-        self._model, self._phase, self._trials = model, phase, trials
-        self._clipped_sum = clipped_sum
-        self._sums: dict[tuple[int, bytes], Weights] = {}
+        plant: Plant,
+        hidden: int,
+        model: str = "mlp",
+        repeats: int = 1,
+    ) -> Stage:
+        """Choose everything that follows from plan and scene."""
+        plan = move_plan(plan, scene)
+        config = choose_config(plan, hidden=hidden, model=model)
+        folder = RunFolder.describe("", scene.graphs[0], plan, config, data="")
+        phases = make_phases(folder.build_model())
+        return cls(
+            plan=plan,
+            scene=scene,
+            config=config,
+            phases=phases,
+            plant=plant if isinstance(plan, BillboardPlan) else fix_keys(plant),
+            repeats=repeats,
+        )
 
-    def __call__(self, model: nn.Module, piece: Any, clipping: Clipping, /) -> Weights:
-        key = (self._phase(), _content(piece))
-        if key not in self._sums:
-            if len(self._sums) >= _REMEMBERED:
-                self._sums.clear()
-            sums = self._clipped_sum(self._model, piece, clipping)
-            if self._trials is not None:
-                sums = {name: value.expand(self._trials, *value.shape) for name, value in sums.items()}
-            self._sums[key] = sums
-        return self._sums[key]
+    @property
+    def trials_per_run(self) -> int:
+        """In each world."""
+        return max(1, self.scene.copies * self.repeats // 2)
+
+    def run(self, rng: np.random.Generator) -> Shown:
+        """One run; where there is one canary, one run of each world."""
+        if self.scene.copies == 1:
+            there, empty = (self._run_world(np.array([is_there])) for is_there in (True, False))
+            return replace(there, empty=empty.empty, changed=max(there.changed, empty.changed))
+        # Exactly half of them.
+        is_there = rng.permutation(self.scene.copies) < self.scene.copies // 2
+        return self._run_world(is_there)
+
+    def _run_world(self, is_there: np.ndarray) -> Shown:
+        plan = replace(self.plan, steps=self.plan.steps * self.repeats)
+        graph = self.scene.graph(is_there)
+        schedule = [self.phases[step % len(self.phases)] for step in range(self.plan.steps)]
+        with watch_run(graph, plan, self.config, phases=schedule, plant=self.plant) as seen:
+            attacker = Attacker(stage=self, seen=seen)
+            statistics = attacker.statistics()
+            shift, changed = math.hypot(*attacker.shifts()), attacker.count_changed()
+        # [statistics, copies, repeats]
+        there, empty = (statistics[:, mask].reshape(len(statistics), -1) for mask in (is_there, ~is_there))
+        return Shown(there=there, empty=empty, changed=changed, shift=shift)
+
+    def view(self, sums: Weights) -> Floats:
+        """[copies, width]: the part of a sum that is about each copy."""
+        if self.scene.copies == 1:
+            return flatten(sums)[None]
+        return np.asarray(sums[_FIRST_LAYER].double().numpy()[:, : self.scene.copies].T)
 
 
-def _content(piece: TreeBatch | Rows) -> bytes:
-    """Everything that a clipped sum is computed from; pieces of equal content have equal sums."""
-    if isinstance(piece, Rows):
-        sparse = piece.features
-        parts = (piece.dense, piece.labels, sparse.indptr, sparse.indices, sparse.values)
-        return b"|".join(part.tobytes() for part in parts)
-    x = piece.x
-    inputs = [x] if isinstance(x, Tensor) else [x.indptr, x.indices, x.values]
-    tensors = [*inputs, piece.labels, *piece.pointers]
-    for block in piece.blocks:
-        tensors.append(block.indptr)
-        if block.index is not None:
-            tensors.append(block.index)
-    return b"|".join(tensor.numpy().tobytes() for tensor in tensors)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attacker:
+    """What one run let out, beside what either world would have let out."""
+
+    stage: Stage
+    seen: Seen
+
+    @cached_property
+    def worlds(self) -> tuple[Rerun, Rerun]:
+        there, empty = (Rerun(seen=self.seen, graph=graph) for graph in self.stage.scene.graphs)
+        return there, empty
+
+    @cached_property
+    def tables(self) -> list[tuple[Features, Features]]:
+        """What rows see in either world, after each board; once without boards."""
+        places = range(max(1, self.seen.folder.num_boards))
+        return [(self.worlds[0].table(place), self.worlds[1].table(place)) for place in places]
+
+    @cached_property
+    def lines(self) -> list[list[Line]]:
+        """For every segment of the run and every phase, where both worlds are."""
+        stage, scene = self.stage, self.stage.scene
+        by_segment = []
+        for pair in self.tables:
+            trainer = self.worlds[0].trainer(pair[0])
+            named = {name: torch.full_like(p, trainer.sigmas[name]) for name, p in stage.phases[0].items()}
+            sigmas = stage.view(named)[0]
+            sums = [
+                world.clipped_sums(table, stage.phases)
+                for world, table in zip(self.worlds, pair, strict=True)
+            ]
+            by_segment.append(
+                [
+                    Line.between(stage.view(there), stage.view(empty), sigmas, scene.roots)
+                    for there, empty in zip(*sums, strict=True)
+                ]
+            )
+        return by_segment
+
+    @cached_property
+    def tallies(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What either world casts onto every board, given all boards before."""
+        tallies: list[tuple[np.ndarray, np.ndarray]] = []
+        labels: list[Ballots | None] = [None, None]
+        for place in range(self.seen.folder.num_boards):
+            cast_here = []
+            for number, world in enumerate(self.worlds):
+                ballots = world.ballots(place, labels[number])
+                labels[number] = labels[number] or ballots
+                cast_here.append(cast(world.graph, ballots))
+            tallies.append((cast_here[0], cast_here[1]))
+        return tallies
+
+    def statistics(self) -> Floats:
+        """[statistics, copies, repeats], as in `Shown`."""
+        steps = self._compare_steps()
+        if not self.seen.folder.num_boards:
+            return steps[None]
+        boards = [self._compare_board(board, place) for place, board in self.seen.boards]
+        first = np.sum([b for (place, _), b in zip(self.seen.boards, boards, strict=True) if not place], 0)
+        total = np.sum(boards, axis=0) + steps[:, 0]
+        return np.stack([total, first, self._look_at_witnesses()])[..., None]
+
+    def _compare_steps(self) -> Floats:
+        """[copies, repeats]: the log-likelihood ratio of the steps of every trial."""
+        stage, ends = self.stage, self.seen.folder.plan.segment_ends
+        ratios = np.zeros((stage.scene.copies, stage.repeats))
+        for step, released in enumerate(self.seen.sums):
+            line = self._find_line(step, ends)
+            ratio = line.log_ratio(stage.view(released), stage.plan.sampling_rate)
+            ratios[:, min(step // stage.plan.steps, stage.repeats - 1)] += ratio
+        return ratios
+
+    def _find_line(self, step: int, ends: tuple[int, ...]) -> Line:
+        segment = int(np.searchsorted(ends, step, side="right"))
+        # Steps beyond the plan, which a faulty ledger allows, belong to the last segment.
+        return self.lines[min(segment, len(self.lines) - 1)][
+            step % self.stage.plan.steps % len(self.stage.phases)
+        ]
+
+    def _compare_board(self, board: Board, place: int) -> Floats:
+        """[copies]: the log-likelihood ratio of a board that was visible."""
+        scene, noise_std = self.stage.scene, _board_noise(self.stage.plan)[place]
+        there, empty = (scene.by_copy(tally) / GRID for tally in self.tallies[place])
+        seen = scene.by_copy(board.values).astype(np.float64)
+        return np.asarray(((seen - (there + empty) / 2) * (there - empty)).sum(axis=1) / noise_std**2)
+
+    def _look_at_witnesses(self) -> Floats:
+        """[copies]: the mean log-odds of the canary's class among the predictions for the witnesses."""
+        by_class = self._scores(0)
+        logs = by_class[torch.from_numpy(self.stage.scene.witnesses)].double().log_softmax(-1)
+        others = [number for number in range(by_class.shape[1]) if number != UNIQUE]
+        return np.asarray((logs[..., UNIQUE] - logs[..., others].mean(-1)).mean(1))
+
+    def _scores(self, world: int) -> torch.Tensor:
+        """The scores of all rows of a world, by the final weights."""
+        model = self.seen.folder.build_model().eval()
+        self.seen.folder.load_weights(model)
+        table = self.tables[-1][world]
+        with torch.no_grad():
+            return scores(model, WholeGraph(self.worlds[world].graph, table), depth=0)
+
+    def count_changed(self) -> int:
+        """Rows other than the canaries' whose reading or prediction differs between the worlds."""
+        if not self.seen.folder.num_boards:
+            return 0
+        nodes = np.arange(self.stage.scene.graphs[0].num_nodes)
+        is_other = ~np.isin(nodes, self.stage.scene.canaries)
+        differs = np.zeros(len(nodes), np.bool_)
+        for pair in self.tables:
+            there, empty = (table.take(nodes).dense for table in pair)
+            differs |= (there != empty).any(axis=1)
+        return int((differs & is_other).sum())
+
+    def shifts(self) -> list[float]:
+        """How far apart the worlds of one copy are at every release, in units of the noise."""
+        stage, scene = self.stage, self.stage.scene
+        shifts = [
+            float(np.sqrt(np.square(scene.by_copy(there - empty)[0] / GRID).sum())) / noise
+            for (there, empty), noise in zip(self.tallies, _board_noise(stage.plan), strict=True)
+        ]
+        ends = self.seen.folder.plan.segment_ends
+        shifts += [float(self._find_line(step, ends).shift[0]) for step in range(stage.plan.steps)]
+        return shifts
+
+
+def _board_noise(plan: PrivacyPlan) -> tuple[float, ...]:
+    return plan.board_noise if isinstance(plan, BillboardPlan) else ()

@@ -1,10 +1,7 @@
-"""Weights under which what a root reads decides the direction of its gradient, and nothing else does.
+"""Weights that an attacker would choose; initial weights and optimisers are public.
 
-Initial weights are public, so an attacker may choose them, and a row may hold any features. Here features
-are huge and the encoder's weights are tiny, so that the whole network is linear to within rounding, and the
-encoder's weights get nearly all of the gradient: the weighted sum of the features of a tree. A hot node makes
-that sum positive, a tree of cold nodes has a negative one, and the gradient is turned around. Its norm is
-far above the stability constant of the clipping, so that its clipped norm is C.
+Features are huge and the weights of the first layer tiny, so that the network is linear to within rounding
+and the first layer gets nearly all of the gradient: in the column of its own feature, for every canary.
 """
 
 from __future__ import annotations
@@ -12,71 +9,67 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hushgraph.audit.scene import Temperatures
-from hushgraph.models.gnn import GNN
+from hushgraph.audit.runs import Weights
+from hushgraph.audit.scene import FLIPPED, HOT, UNIQUE, Difference, choose_temperatures
 from hushgraph.privacy.plan import PrivacyPlan
 
-HIDDEN = 2
-
-_COLD = -1e4
-# What the network's hidden values are at most: small enough for tanh to be the identity.
+# What hidden values are at most: small enough for tanh to be the identity.
 _LARGEST_HIDDEN = 1e-3
-
-Weights = dict[str, Tensor]
-
-
-def new_model(model: str, plan: PrivacyPlan, *, hidden: int = HIDDEN) -> GNN:
-    """The small model that is attacked."""
-    return GNN(
-        1,
-        2,
-        model=model,  # type: ignore[arg-type]
-        num_layers=plan.num_layers,
-        hidden=hidden,
-        attends=plan.reads_edges,
-    )
+# A score that decides, and one that no probability is left to.
+_SURE, _NEVER = 60.0, -60.0
 
 
-def pointed_temperatures(num_layers: int) -> Temperatures:
-    """Features so that one hot node outweighs the cold ones of a tree, whose shares halve in every layer."""
-    return Temperatures(hot=-_COLD * 2.0 ** (num_layers + 4), cold=_COLD)
+def point_rows(model: nn.Module, difference: Difference) -> list[Weights]:
+    """Two settings of a billboard's weights that give every canary opposite gradients.
+
+    Rows without features are predicted by their reading. A canary is predicted with certainty, a class that
+    is not its own; where labels are flipped, either label has half a chance, so that a flip turns the
+    gradient around.
+    """
+    weights = {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
+    weights["skip.weight"] = 2.0 * torch.eye(len(weights["skip.weight"]))
+    first, last = weights["encoder.0.weight"], weights["decoder.weight"]
+    first[:, : -len(last)] = _LARGEST_HIDDEN / HOT
+    size = 1.0 if difference == "flipped" else _SURE / _LARGEST_HIDDEN
+    last[FLIPPED], last[UNIQUE] = size, -size
+    if difference == "flipped":
+        weights["decoder.bias"].fill_(_NEVER)
+        weights["decoder.bias"][[FLIPPED, UNIQUE]] = 0.0
+    return [weights, _mirror(weights, ("encoder.0.weight", "decoder.weight"))]
 
 
-def pointed(model: GNN) -> list[Weights]:
-    """Two settings of the weights that give the canary opposite gradients."""
-    hot = pointed_temperatures(model.depth).hot
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            part, _, last = name.rpartition(".")
-            if last != "weight" or part.endswith(("query", "key")):
-                # Queries and keys of zero attend to all alike.
-                parameter.zero_()
-            elif part.startswith("encoder"):
+def point_trees(model: nn.Module, plan: PrivacyPlan) -> list[Weights]:
+    """Two settings under which what a root reads decides the direction of its gradient.
+
+    The gradient is the weighted sum of the features of a tree: positive with a hot node in it, negative
+    without one.
+    """
+    hot, depth = choose_temperatures(plan)[0], plan.num_layers
+    weights = {}
+    for name, parameter in model.named_parameters():
+        part, _, last = name.rpartition(".")
+        value = torch.zeros_like(parameter)
+        # Queries and keys of zero attend to all alike.
+        if last == "weight" and not part.endswith(("query", "key")):
+            if part.startswith("encoder"):
                 # Sums of what is read at most double a value in every layer.
-                parameter.fill_(_LARGEST_HIDDEN / (hot * 2.0**model.depth))
+                value.fill_(_LARGEST_HIDDEN / (hot * 2.0**depth))
             elif part.startswith("decoder"):
-                parameter.copy_(torch.tensor([[1.0], [-1.0]]).expand_as(parameter))
+                value.copy_(torch.tensor([[1.0], [-1.0]]).expand_as(value))
             else:
-                parameter.copy_(_repeat_identity(*parameter.shape))
-    first = _copy(model)
-    second = {name: -value if name.startswith("decoder") else value for name, value in first.items()}
-    return [first, second]
+                value.copy_(_repeat_identity(*value.shape))
+        weights[name] = value
+    return [weights, _mirror(weights, [name for name in weights if name.startswith("decoder")])]
 
 
-def spread(model: GNN, *, seed: int) -> list[Weights]:
+def spread(model: nn.Module, *, seed: int) -> list[Weights]:
     """Weights under which every parameter has a gradient."""
     generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) / 2)
-    return [_copy(model)]
+    return [{n: torch.randn(p.shape, generator=generator) / 2 for n, p in model.named_parameters()}]
 
 
-def use(model: nn.Module, weights: Weights) -> None:
-    """Give `model` these weights."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+def _mirror(weights: Weights, names: list[str] | tuple[str, ...]) -> Weights:
+    return {name: -value if name in names else value.clone() for name, value in weights.items()}
 
 
 def _repeat_identity(rows: int, columns: int) -> Tensor:
@@ -84,7 +77,3 @@ def _repeat_identity(rows: int, columns: int) -> Tensor:
     size = min(rows, columns)
     same = torch.arange(rows)[:, None] % size == torch.arange(columns)[None, :] % size
     return same.float() / same.sum(1, keepdim=True)
-
-
-def _copy(model: nn.Module) -> Weights:
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

@@ -43,6 +43,7 @@ def rows(audit: Audit) -> list[tuple[str, str]]:
         ("guarantee", name_kind(audit.guarantee, audit.assumptions)),
         *((attack.name, _beside_claim(attack)) for attack in audit.attacks),
         *_others_rows(audit),
+        *_check_rows(audit),
         ("most these trials can show without assumption", rounded_down(event.most)),
         ("trials", f"{audit.trials} with the row, {audit.trials} without; a fifth chooses the threshold"),
         *_numbers_rows(audit),
@@ -73,6 +74,15 @@ def _others_rows(audit: Audit) -> list[tuple[str, str]]:
     if audit.others_changed:
         return [(name, f"{audit.others_changed} readings or predictions of other rows change")]
     return [(name, "unchanged, bit for bit")]
+
+
+def _check_rows(audit: Audit) -> list[tuple[str, str]]:
+    """Plain checks of what was released: how many hold, and each that does not."""
+    if not audit.checks:
+        return []
+    failed = audit.failed_checks
+    rows = [("plain checks of real runs", f"{len(audit.checks) - len(failed)} of {len(audit.checks)} hold")]
+    return rows + [(f"  {check.name}", check.failure) for check in failed]
 
 
 def _describe_canary(audit: Audit) -> str:
@@ -122,6 +132,9 @@ def verdict(audit: Audit) -> str:
             f"was right {best.right} of {best.trials} times, and the guarantee allows "
             f"{100 * audit.numbers.limit:.1f}%."
         )
+    if audit.failed_checks:
+        first = audit.failed_checks[0]
+        return f"{what}: {first.name}: {first.failure}."
     low, claim = rounded_down(audit.lower_bound), rounded_up(audit.claimed)
     if audit.fault:
         return f"The fault was not caught: {low} was shown of the {claim} that is claimed. Take more trials."

@@ -1,0 +1,443 @@
+"""Plain checks of what real runs released: noise is there at all, everywhere and anew, and was paid for.
+
+A few small runs of the default method are watched in detail. What they released is compared with a second
+computation, written down here from the privacy contract alone: ballots, tallies, readings, clipped sums. What
+is left is noise, and is looked at number by number. A check that holds proves nothing; all of them together
+raise a false alarm less than once in a million audits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse, special, stats
+from scipy.spatial.distance import pdist
+
+from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, watch_run
+from hushgraph.audit.statistics import Floats
+from hushgraph.audit.trials import Stage
+from hushgraph.billboard.ballots import GRID
+from hushgraph.gradients.clip import Clipping, group_of
+from hushgraph.gradients.rows import Rows
+from hushgraph.graph.graph import Graph
+from hushgraph.noise.source import NORM_EXCESS
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+
+_NODES, _CLASSES, _FEATURES, _EDGES, _HIDDEN, _STEPS = 240, 4, 12, 1200, 8, 12
+# The chance of a false alarm of one check, and what rounding to float32 may add to a number.
+_ERROR, _ROUNDING = 1e-9, 1e-3
+# Two draws that agree so well are one; vectors of fewer numbers are not compared.
+_EQUAL, _FEWEST = 1e-3, 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One plain check.
+
+    Attributes:
+        name: what was looked at.
+        failure: what is wrong; empty where the check holds.
+    """
+
+    name: str
+    failure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Watched:
+    """A run, with what a second computation expects of it.
+
+    Attributes:
+        plan: of the run.
+        seen: what it released.
+        graph: its data.
+        charges: every event that its ledger shows at the end, with its count.
+        ballots: [boards] of [N, c], what every row may cast onto each place, where a ballot has norm 1.
+        readings: [boards] of [N, c], what every row reads.
+        sums: the clipped sum of every step.
+        probes: norms of the clipped gradients of single rows, in units of C.
+    """
+
+    plan: PrivacyPlan
+    seen: Seen
+    graph: Graph
+    charges: dict[Any, int]
+    ballots: list[Floats] = field(default_factory=list)
+    readings: list[Floats] = field(default_factory=list)
+    sums: list[Weights] = field(default_factory=list)
+    probes: Floats = field(default_factory=lambda: np.zeros(1))
+
+    def tally(self, place: int) -> Floats:
+        """What the ballots add up to at every place."""
+        tally = np.zeros_like(self.ballots[place])
+        owners, places = _list_records(self.graph, self.plan)
+        np.add.at(tally, places, self.ballots[place][owners])
+        return tally
+
+    def board_noise(self) -> list[Floats]:
+        """[N, c] of every board that was visible: what is left of it, in units of its planned noise."""
+        planned = self.plan.board_noise if isinstance(self.plan, BillboardPlan) else ()
+        return [(b.values - self.tally(place)) / planned[place] for place, b in self.seen.boards]
+
+    def step_noise(self) -> list[dict[str, Floats]]:
+        """What is left of every released sum, by parameter, in units of its planned noise."""
+        sigma = self.plan.sigma_over_clip * self.plan.clip
+        return [
+            {name: (released[name] - exact[name]).numpy() / sigma for name in released}
+            for released, exact in zip(self.seen.sums, self.seen.exact, strict=True)
+        ]
+
+
+def check_runs(plan: BillboardPlan, plant: Plant) -> tuple[Check, ...]:
+    """Watch a few runs of the default method with the noise of `plan`, and check what they released."""
+    runs = [_watch(plan, plant, is_sparse=is_sparse) for is_sparse in (False, False, True)]
+    checks: list[tuple[str, Callable[[list[_Watched]], str]]] = [
+        ("charges come first and are those of the plan", _check_ledger),
+        ("every board is released once", _check_once),
+        ("rows cast what they may", _check_ballots),
+        ("noise at every place of every board", partial(_check_everywhere, _list_boards)),
+        ("noise of boards has the planned size", partial(_check_size, _list_boards)),
+        ("rows read the released boards", _check_readings),
+        ("clipped sums, by a second method", _check_sums),
+        ("no row adds more than C", _check_probes),
+        ("noise in every entry of every weight tensor", partial(_check_everywhere, _list_tensors)),
+        ("noise of weight tensors has the planned size", partial(_check_size, _list_tensors)),
+        ("no noise is used twice", _check_fresh),
+    ]
+    return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
+
+
+def check_noise_of_steps(stage: Stage) -> tuple[Check, ...]:
+    """The same for the noise of steps of another method, on the graph of its trials."""
+    runs = []
+    plan = replace(stage.plan, steps=max(_STEPS, stage.plan.steps))
+    if plan.noise != "common" or stage.plan.steps > 100:
+        return ()
+    for graph in stage.scene.graphs:
+        with watch_run(
+            graph, plan, stage.config, phases=stage.phases, plant=stage.plant, in_detail=True
+        ) as seen:
+            charges = _read_charges(seen)
+        runs.append(_Watched(plan=plan, seen=seen, graph=graph, charges=charges))
+    return (
+        Check(name="charges come first and are those of the plan", failure=_check_ledger(runs)),
+        Check(
+            name="noise in every entry of every weight tensor", failure=_check_everywhere(_list_tensors, runs)
+        ),
+        Check(name="noise of weight tensors has the planned size", failure=_check_size(_list_tensors, runs)),
+        Check(name="no noise is used twice", failure=_check_fresh(runs)),
+    )
+
+
+def _make_graph(*, is_sparse: bool) -> Graph:
+    """A random graph with labels in every split, and rows whose features are zero, tiny or huge."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(_NODES, _FEATURES)) * (rng.random((_NODES, _FEATURES)) < 0.4)
+    x *= rng.choice([0.0, 1e-6, 1.0, 1.0, 1e4], size=(_NODES, 1))
+    x = x.astype(np.float32)
+    train, val, test = np.split(rng.permutation(_NODES), [_NODES // 2, 3 * _NODES // 4])
+    return Graph.from_arrays(
+        edge_index=rng.integers(_NODES, size=(2, _EDGES)),
+        x=sparse.csr_matrix(x) if is_sparse else x,
+        y=rng.integers(_CLASSES, size=_NODES),
+        train_idx=np.sort(train),
+        val_idx=np.sort(val),
+        test_idx=np.sort(test),
+        num_classes=_CLASSES,
+        symmetrize=True,
+    )
+
+
+def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
+    """One run of whole batches on the random graph, and the second computation."""
+    graph = _make_graph(is_sparse=is_sparse)
+    nodes = len(graph.train_idx)
+    plan = replace(plan, num_train_nodes=nodes, batch_size=nodes, steps=_STEPS, num_classes=_CLASSES)
+    config = choose_config(plan, hidden=_HIDDEN)
+    with watch_run(graph, plan, config, plant=plant, in_detail=True) as seen:
+        charges = _read_charges(seen)
+        world = Rerun(seen=seen, graph=graph)
+        table = world.table(plan.num_boards - 1)
+        trainer = world.trainer(table)
+        probes = []
+        for node in graph.train_idx:
+            row = trainer.clipped_sum(trainer.state.model, table.take(np.array([node])), trainer.clipping)
+            probes.append(float(np.linalg.norm(flatten(row))) / plan.clip)
+        ballots, readings = _expect_boards(seen, graph, plan)
+    sums = [
+        _expect_sum(weights, graph, readings[_segment_of(plan, step)], trainer.clipping)
+        for step, weights in enumerate(seen.starts)
+    ]
+    return _Watched(
+        plan=plan,
+        seen=seen,
+        graph=graph,
+        charges=charges,
+        ballots=ballots,
+        readings=readings,
+        sums=sums,
+        probes=np.array(probes),
+    )
+
+
+def _read_charges(seen: Seen) -> dict[Any, int]:
+    """Every event in the ledger on disk, with its count."""
+    ledger = Ledger.open(seen.folder.ledger_path, read_only=True)
+    return {event: ledger.count_charged(event) for event, _ in seen.folder.plan.charges}
+
+
+def _segment_of(plan: PrivacyPlan, step: int) -> int:
+    """After which board a step comes; steps beyond the plan belong to the last."""
+    segment = int(np.searchsorted(plan.segment_ends, step, side="right"))
+    return min(segment, len(plan.segment_ends) - 1)
+
+
+def _list_records(graph: Graph, plan: PrivacyPlan) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The row that owns every record, and the place that it lists."""
+    source, target = (np.concatenate(ends) for ends in zip(*graph.edge_chunks(), strict=True))
+    return (source, target) if plan.edge_owner == "sender" else (target, source)
+
+
+def _expect_boards(seen: Seen, graph: Graph, plan: BillboardPlan) -> tuple[list[Floats], list[Floats]]:
+    """What rows may cast onto every board and what they read after it, by the contract."""
+    c, config = plan.num_classes, seen.folder.config
+    owners, places = _list_records(graph, plan)
+    degrees = np.bincount(owners, minlength=graph.num_nodes)
+    shares = np.where(degrees > 0, 1 / np.sqrt(np.maximum(degrees, 1)), 0.0)[:, None]
+    labels = np.zeros((graph.num_nodes, c))
+    labels[graph.train_idx] = (np.eye(c)[graph.y[graph.train_idx]] - 1 / c) / math.sqrt(1 - 1 / c)
+    has_label = np.isin(np.arange(graph.num_nodes), graph.train_idx)[:, None]
+    ballots, boards = [labels * shares], []
+    readings: list[Floats] = []
+    for place, board in enumerate(seen.released_boards(plan.num_boards)):
+        if place:
+            model = seen.folder.build_model().eval()
+            seen.folder.load_halfway(model)
+            weights = {name: value.detach() for name, value in model.named_parameters()}
+            scores = _compute_scores(weights, graph, readings[-1])[0]
+            soft = (special.softmax(scores, axis=1) - 1 / c) / math.sqrt(1 - 1 / c)
+            soft /= np.maximum(1.0, np.linalg.norm(soft, axis=1, keepdims=True))
+            ballots.append(np.where(has_label, labels, soft) * shares)
+        boards.append((board.values.astype(np.float64), plan.board_noise[place]))
+        precisions = np.array([std**-2 for _, std in boards])
+        parts = precisions / precisions.sum()
+        mean = sum(part * values for part, (values, _) in zip(parts, boards, strict=True))
+        mean = mean - mean.mean(axis=1, keepdims=True)
+        std = precisions.sum() ** -0.5
+        loudness = np.maximum(np.square(mean / std).sum(axis=1) - c, 0.0) / c
+        damping = 1 / np.sqrt(1 + loudness)
+        own = sum(part * cast for part, cast in zip(parts, ballots, strict=True))
+        total, square = np.zeros_like(mean), np.zeros(graph.num_nodes)
+        np.add.at(total, owners, damping[places, None] * (mean[places] - own[owners]))
+        np.add.at(square, owners, damping[places] ** 2)
+        read = total / np.sqrt(np.where(square > 0, square, 1.0))[:, None] * config.reading_scale / std
+        norms = np.square(read).sum(axis=1, keepdims=True)
+        readings.append(read / np.sqrt(1 + norms / config.reading_radius**2))
+    return ballots, readings
+
+
+def _compute_scores(weights: Weights, graph: Graph, readings: Floats) -> tuple[Floats, Floats, Floats]:
+    """Scores, inputs and hidden values of all rows, by the default model."""
+    w = {name: value.double().numpy() for name, value in weights.items()}
+    x = graph.dense_features(np.arange(graph.num_nodes)).astype(np.float64)
+    inputs = np.concatenate([x, readings], axis=1)
+    hidden = np.tanh(inputs @ w["encoder.0.weight"].T + w["encoder.0.bias"])
+    scores = hidden @ w["decoder.weight"].T + w["decoder.bias"] + readings @ w["skip.weight"].T
+    return scores, inputs, hidden
+
+
+def _expect_sum(weights: Weights, graph: Graph, readings: Floats, clipping: Clipping) -> Weights:
+    """The sum of the clipped gradients of all training rows, written out layer by layer."""
+    rows = graph.train_idx
+    scores, inputs, hidden = (each[rows] for each in _compute_scores(weights, graph, readings))
+    readings = readings[rows]
+    outer = special.softmax(scores, axis=1) - np.eye(_CLASSES)[graph.y[rows]]
+    inner = (outer @ weights["decoder.weight"].double().numpy()) * (1 - hidden**2)
+
+    def square(values: Floats) -> Floats:
+        return np.asarray(np.square(values).sum(axis=1))
+
+    squares = {
+        "encoder.0.weight": square(inner) * square(inputs),
+        "encoder.0.bias": square(inner),
+        "decoder.weight": square(outer) * square(hidden),
+        "decoder.bias": square(outer),
+        "skip.weight": square(outer) * square(readings),
+    }
+    by_group = np.zeros((3, len(rows)))
+    for name, values in squares.items():
+        by_group[group_of(name)] += values
+    factors = clipping.factors(torch.from_numpy(by_group)).numpy()
+
+    def add_up(name: str, left: Floats, right: Floats | None = None) -> torch.Tensor:
+        scaled = left * factors[group_of(name)][:, None]
+        return torch.from_numpy(scaled.sum(axis=0) if right is None else scaled.T @ right)
+
+    return {
+        "encoder.0.weight": add_up("encoder.0.weight", inner, inputs),
+        "encoder.0.bias": add_up("encoder.0.bias", inner),
+        "decoder.weight": add_up("decoder.weight", outer, hidden),
+        "decoder.bias": add_up("decoder.bias", outer),
+        "skip.weight": add_up("skip.weight", outer, readings),
+    }
+
+
+def _check_ledger(runs: list[_Watched]) -> str:
+    for run in runs:
+        boards = steps = 0
+        for kind, boards_charged, steps_charged in run.seen.charged:
+            boards, steps = boards + (kind == "board"), steps + (kind == "step")
+            if boards_charged < boards or steps_charged < steps:
+                return (
+                    f"{boards} boards and {steps} steps were released when {boards_charged} and "
+                    f"{steps_charged} were in the ledger"
+                )
+        for event, count in run.plan.charges:
+            if run.charges[event] != sum(n for other, n in run.plan.charges if other == event):
+                return f"the ledger shows {run.charges[event]} of {event}, the plan {count}"
+    return ""
+
+
+def _check_once(runs: list[_Watched]) -> str:
+    for run in runs:
+        places = [place for place, _ in run.seen.boards]
+        if places != list(range(run.seen.folder.num_boards)):
+            return f"boards were visible in this order: {', '.join(str(place + 1) for place in places)}"
+    return ""
+
+
+def _check_ballots(runs: list[_Watched]) -> str:
+    for run in runs:
+        nodes = np.arange(run.graph.num_nodes)
+        for place, (cast, expected) in enumerate(zip(run.seen.ballots, run.ballots, strict=False)):
+            dense = cast.dense(nodes)
+            norms = cast.list_sizes * np.square(dense).sum(axis=1)
+            if (norms > GRID**2).any():
+                return f"board {place + 1}: a ballot has norm {math.sqrt(norms.max()) / GRID:.3f}; at most 1"
+            wrong = np.abs(dense / GRID - expected).max(axis=1) > _ROUNDING
+            if wrong.any():
+                return f"board {place + 1}: {int(wrong.sum())} rows cast what they may not"
+    return ""
+
+
+def _check_readings(runs: list[_Watched]) -> str:
+    for run in runs:
+        for step, pieces in enumerate(run.seen.batches):
+            expected = run.readings[_segment_of(run.plan, step)][run.graph.train_idx]
+            read = np.concatenate([piece.dense for piece in pieces if isinstance(piece, Rows)])
+            wrong = np.abs(read[:, -expected.shape[1] :] - expected).max(axis=1) > _ROUNDING
+            if wrong.any():
+                return f"step {step + 1}: {int(wrong.sum())} rows have another reading than the boards give"
+    return ""
+
+
+def _check_sums(runs: list[_Watched]) -> str:
+    for run in runs:
+        allowed = _ROUNDING * run.plan.clip * len(run.graph.train_idx)
+        for step, (exact, expected) in enumerate(zip(run.seen.exact, run.sums, strict=True)):
+            for name, value in expected.items():
+                away = float((exact[name] - value).abs().max())
+                if not away <= allowed:
+                    return f"step {step + 1}: {name} is {away / run.plan.clip:.3g} C away"
+    return ""
+
+
+def _check_probes(runs: list[_Watched]) -> str:
+    largest = max(float(run.probes.max()) for run in runs)
+    return "" if largest <= 1 + NORM_EXCESS else f"one row adds {largest:.4g} C"
+
+
+Releases = dict[str, list[Floats]]
+
+
+def _list_boards(runs: list[_Watched]) -> Releases:
+    """The noise of the boards at each place of a run, of all runs."""
+    noise: Releases = {}
+    for run in runs:
+        for (place, _), each in zip(run.seen.boards, run.board_noise(), strict=True):
+            noise.setdefault(f"board {place + 1}", []).append(each)
+    return noise
+
+
+def _list_tensors(runs: list[_Watched]) -> Releases:
+    """The noise of every weight tensor, of all steps of all runs."""
+    noise: Releases = {}
+    for run in runs:
+        for step in run.step_noise():
+            for name, value in step.items():
+                noise.setdefault(name, []).append(value)
+    return noise
+
+
+def _check_everywhere(list_releases: Callable[[list[_Watched]], Releases], runs: list[_Watched]) -> str:
+    """Noise that is nearly 0 at one number in every release is none; so is noise that often is."""
+    for name, releases in list_releases(runs).items():
+        stack = np.abs(np.stack([release.ravel() for release in releases]))
+        # A normal number is below t in size with probability at most 0.8 t.
+        least = (_ERROR / stack.shape[1]) ** (1 / len(stack)) / 0.8
+        bare = int((stack.max(axis=0) < max(least, _ROUNDING / 10)).sum())
+        if bare:
+            return f"{name}: {bare} of {stack.shape[1]} numbers have no noise"
+        near = int((stack < _ROUNDING).sum())
+        if near > stats.binom.isf(_ERROR, stack.size, 0.8 * _ROUNDING):
+            return f"{name}: {near} of {stack.size} draws are nearly 0"
+    return ""
+
+
+def _check_size(list_releases: Callable[[list[_Watched]], Releases], runs: list[_Watched]) -> str:
+    """The mean square of the noise is 1, in units of the planned noise."""
+    for name, releases in list_releases(runs).items():
+        values = np.concatenate([release.ravel() for release in releases])
+        low, high = stats.chi2.isf([1 - _ERROR, _ERROR], len(values)) / len(values)
+        size = float(np.square(values).mean())
+        if not 0.99 * low <= size <= 1.01 * high:
+            return f"{name}: {math.sqrt(size):.3f} times the planned noise"
+    return ""
+
+
+def _check_fresh(runs: list[_Watched]) -> str:
+    """No two releases, places or rows of a tensor have noise in common."""
+    releases: list[tuple[str, Floats]] = []
+    for number, run in enumerate(runs):
+        for (place, _), noise in zip(run.seen.boards, run.board_noise(), strict=True):
+            releases.append((f"board {place + 1} of run {number + 1}", noise.ravel()))
+            if (same := _find_equal_rows(noise)) is not None:
+                return f"board {place + 1}: places {same[0]} and {same[1]} have the same noise"
+        for step, tensors in enumerate(run.step_noise()):
+            name = f"step {step + 1} of run {number + 1}"
+            releases.append((name, np.concatenate([value.ravel() for value in tensors.values()])))
+            if (pair := _find_alike([(f"{key} in {name}", v.ravel()) for key, v in tensors.items()])) != "":
+                return pair
+    return _find_alike(releases)
+
+
+def _find_alike(vectors: list[tuple[str, Floats]]) -> str:
+    """The first two vectors that begin alike."""
+    for (first, a), (second, b) in itertools.combinations(vectors, 2):
+        size = min(len(a), len(b))
+        if size < _FEWEST:
+            continue
+        a, b = a[:size], b[:size]
+        scale = float(np.linalg.norm(a) * np.linalg.norm(b)) or 1.0
+        # Correlations of so many normal numbers are within 8 standard deviations.
+        if abs(float(a @ b)) / scale > min(0.999, 8 / math.sqrt(size)):
+            return f"{first} and {second} have noise in common"
+    return ""
+
+
+def _find_equal_rows(noise: Floats) -> tuple[int, int] | None:
+    """Two rows that are the same."""
+    distances = pdist(noise)
+    nearest = int(np.argmin(distances))
+    if noise.shape[1] < 4 or distances[nearest] > _EQUAL:
+        return None
+    return next(itertools.islice(itertools.combinations(range(len(noise)), 2), nearest, None))

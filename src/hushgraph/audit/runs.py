@@ -1,0 +1,325 @@
+"""Real runs under an attacker's eyes: the session of `hushgraph.train`, its ledger, boards, steps and folder.
+
+This is the one place of the audit that starts a session. What is released is noted where it leaves: a board
+where it is made visible, the noisy sum of a step in an optimiser of the attacker's own. Faults are planted on
+top of what notes, so that whatever they let out is noted too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hushgraph.billboard.ballots import Ballots
+from hushgraph.billboard.board import Board
+from hushgraph.gradients.batch import Features
+from hushgraph.gradients.clip import Clipping
+from hushgraph.graph.graph import Graph
+from hushgraph.inference.in_memory import WholeGraph
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import BOARD_FILES, RunFolder
+from hushgraph.training.boards import Boards, make_ballots
+from hushgraph.training.distributed import Group
+from hushgraph.training.optimizers import SGD
+from hushgraph.training.parts import ClippedSum, Parts
+from hushgraph.training.session import Session
+from hushgraph.training.trainer import State, Trainer, build_trainer
+
+Weights = dict[str, Tensor]
+Plant = Callable[[Parts], Parts]
+"""A planted fault: from real parts to faulty ones."""
+
+_CPU = torch.device("cpu")
+_NEVER = 1 << 60
+
+
+def plant_nothing(real: Parts) -> Parts:
+    """The code as it is."""
+    return real
+
+
+def choose_config(plan: PrivacyPlan, *, hidden: int, model: str = "mlp", **settings: Any) -> TrainingConfig:
+    """The configuration of a run whose optimiser is the attacker's; weights are what that one sets."""
+    usual = {"schedule": "constant", "average": 0.0, "resample_every": _NEVER, "evaluate_every": _NEVER}
+    name: Any = "mlp" if plan.num_layers == 0 else model
+    return TrainingConfig(model=name, optimizer="own", hidden=hidden, **{**usual, **settings})
+
+
+@dataclass(eq=False)
+class Seen:
+    """What a run let out, and what it did so with.
+
+    Attributes:
+        folder: of the run.
+        parts: what the session called, faults included.
+        boards: every board that was made visible, with its place in the run.
+        sums: the released noisy sum of every step.
+        starts: the weights that every step started from.
+        moved: the weights that plain gradient descent makes of a step.
+        charged: boards and steps on disk in the ledger, at each release of a board or step.
+        ballots: what was cast onto every board that was made.
+        exact: the clipped sum of every step, before noise.
+        batches: the pieces of a batch of every step.
+    """
+
+    folder: RunFolder
+    parts: Parts
+    boards: list[tuple[int, Board]] = field(default_factory=list)
+    sums: list[Weights] = field(default_factory=list)
+    starts: list[Weights] = field(default_factory=list)
+    moved: list[Weights] = field(default_factory=list)
+    charged: list[tuple[str, int, int]] = field(default_factory=list)
+    ballots: list[Ballots] = field(default_factory=list)
+    exact: list[Weights] = field(default_factory=list)
+    batches: list[list[Any]] = field(default_factory=list)
+
+    def released_boards(self, count: int) -> list[Board]:
+        """The first boards as the run reads them: the last that was visible at each place."""
+        last = dict(self.boards)
+        return [replace(last[place], values=last[place].values.copy()) for place in range(count)]
+
+
+@dataclass(eq=False)
+class _Notes:
+    """Notes down what a session lets out.
+
+    Attributes:
+        seen: filled while the session runs.
+        in_detail: also note the ledger on disk, ballots, exact sums and batches.
+        is_over: whether the session has ended.
+    """
+
+    seen: Seen
+    in_detail: bool
+    is_over: bool = False
+
+    def parts(self) -> Parts:
+        """The real parts, noted."""
+        real = Parts()
+        if not self.in_detail:
+            return replace(real, save_board=self._note_board(real))
+        return replace(
+            real,
+            save_board=self._note_board(real),
+            release_board=self._note_ballots(real),
+            adapt_sum=self._note_sums,
+        )
+
+    def _note_board(self, real: Parts) -> Callable[[Board, Path, Callable[[], None]], None]:
+        def save_board(board: Board, path: Path, announce: Callable[[], None]) -> None:
+            place = BOARD_FILES.index(path.name)
+            self.seen.boards.append((place, replace(board, values=board.values.copy())))
+            self.note_charges("board")
+            real.save_board(board, path, announce)
+
+        return save_board
+
+    def _note_ballots(self, real: Parts) -> Any:
+        def release_board(graph: Graph, ballots: Ballots, **given: Any) -> Board:
+            self.seen.ballots.append(ballots)
+            return real.release_board(graph, ballots, **given)
+
+        return release_board
+
+    def _note_sums(self, clipped_sum: ClippedSum) -> ClippedSum:
+        def noted(model: nn.Module, piece: Any, clipping: Clipping) -> Weights:
+            sums = clipped_sum(model, piece, clipping)
+            if self.is_over:
+                return sums
+            if len(self.seen.exact) == len(self.seen.sums):
+                self.seen.exact.append({})
+                self.seen.batches.append([])
+            total = self.seen.exact[-1]
+            for name, value in sums.items():
+                total[name] = total.get(name, 0.0) + value.detach().double()
+            self.seen.batches[-1].append(piece)
+            return sums
+
+        return noted
+
+    def note_charges(self, kind: str) -> None:
+        """What the ledger on disk shows now."""
+        if self.in_detail:
+            ledger = Ledger.open(self.seen.folder.ledger_path, read_only=True)
+            self.seen.charged.append((kind, ledger.boards_charged, ledger.steps_charged))
+
+
+class Witness(SGD):
+    """An optimiser of the attacker's: notes every released sum, then sets the weights of the next step.
+
+    A guarantee on the noisy sums holds whatever an optimiser makes of them.
+
+    Args:
+        parameters: of the model, in order.
+        names: of the parameters.
+        phases: the weights of step t are those of phase t modulo their number; without any, plain descent.
+        notes: where to note.
+        batch_size: what the released sums were divided by.
+    """
+
+    def __init__(
+        self, parameters: Iterator[Tensor], names: list[str], phases: list[Weights], notes: _Notes, size: int
+    ) -> None:
+        super().__init__(parameters, lr=1.0 if phases else 0.01)
+        self._named = dict(zip(names, self.param_groups[0]["params"], strict=True))
+        self._phases, self._notes, self._batch_size = phases, notes, size
+        self._use_phase()
+
+    def _use_phase(self) -> None:
+        if self._phases:
+            use(self._named, self._phases[len(self._notes.seen.sums) % len(self._phases)])
+
+    @torch.no_grad()
+    def step(self) -> None:
+        seen = self._notes.seen
+        seen.starts.append(_copy(self._named))
+        self._notes.note_charges("step")
+        grads = {name: parameter.grad for name, parameter in self._named.items()}
+        seen.sums.append({name: g.double() * self._batch_size for name, g in grads.items() if g is not None})
+        super().step()
+        seen.moved.append(_copy(self._named))
+        self._use_phase()
+
+
+@contextlib.contextmanager
+def watch_run(
+    graph: Graph,
+    plan: PrivacyPlan,
+    config: TrainingConfig,
+    *,
+    phases: list[Weights] | None = None,
+    plant: Plant = plant_nothing,
+    in_detail: bool = False,
+) -> Iterator[Seen]:
+    """One run of the real session on made data, in a temporary folder that goes with the context.
+
+    Args:
+        graph, plan, config: of the run.
+        phases: the weights of the steps in turn; plain gradient descent decides them unless given.
+        plant: a fault.
+        in_detail: also note ballots, exact sums, batches and the ledger on disk.
+    """
+    with tempfile.TemporaryDirectory(prefix="hushgraph-audit-") as path:
+        folder = RunFolder.describe(path, graph, plan, config, data="made for an audit")
+        seen = Seen(folder=folder, parts=Parts())
+        notes = _Notes(seen, in_detail)
+        seen.parts = plant(notes.parts())
+        names = [name for name, _ in folder.build_model().named_parameters()]
+
+        def make_optimizer(parameters: Any) -> Any:
+            return Witness(parameters, names, phases or [], notes, plan.batch_size)
+
+        with quiet_process():
+            session = Session(
+                folder,
+                graph,
+                model=None,
+                optimizer=make_optimizer,
+                device=_CPU,
+                resumed=False,
+                group=Group(),
+                parts=seen.parts,
+            )
+            with folder.start() as ledger:
+                session.ledger = ledger
+                session.run(None)
+        notes.is_over = True
+        yield seen
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rerun:
+    """What a session computes from given boards and weights, before noise, on the rows of some world.
+
+    Attributes:
+        seen: the run whose boards and folder are used.
+        graph: the rows of this world.
+    """
+
+    seen: Seen
+    graph: Graph
+
+    def ballots(self, place: int, labels: Ballots | None) -> Ballots:
+        """What the rows of this world cast onto a board; `labels` are the ballots of the first, if known."""
+        return make_ballots(self.seen.folder, self.graph, place, labels=labels, parts=self.seen.parts)
+
+    def table(self, place: int) -> Features:
+        """What the rows of this world see: their features and, with boards, their readings."""
+        if not self.seen.folder.num_boards:
+            return Features(self.graph, _CPU)
+        boards = self.seen.released_boards(place + 1)
+        return Boards(self.seen.folder, self.graph, boards=boards, parts=self.seen.parts).read(place, _CPU)
+
+    def trainer(self, table: Features) -> Trainer:
+        """The trainer of the session, with whole batches and no noise."""
+        folder = self.seen.folder
+        plan = replace(folder.plan, batch_size=folder.plan.num_train_nodes)
+        model = folder.build_model()
+        optimizer = SGD(model.parameters(), lr=1.0)
+        state = State(model, optimizer, _copy(dict(model.named_parameters())))
+        return build_trainer(
+            plan,
+            folder.config,
+            state,
+            WholeGraph(self.graph, table),
+            key=0,
+            ledger=None,
+            noise=None,
+            group=Group(),
+            parts=self.seen.parts,
+        )
+
+    def clipped_sums(self, table: Features, phases: list[Weights]) -> list[Weights]:
+        """The clipped sum over all roots, for each setting of the weights."""
+        trainer = self.trainer(table)
+        with contextlib.closing(trainer.batches.iterate(0)) as batches:
+            pieces = list(next(batches))
+        model, sums = trainer.state.model, []
+        for weights in phases:
+            use(dict(model.named_parameters()), weights)
+            total: Weights = {}
+            for piece in pieces:
+                for name, value in trainer.clipped_sum(model, piece, trainer.clipping).items():
+                    total[name] = total.get(name, torch.zeros(())) + value.double()
+            sums.append(total)
+        return sums
+
+
+def use(parameters: dict[str, Tensor], weights: Weights) -> None:
+    """Give parameters these weights."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+
+def _copy(parameters: dict[str, Any]) -> Weights:
+    return {name: parameter.detach().clone() for name, parameter in parameters.items()}
+
+
+def flatten(sums: Weights) -> np.ndarray:
+    """float64, all numbers one behind the other."""
+    return np.concatenate([value.double().numpy().ravel() for value in sums.values()])
+
+
+@contextlib.contextmanager
+def quiet_process() -> Iterator[None]:
+    """One thread: on tensors this small, threads only wait for each other."""
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
