@@ -141,7 +141,7 @@ class Life:
         """Put the hooks into this process."""
         boards.cast_and_release = self.note_board(boards.cast_and_release)
         duck.release = self.note_board(duck.release)
-        boards.Boards._make = self.watch_board(boards.Boards._make)  # type: ignore[method-assign]
+        boards.Boards.make = self.watch_board(boards.Boards.make)  # type: ignore[method-assign]
         publish = self.watch_board(duck._Phases._publish_board)
         duck._Phases._publish_board = publish  # type: ignore[method-assign]
         for name in CALLS:

@@ -185,7 +185,7 @@ def compare_into(
         line.show("Preparing the first step")
 
     # Imported here, since PyTorch takes seconds.
-    from hushgraph.training.trainer import delay_interrupts
+    from hushgraph.training.interruption import delay_interrupts
 
     with delay_interrupts() as check:
 

@@ -271,7 +271,7 @@ def _run_work(work: Reproduction | Frontier, total: int, line: terminal.StatusLi
     """Train what is left, with a bar that moves within runs too."""
     done, label = 0, ""
     # Imported here, since PyTorch takes seconds.
-    from hushgraph.training.trainer import delay_interrupts
+    from hushgraph.training.interruption import delay_interrupts
 
     with delay_interrupts() as check:
 

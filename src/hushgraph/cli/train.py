@@ -191,7 +191,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training import distributed
     from hushgraph.training import train as training
-    from hushgraph.training.trainer import delay_interrupts
+    from hushgraph.training.interruption import delay_interrupts
 
     flags = context.params
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]

@@ -32,14 +32,17 @@ from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
 from hushgraph.gradients.sums import sum_error
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import Progress, RunFolder
+from hushgraph.runs.checkpoint import Progress, read_checkpoint, write_checkpoint
+from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
 from hushgraph.training.distributed import Group, current_group, require_leader
 from hushgraph.training.optimizers import SGD, Adam
 from hushgraph.training.run import Run
 from hushgraph.training.session import OnStart
-from hushgraph.training.trainer import CHECKPOINT_SECONDS, Observer, State, Trainer
+from hushgraph.training.trainer import Observer, State, Trainer
+from hushgraph.training.watch import CHECKPOINT_SECONDS
 
 # Rows of a file that are read at a time.
 BLOCK = 1 << 18
@@ -325,7 +328,14 @@ def train_rows(
             _remove_rows(folder, group, keep_rows)
             raise
     _remove_rows(folder, group, keep_rows)
-    return Run(session.model, folder.plan, folder.config, result, group.broadcast(folder.metrics), folder)
+    return Run(
+        session.model,
+        folder.plan,
+        folder.config,
+        result,
+        group.broadcast(partial(read_metrics, folder.path)),
+        folder,
+    )
 
 
 def _remove_rows(folder: RunFolder, group: Group, keep_rows: bool) -> None:
@@ -433,7 +443,11 @@ class _RowSession:
     def _load_progress(self) -> None:
         charged = require_leader(self.ledger).steps_charged
         self.resumed = charged > 0
-        loaded = self.folder.load_checkpoint(self.model, self.state.average, self.state.optimizer)
+        path = self.folder.checkpoint_path
+        if path.exists():
+            loaded = read_checkpoint(path, self.model, self.state.average, self.state.optimizer)
+        else:
+            loaded = Progress()
         self.progress = loaded._replace(steps_lost=loaded.steps_lost + charged - loaded.step)
         self.begin -= loaded.seconds
 
@@ -453,12 +467,13 @@ class _RowSession:
         state = self.state
         seconds = round(time.monotonic() - self.begin, 3)
         progress = Progress(state.step, self.progress.steps_lost, seconds)
-        self.folder.save_checkpoint(state.model, state.average, state.optimizer.state_dict(), progress)
+        path, optimizer_state = self.folder.checkpoint_path, state.optimizer.state_dict()
+        write_checkpoint(path, state.model, state.average, optimizer_state, progress)
         self.saved_at = time.monotonic()
 
     def _record(self, step: int, epsilon: float, accuracy: float | None) -> None:
         seconds = time.monotonic() - self.begin
-        self.folder.append_metrics(step=step, epsilon=epsilon, val_accuracy=accuracy, seconds=seconds)
+        append_metrics(self.folder.path, step=step, epsilon=epsilon, val_accuracy=accuracy, seconds=seconds)
 
     def _with_average(self, measure: Callable[[], float | None]) -> float | None:
         """Measure with the averaged weights in the model."""

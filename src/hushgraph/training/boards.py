@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hushgraph._files import draft_path
+from hushgraph._files import draft_path, read_tensors
 from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
 from hushgraph.billboard.board import (
@@ -29,16 +29,13 @@ from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
-from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy import bounds
 from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
-
-ByLeader = Callable[[Callable[[Ledger], None]], None]
-"""Calls what it is given with the ledger, in the process that leads."""
 
 
 @dataclass(eq=False)
@@ -58,16 +55,13 @@ class Boards:
     _ballots: list[Ballots] = field(default_factory=list)
     _readings: npt.NDArray[np.float32] | None = None
 
-    def read(self, place: int, device: torch.device, *, by_leader: ByLeader | None = None) -> RowTable:
+    def read(self, place: int, device: torch.device) -> RowTable:
         """Own features of every row, and its own reading of all boards up to this one.
 
         Args:
             place: of the last board to read.
             device: where to compute with the rows.
-            by_leader: with it, the board is made first, unless it is there.
         """
-        if by_leader is not None:
-            by_leader(lambda ledger: self._make(ledger, place))
         self._catch_up(num_boards=place + 1, num_ballots=place + 1)
         plan, config = get_billboard_plan(self.folder), self.folder.config
         # Those of the boards before are as large as the new ones.
@@ -88,10 +82,9 @@ class Boards:
             self._readings = readings
         else:
             self._ballots = []
-        release_freed_memory()
         return RowTable(self.graph, readings, device, feature_norm=config.feature_norm)
 
-    def _make(self, ledger: Ledger, place: int) -> None:
+    def make(self, ledger: Ledger, place: int) -> None:
         """Charge a board, then cast, release and write it, unless it is there.
 
         Guarantees:
@@ -121,7 +114,6 @@ class Boards:
         )
         digest = digest_board([board.values], board.noise_std)
         save_board(board, path, lambda: ledger.record_release(name_board(place), digest))
-        release_freed_memory()
         if len(self.boards) == place:
             self.boards.append(board)
 
@@ -204,7 +196,8 @@ def make_ballots(
     if place == 0:
         return ballots
     model = folder.build_model().eval()
-    folder.load_halfway(model, halfway)
+    path = folder.halfway_path
+    fill_model(model, read_tensors(path)[0] if halfway is None else halfway, path)
     # On the CPU, so that what is taken off later is what was cast.
     table = (
         Boards(folder, graph).read(place - 1, torch.device("cpu"))
@@ -213,10 +206,7 @@ def make_ballots(
     )
     predicted = scores(model, WholeGraph(graph, table), depth=0)
     # Written over the scores: both would be as large as the board.
-    with_soft = with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
-    del predicted, table
-    release_freed_memory()
-    return with_soft
+    return with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
 
 
 def get_billboard_plan(folder: RunFolder) -> BillboardPlan:

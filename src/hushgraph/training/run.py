@@ -31,6 +31,7 @@ from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.result import read_metrics
 from hushgraph.training.boards import Boards, get_billboard_plan
 from hushgraph.training.prepare import check_model
 
@@ -404,7 +405,7 @@ class Run:
         model.to(choose_device(device)).eval()
         # What an older run does not record is an assumption too.
         result = folder.result() | {"assumptions": write_assumptions(folder.assumptions)}
-        return cls(model, folder.plan, folder.config, result, folder.metrics(), folder)
+        return cls(model, folder.plan, folder.config, result, read_metrics(folder.path), folder)
 
     def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
         """A graph to predict on, read as the training data was, but features and edges alone.

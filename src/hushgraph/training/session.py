@@ -6,14 +6,16 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import nn
 
+from hushgraph._files import write_tensors
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.gradients.sums import sum_error
@@ -22,18 +24,21 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import Progress, RunFolder, versions
+from hushgraph.runs.checkpoint import Progress, read_checkpoint
+from hushgraph.runs.folder import RunFolder, versions
+from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.sampling.random import KEY_BITS
 from hushgraph.training.boards import Boards
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import build_optimizer
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.run import Run
-from hushgraph.training.trainer import Observer, State, Watch, build_trainer, takes_rows
+from hushgraph.training.steps import build_trainer, takes_rows
+from hushgraph.training.trainer import Observer, State
+from hushgraph.training.watch import Watch
 
 OnStart = Callable[[RunFolder], None]
 """Called with the folder of the run once everything is checked, before the first step."""
-_Value = TypeVar("_Value")
 
 
 class Session:
@@ -63,7 +68,7 @@ class Session:
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
         # Opened before `run` by the process that leads; the others neither charge nor draw noise.
         self.ledger: Ledger | None = None
-        self.device = device if group.size == 1 else group.assign_device(device)
+        self.device = group.assign_device(device)
         # A resumed run must never draw the noise it drew before.
         self._seed = None if resumed else folder.config.seed
         init_seed, self._batch_seed = np.random.SeedSequence(self._seed).generate_state(2, np.uint64)
@@ -100,13 +105,13 @@ class Session:
     def run(self, observer: Observer | None) -> Run:
         """Take the steps that are left and write the result; only the process that leads writes anything."""
         begin, folder, plan = time.monotonic(), self.folder, self.folder.plan
-        step, lost, seconds, batch_seed = self._by_leader(self._load_progress)
+        step, lost, seconds, batch_seed = self.group.broadcast(self._load_progress)
         self._follow_leader()
         boards = Boards(folder, self.graph)
         loading = self._load_kernels() if self.device.type == "cuda" else None
         for place, end in enumerate(plan.segment_ends):
             is_last = end == plan.steps
-            if self.resumed and not is_last and self._by_leader(lambda _: folder.has_halfway_weights):
+            if self.resumed and not is_last and self.group.broadcast(folder.halfway_path.exists):
                 continue
             view = WholeGraph(self.graph, self._build_features(boards, place))
             if loading is not None:
@@ -125,11 +130,11 @@ class Session:
             watch.take_steps(end)
             if not is_last:
                 # The ballots of the next board come from these weights. Only the leader has their average.
-                self._by_leader(lambda _: folder.save_halfway(self.average))
+                self.group.broadcast(partial(write_tensors, folder.halfway_path, self.average, {}))
                 boards.halfway = None if self.ledger is None else self.average
                 # Its rows are gone before the next board is made.
                 del view, trainer, watch
-        result, metrics = self._by_leader(lambda _: self._finish(watch))
+        result, metrics = self.group.broadcast(partial(self._finish, watch))
         self._follow_leader()
         self.model.eval()
         return Run(self.model, plan, folder.config, result, metrics, folder)
@@ -145,29 +150,24 @@ class Session:
         loading.start()
         return loading
 
-    def _by_leader(self, make: Callable[[Ledger], _Value]) -> _Value:
-        """Call `make` in the process that leads, which has the ledger; every process gets the value."""
-        if self.ledger is not None and self.group.size == 1:
-            return make(self.ledger)
-        return self.group.broadcast(lambda: make(require_leader(self.ledger)))
-
     def _follow_leader(self) -> None:
         """Take over the weights of the process that leads."""
-        if self.group.size > 1:
-            self.group.follow([p.detach() for p in self.model.parameters()])
+        self.group.follow([p.detach() for p in self.model.parameters()])
 
     def _build_features(self, boards: Boards, place: int) -> Features:
         """What a root sees of itself: its features and, with a board, its reading."""
         if not self.folder.num_boards:
             return Features(self.graph, self.device)
-        return boards.read(place, self.device, by_leader=self._by_leader)
+        self.group.broadcast(lambda: boards.make(require_leader(self.ledger), place))
+        return boards.read(place, self.device)
 
-    def _load_progress(self, ledger: Ledger) -> tuple[int, int, float, int]:
+    def _load_progress(self) -> tuple[int, int, float, int]:
         """Load the checkpoint; return steps charged, those of them lost, seconds, seed of the batches."""
         progress = Progress()
-        if self.resumed:
-            progress = self.folder.load_checkpoint(self.model, self.average, self.optimizer)
-        charged = ledger.steps_charged
+        path = self.folder.checkpoint_path
+        if self.resumed and path.exists():
+            progress = read_checkpoint(path, self.model, self.average, self.optimizer)
+        charged = require_leader(self.ledger).steps_charged
         seed = secrets.randbits(KEY_BITS - 1) if self._seed is None else int(self._batch_seed)
         return charged, progress.steps_lost + charged - progress.step, progress.seconds, seed
 
@@ -187,14 +187,14 @@ class Session:
         }
         if self.group.size > 1:
             result["processes"] = self.group.size
-        folder.append_metrics(
+        append_metrics(
+            folder.path,
             step=plan.steps,
             epsilon=plan.epsilon,
             val_accuracy=result["val_accuracy"],
             seconds=time.monotonic() - watch.begin,
         )
-        metrics = folder.metrics()
-        return folder.finish(self.average, result), metrics
+        return folder.finish(self.average, result), read_metrics(folder.path)
 
     def _measure_accuracies(self, view: WholeGraph) -> dict[str, float | None]:
         """Validation and test accuracy; on training nodes only where that is not private, or asked for."""

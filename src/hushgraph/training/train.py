@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
@@ -22,19 +22,20 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.runs.checkpoint import read_progress
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out, name_data
 from hushgraph.training.boards import check_released
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import Group, current_group
+from hushgraph.training.interruption import delay_interrupts
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
 from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
 from hushgraph.training.session import OnStart, Session
-from hushgraph.training.trainer import Observer, delay_interrupts
+from hushgraph.training.trainer import Observer
 
 __all__ = ["Run", "resume", "train"]
 
-_Value = TypeVar("_Value")
 # Arguments of `train` that `prepare` has no use for.
 _NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "on_notes", "others"}
 
@@ -177,8 +178,7 @@ def train(
             resumed=False,
             group=group,
         )
-    if group.size > 1:
-        session.check_agreement()
+    session.check_agreement()
     if out is not None:
         return _run(session, progress, observer, on_start)
     with _temporary_folder(group) as path:
@@ -197,11 +197,6 @@ def _open_budget(
     if isinstance(budget, BudgetEntry):
         return budget.open_others(), budget
     return DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget, None
-
-
-def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
-    """Call `make` in the process that leads; every process of its group gets the value."""
-    return make() if group.size == 1 else group.broadcast(make)
 
 
 def _begin(session: Session, on_start: OnStart | None, *, charge_again: bool) -> None:
@@ -230,7 +225,7 @@ def _run(
     charge_again: bool = False,
 ) -> Run:
     """Take the steps under a bar; where they end early, say where the run is and how to go on."""
-    _in_leader(session.group, partial(_begin, session, on_start, charge_again=charge_again))
+    session.group.broadcast(partial(_begin, session, on_start, charge_again=charge_again))
     is_watched = session.group.leads and (progress or (progress is None and observer is None))
     make_bar = None
     try:
@@ -255,7 +250,7 @@ def _run(
 
 
 def _describe_kept(folder: RunFolder) -> str:
-    done = folder.read_progress().step
+    done = read_progress(folder.checkpoint_path).step
     return (
         f"Stopped after step {done:,} of {folder.plan.steps:,}. The run and what it spent are kept in "
         f"{folder.path}; hushgraph.resume({str(folder.path)!r}, data) goes on."
@@ -277,7 +272,7 @@ def _has_charges(path: Path) -> bool:
 @contextlib.contextmanager
 def _temporary_folder(group: Group) -> Iterator[Path]:
     """A folder of this group's own, which goes where training fails before anything was charged."""
-    path = Path(_in_leader(group, partial(tempfile.mkdtemp, prefix="hushgraph-")))
+    path = Path(group.broadcast(partial(tempfile.mkdtemp, prefix="hushgraph-")))
     try:
         yield path
     except BaseException:
@@ -349,6 +344,5 @@ def resume(
             resumed=True,
             group=group,
         )
-    if group.size > 1:
-        session.check_agreement()
+    session.check_agreement()
     return _run(session, progress, observer, on_start, charge_again=charge_again)

@@ -1,0 +1,116 @@
+"""How the steps of a run are computed: on rows or on trees, on the CPU or a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from hushgraph.gradients import ghost
+from hushgraph.gradients.clip import GROUPS, Clipping
+from hushgraph.gradients.recorded import RecordedTreeSums
+from hushgraph.gradients.rows import RowSums, find_chain
+from hushgraph.gradients.rows_torch import RecordedRowSums
+from hushgraph.inference.in_memory import WholeGraph
+from hushgraph.models.recording import choose_room
+from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.sampling.random import KeyedGenerator
+from hushgraph.sampling.trees import bound_tree_size
+from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.row_batches import RowBatches
+from hushgraph.training.trainer import Batches, ClippedSum, State, StepLedger, Trainer
+from hushgraph.training.tree_batches import TreeBatches
+
+
+def build_trainer(
+    plan: PrivacyPlan,
+    config: TrainingConfig,
+    state: State,
+    view: WholeGraph,
+    *,
+    key: int,
+    ledger: StepLedger | None,
+    noise: NoiseSource | None,
+    group: Group,
+) -> Trainer:
+    """The loop of a run; how its sums are computed follows from plan, model and device, never from the data.
+
+    Args:
+        plan, config, state, ledger, noise, group: as in `Trainer`.
+        view: the graph, and what roots see of it.
+        key: of the batches, the same in every process.
+    """
+    device = view.features.device
+    on_rows = takes_rows(plan, state.model)
+    if on_rows:
+        row_sums = RowSums(state.model) if device.type == "cpu" else RecordedRowSums(device)
+        sums: dict[str, Any] = {"clipped_sum": row_sums, "unclipped_sum": row_sums}
+    else:
+        sums = {"clipped_sum": choose_tree_sums(plan, view.graph.num_nodes, device)}
+    clipping = (
+        Clipping(kind="groups", clip=plan.clip)
+        if plan.clipping == "percentile"
+        else Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)
+    )
+    common: dict[str, Any] = {
+        "graph": view.graph,
+        "features": view.features,
+        "plan": plan,
+        "rng": KeyedGenerator(key),
+        "group": group,
+    }
+    batches: Batches = (
+        RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
+        if on_rows
+        else TreeBatches(**common, resample_every=config.resample_every)
+    )
+    trainer = Trainer(
+        plan=plan,
+        config=config,
+        state=state,
+        batches=batches,
+        clipping=clipping,
+        ledger=ledger,
+        noise=noise,
+        group=group,
+        **sums,
+    )
+    if plan.clipping == "percentile":
+        thresholds = choose_percentile_clipping(trainer).thresholds
+        encoder, aggregation, decoder = group.broadcast(lambda: require_leader(thresholds))
+        trainer.set_clipping(Clipping.of_groups((encoder, aggregation, decoder)))
+    return trainer
+
+
+def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
+    """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
+    chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
+    return chain is not None and chain.is_float32
+
+
+def choose_tree_sums(plan: PrivacyPlan, num_nodes: int, device: torch.device) -> ClippedSum:
+    """The clipped sums of trees that suit the device."""
+    if device.type != "cuda":
+        return ghost.clipped_sum
+    largest = bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, num_nodes)
+    room = None if plan.sampling_rate == 1 else 1 + choose_room(plan.batch_size, plan.num_train_nodes)
+    return RecordedTreeSums(largest_tree=largest, room=room)
+
+
+def choose_percentile_clipping(trainer: Trainer, percentile: float = 75.0) -> Clipping:
+    """The paper's thresholds: a percentile of each group's norms at initialisation. Reads private data."""
+    batches = trainer.batches
+    if not isinstance(batches, TreeBatches):
+        raise TypeError(f"{type(batches).__name__}: expected batches of trees")
+    pieces = batches.cut_pieces(batches.sample_lists(), batches.graph.train_idx)
+    norms = torch.cat([ghost.group_norms(trainer.state.model, piece) for piece in pieces], dim=1)
+    # A group without parameters has norm zero everywhere; any threshold serves it.
+    encoder, aggregation, decoder = (
+        max(float(np.percentile(norms[group].cpu().numpy(), percentile)), 1e-12)
+        for group in range(len(GROUPS))
+    )
+    return Clipping.of_groups((encoder, aggregation, decoder))
