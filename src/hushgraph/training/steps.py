@@ -21,8 +21,9 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import Batches, ClippedSum, State, StepLedger, Trainer
+from hushgraph.training.trainer import Batches, State, StepLedger, Trainer
 from hushgraph.training.tree_batches import TreeBatches
 
 
@@ -36,6 +37,7 @@ def build_trainer(
     ledger: StepLedger | None,
     noise: NoiseSource | None,
     group: Group,
+    parts: Parts | None = None,
 ) -> Trainer:
     """The loop of a run; how its sums are computed follows from plan, model and device, never from the data.
 
@@ -43,7 +45,9 @@ def build_trainer(
         plan, config, state, ledger, noise, group: as in `Trainer`.
         view: the graph, and what roots see of it.
         key: of the batches, the same in every process.
+        parts: lists, clipped sum and charges; an audit replaces some.
     """
+    parts = parts or Parts()
     device = view.features.device
     on_rows = takes_rows(plan, state.model)
     if on_rows:
@@ -51,6 +55,7 @@ def build_trainer(
         sums: dict[str, Any] = {"clipped_sum": row_sums, "unclipped_sum": row_sums}
     else:
         sums = {"clipped_sum": choose_tree_sums(plan, view.graph.num_nodes, device)}
+    sums["clipped_sum"] = parts.adapt_sum(sums["clipped_sum"])
     clipping = (
         Clipping(kind="groups", clip=plan.clip)
         if plan.clipping == "percentile"
@@ -66,7 +71,7 @@ def build_trainer(
     batches: Batches = (
         RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
         if on_rows
-        else TreeBatches(**common, resample_every=config.resample_every)
+        else TreeBatches(**common, resample_every=config.resample_every, make_lists=parts.make_lists)
     )
     trainer = Trainer(
         plan=plan,
@@ -77,6 +82,7 @@ def build_trainer(
         ledger=ledger,
         noise=noise,
         group=group,
+        charge=parts.charge,
         **sums,
     )
     if plan.clipping == "percentile":

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.events import Draw, StepEvent
+from hushgraph.accounting.events import Draw
 from hushgraph.gradients import ghost
 from hushgraph.gradients.clip import Clipping, group_of
 from hushgraph.gradients.unclipped import gradient_sum
@@ -25,12 +25,11 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.interruption import PostponedInterrupt
 from hushgraph.training.optimizers import move_weights
+from hushgraph.training.parts import Charge, ChargingLedger, ClippedSum, charge_ledger
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
 
-ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
-"""From a model, a piece of a batch and a clipping rule to the clipped sum, per parameter."""
 UnclippedSum = Callable[[nn.Module, Any], dict[str, Tensor]]
 """From a model and a piece of a batch to the sum of gradients, per parameter."""
 
@@ -50,13 +49,11 @@ class Batches(Protocol):
     def iterate(self, first_step: int) -> Generator[Iterable[Any], None, None]: ...
 
 
-class StepLedger(Protocol):
+class StepLedger(ChargingLedger, Protocol):
     """What the loop needs of a ledger."""
 
     @property
     def steps_charged(self) -> int: ...
-
-    def charge(self, event: StepEvent, *, step: int | None = None, count: int = 1) -> None: ...
 
 
 @dataclass(eq=False)
@@ -85,6 +82,7 @@ class Trainer:
         clipped_sum, unclipped_sum: how sums of gradients are computed, with privacy and without.
         sigmas: standard deviation of the noise per parameter.
         group: the processes that share the roots of a batch.
+        charge: writes a charge to the ledger.
     """
 
     plan: PrivacyPlan
@@ -98,6 +96,7 @@ class Trainer:
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
+    charge: Charge = charge_ledger
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
@@ -145,7 +144,7 @@ class Trainer:
         interrupt.check()
         count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
         event = replace(self.plan.step_event, draw=self.batches.draw)
-        require_leader(self.ledger).charge(event, step=self.state.step, count=count)
+        self.charge(require_leader(self.ledger), event, step=self.state.step, count=count)
         return count
 
     def take_step(self, batch: Iterable[Any]) -> None:
