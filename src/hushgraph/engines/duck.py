@@ -16,7 +16,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from hushgraph._files import write_whole
 from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, digest_board, load_board, release, save_board
+from hushgraph.billboard.board import Board, Draws, load_board, release, save_board
 from hushgraph.billboard.reading import (
     NOTHING,
     add_own,
@@ -41,7 +41,6 @@ from hushgraph.engines.plan import (
     begin_run,
     board_folder,
     board_noise,
-    charge_board,
     check_new,
     check_same_nodes,
     choose_owner,
@@ -55,7 +54,7 @@ from hushgraph.engines.plan import (
     write_about,
 )
 from hushgraph.engines.records import Int32Array, Records
-from hushgraph.engines.released import check_release, find_values, release_values, released_std
+from hushgraph.engines.released import map_values, read_digest, release_values, released_std
 from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
@@ -64,6 +63,8 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import BOARD_FILES, RunFolder
+from hushgraph.training.boards import digest_of
+from hushgraph.training.source import check_release, find_released, release_board
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -286,7 +287,7 @@ class _Maker:
 
                     def check(ledger: Ledger) -> None:
                         checked.append(check_tables())
-                        checked[0].check_board(ledger)
+                        checked[0].check(ledger)
 
                     ledger = stack.enter_context(folder.go_on(charge_again=charge_again, check=check))
                     is_checked = True
@@ -393,37 +394,45 @@ class _Phases:
     def _labels(self) -> Int32Array:
         return self.tables.training_labels()
 
-    def check_board(self, ledger: Ledger) -> None:
+    def check(self, ledger: Ledger) -> None:
         """Refuse to go on where the board was released and is missing, or is another one."""
         if board_folder(self.folder.path).is_dir():
-            check_release(ledger, digest_files(self.tables.connection, self.folder))
+            check_release(ledger, 0, digest_files(self.tables.connection, self.folder))
         else:
             self._find_values(ledger)
         saved = self.folder.path / BOARD_FILES[0]
         if saved.exists():
-            board = load_board(saved, plan=self.folder.plan.fingerprint())
-            check_release(ledger, digest_board([board.values], board.noise_std))
+            check_release(ledger, 0, digest_of(load_board(saved, plan=self.folder.plan.fingerprint())))
 
     def run(self, ledger: Ledger) -> None:
         """Charge and release the board, write the rows; finished phases are skipped.
 
         The ledger is locked: no other process can make a board under the same charge.
         """
-        if not board_folder(self.folder.path).is_dir():
-            self._publish_board(ledger)
+        release_board(self.folder, self, ledger, 0)
         self._save_for_predictions()
         if not rows_folder(self.folder.path).is_dir():
             self.tell("write rows")
             self._write_rows()
 
-    def _publish_board(self, ledger: Ledger) -> None:
-        """Write the board as Parquet, from numbers that are released, or are made and released now."""
-        values = self._find_values(ledger)
-        if values is None:
-            charge_board(self.folder, ledger)
-            self.tell("make board")
-            release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)
-            values = np.memmap(self._values_path, "<f4", "r", shape=self._shape)
+    def find_board(self, place: int, ledger: Ledger) -> bool:
+        """See `BoardSource`; released numbers are published where a kill prevented it."""
+        if board_folder(self.folder.path).is_dir():
+            return True
+        if not self._find_values(ledger):
+            return False
+        self._publish_board()
+        return True
+
+    def make_board(self, place: int, ledger: Ledger) -> None:
+        """See `BoardSource`."""
+        self.tell("make board")
+        release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)
+        self._publish_board()
+
+    def _publish_board(self) -> None:
+        """Write the board as Parquet, from numbers that are released."""
+        values = map_values(self._values_path, self._shape)
         draft = self.work / "board"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
@@ -447,12 +456,9 @@ class _Phases:
     def _shape(self) -> tuple[int, int]:
         return self.tables.num_nodes, self.tables.num_classes
 
-    def _find_values(self, ledger: Ledger) -> Float32Array | None:
-        """Return the released numbers; None if none were released. Refuse numbers that are missing."""
-        values = find_values(self._values_path, shape=self._shape, noise_std=self._std, ledger=ledger)
-        if values is None:
-            ledger.check_unreleased(0)
-        return values
+    def _find_values(self, ledger: Ledger) -> bool:
+        read = partial(read_digest, shape=self._shape, noise_std=self._std)
+        return find_released(self._values_path, ledger, 0, read)
 
     def _make_values(self) -> Iterator[Float32Array]:
         """Cast and add noise, range after range of places. Nothing of it has left the process."""

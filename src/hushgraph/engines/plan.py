@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hushgraph._files import write_whole
-from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
@@ -229,13 +228,6 @@ def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> 
             f"run={folder.path}: the node table has other training nodes, or other numbers of nodes or "
             "features, than the run began with; give the data it began with"
         )
-
-
-def charge_board(folder: RunFolder, ledger: Ledger) -> None:
-    """Charge the board of a run in its ledger, which is locked, unless it is charged already."""
-    [event] = [event for event, _ in folder.plan.charges if isinstance(event, GaussianEvent)]
-    if not ledger.boards_charged:
-        ledger.charge(event)
 
 
 def board_noise(folder: RunFolder) -> float:

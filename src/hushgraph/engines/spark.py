@@ -33,7 +33,6 @@ from hushgraph.engines.plan import (
     begin_run,
     board_folder,
     board_noise,
-    charge_board,
     check_new,
     check_same_nodes,
     choose_owner,
@@ -44,7 +43,7 @@ from hushgraph.engines.plan import (
     with_budget,
     work_folder,
 )
-from hushgraph.engines.released import BOARD, check_release, incomplete_error, released_std
+from hushgraph.engines.released import BOARD, incomplete_error, released_std
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
@@ -53,6 +52,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
+from hushgraph.training.source import check_release, release_board
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -300,31 +300,13 @@ class _Maker:
 
         The ledger is locked: nobody else overwrites the tallies that the key is for.
         """
-        self._release_board(folder, ledger, place, draws)
+        release_board(folder, _Boards(self, folder, place, draws), ledger, 0)
         if not place.exists("rows"):
-            self._sort_out_records(place)
+            self.sort_out_records(place)
             self.write_rows(place, folder)
             place.rename("work/rows", "rows")
         place.remove("work")
         return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
-
-    def _release_board(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> None:
-        """Charge, make and release the board, unless it is there."""
-        noise = board_noise(folder)
-        if place.exists("board"):
-            check_release(ledger, self.digest_board(place.read("board"), noise))
-            return
-        if not place.exists("work/board/_SUCCESS"):
-            if place.exists("work/board"):
-                raise incomplete_error(place.places["work"])
-            ledger.check_unreleased(0)
-            charge_board(folder, ledger)
-            self._sort_out_records(place)
-            self.write_tallies(place)
-            ledger.record_release(BOARD, None)
-            self.write_board(place, noise, draws, key=secrets.token_bytes(KEY_BYTES))
-        check_release(ledger, self.digest_board(place.read("work/board"), noise))
-        place.rename("work/board", "board")
 
     def digest_board(self, board: DataFrame, noise_std: float) -> str:
         """Tell boards apart, whatever order their rows are in.
@@ -363,7 +345,7 @@ class _Maker:
         [row] = self.nodes.agg(f.count("*"), f.sum(hashed)).collect()
         return sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:32]
 
-    def _sort_out_records(self, place: _Storage) -> None:
+    def sort_out_records(self, place: _Storage) -> None:
         """Write (owner, place) without repeats and self-loops, unless they are there. Private."""
         from pyspark.sql import functions as f
 
@@ -458,6 +440,46 @@ class _Maker:
         names = [*self.features, *(f"reading_{k}" for k in range(c)), "label", "split"]
         rows = self.nodes.select(*own).join(finished, "id")
         place.write(rows.select(f.col("id").alias(self.columns.id), *names), "work/rows")
+
+
+@dataclass(frozen=True)
+class _Boards:
+    """The board of a run on Spark, in its storage."""
+
+    maker: _Maker
+    folder: RunFolder
+    storage: _Storage
+    draws: DrawsOfPart
+
+    def find_board(self, place: int, ledger: Ledger) -> bool:
+        """See `BoardSource`; a complete board that a kill kept from its name gets it."""
+        if self.storage.exists("board"):
+            self._check("board", ledger)
+            return True
+        if self.storage.exists("work/board/_SUCCESS"):
+            self._publish(ledger)
+            return True
+        if self.storage.exists("work/board"):
+            raise incomplete_error(self.storage.places["work"])
+        ledger.check_unreleased(place)
+        return False
+
+    def make_board(self, place: int, ledger: Ledger) -> None:
+        """See `BoardSource`; parts are files while tasks run, so the ledger says it before they begin."""
+        self.maker.sort_out_records(self.storage)
+        self.maker.write_tallies(self.storage)
+        ledger.record_release(BOARD, None)
+        key = secrets.token_bytes(KEY_BYTES)
+        self.maker.write_board(self.storage, board_noise(self.folder), self.draws, key=key)
+        self._publish(ledger)
+
+    def _publish(self, ledger: Ledger) -> None:
+        self._check("work/board", ledger)
+        self.storage.rename("work/board", "board")
+
+    def _check(self, name: str, ledger: Ledger) -> None:
+        digest = self.maker.digest_board(self.storage.read(name), board_noise(self.folder))
+        check_release(ledger, 0, digest)
 
 
 def _add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterator[pd.DataFrame]:

@@ -32,8 +32,9 @@ from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import read_metrics
-from hushgraph.training.boards import Boards, get_billboard_plan
+from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
+from hushgraph.training.source import get_billboard_plan
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -317,7 +318,7 @@ class Run:
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
         boards = self._load_boards()
-        table = Boards(self.folder, graph, boards=boards).read(len(boards) - 1, device)
+        table = Boards(self.folder, graph, boards=boards).read_boards(len(boards) - 1, device)
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:

@@ -13,54 +13,36 @@ from hushgraph.gradients.clip import GROUPS, Clipping
 from hushgraph.gradients.recorded import RecordedTreeSums
 from hushgraph.gradients.rows import RowSums, find_chain
 from hushgraph.gradients.rows_torch import RecordedRowSums
+from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import Batches, State, StepLedger, Trainer
+from hushgraph.training.source import StepParts
+from hushgraph.training.trainer import State, StepLedger, Trainer
 from hushgraph.training.tree_batches import TreeBatches
 
 
-def build_trainer(
-    plan: PrivacyPlan,
-    config: TrainingConfig,
-    state: State,
-    view: WholeGraph,
-    *,
-    key: int,
-    ledger: StepLedger | None,
-    noise: NoiseSource | None,
-    group: Group,
-    parts: Parts | None = None,
-) -> Trainer:
-    """The loop of a run; how its sums are computed follows from plan, model and device, never from the data.
+def build_steps(
+    folder: RunFolder, view: WholeGraph, state: State, *, key: int, group: Group, parts: Parts
+) -> StepParts:
+    """Batches and sums of a graph in memory.
+
+    How sums are computed follows from plan, model and device, never from the data.
 
     Args:
-        plan, config, state, ledger, noise, group: as in `Trainer`.
+        folder, state, group: of the run.
         view: the graph, and what roots see of it.
         key: of the batches, the same in every process.
-        parts: lists, clipped sum and charges; an audit replaces some.
+        parts: lists and clipped sum; an audit replaces some.
     """
-    parts = parts or Parts()
-    device = view.features.device
-    on_rows = takes_rows(plan, state.model)
-    if on_rows:
-        row_sums = RowSums(state.model) if device.type == "cpu" else RecordedRowSums(device)
-        sums: dict[str, Any] = {"clipped_sum": row_sums, "unclipped_sum": row_sums}
-    else:
-        sums = {"clipped_sum": choose_tree_sums(plan, view.graph.num_nodes, device)}
-    sums["clipped_sum"] = parts.adapt_sum(sums["clipped_sum"])
-    clipping = (
-        Clipping(kind="groups", clip=plan.clip)
-        if plan.clipping == "percentile"
-        else Clipping(kind=plan.clipping, clip=plan.clip, stability=config.stability)
-    )
+    plan, device = folder.plan, view.features.device
     common: dict[str, Any] = {
         "graph": view.graph,
         "features": view.features,
@@ -68,22 +50,42 @@ def build_trainer(
         "rng": KeyedGenerator(key),
         "group": group,
     }
-    batches: Batches = (
-        RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
-        if on_rows
-        else TreeBatches(**common, resample_every=config.resample_every, make_lists=parts.make_lists)
+    if takes_rows(plan, state.model):
+        rows = RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
+        sums = RowSums(state.model) if device.type == "cpu" else RecordedRowSums(device)
+        return StepParts(rows, parts.adapt_sum(sums), sums)
+    trees = TreeBatches(**common, resample_every=folder.config.resample_every, make_lists=parts.make_lists)
+    clipped_sum = choose_tree_sums(plan, view.graph.num_nodes, device)
+    return StepParts(trees, parts.adapt_sum(clipped_sum), gradient_sum)
+
+
+def build_trainer(
+    folder: RunFolder,
+    state: State,
+    steps: StepParts,
+    *,
+    ledger: StepLedger | None,
+    noise: NoiseSource | None,
+    group: Group,
+    parts: Parts,
+) -> Trainer:
+    """The loop of a run; the arguments are those of `Trainer`."""
+    plan = folder.plan
+    clipping = (
+        Clipping(kind="groups", clip=plan.clip)
+        if plan.clipping == "percentile"
+        else Clipping(kind=plan.clipping, clip=plan.clip, stability=folder.config.stability)
     )
     trainer = Trainer(
         plan=plan,
-        config=config,
+        config=folder.config,
         state=state,
-        batches=batches,
         clipping=clipping,
         ledger=ledger,
         noise=noise,
         group=group,
         charge=parts.charge,
-        **sums,
+        **steps._asdict(),
     )
     if plan.clipping == "percentile":
         thresholds = choose_percentile_clipping(trainer).thresholds

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
-import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,22 +14,19 @@ from typing import Any
 
 from torch import nn
 
-from hushgraph.errors import RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.models.device import choose_device
 from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.checkpoint import read_progress
-from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out, name_data
-from hushgraph.training.boards import check_released
+from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.training.cautions import list_notes, list_warnings
-from hushgraph.training.distributed import Group, current_group
-from hushgraph.training.interruption import delay_interrupts
+from hushgraph.training.distributed import current_group
+from hushgraph.training.memory import Memory
+from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
-from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
-from hushgraph.training.session import OnStart, Session
+from hushgraph.training.running import run_session, temporary_folder
+from hushgraph.training.session import Learner, OnStart
 from hushgraph.training.trainer import Observer
 
 __all__ = ["Run", "resume", "train"]
@@ -156,35 +151,36 @@ def train(
         (True, 'holds')
     """
     settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-    group = current_group()
-    with group.share_errors():
-        choose_device(device)
-        if out is not None and group.leads:
-            check_out(out)
-        opened, entry = _open_budget(budget)
-        graph, plan, config = prepare(data, **settings, **others)
-        folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
-        folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
-        if opened is not None:
-            folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
-        if on_notes is not None and group.leads:
-            on_notes(list_notes(graph, symmetrize=symmetrize, directed=directed))
-        session = Session(
-            folder,
-            graph,
-            model=model if isinstance(model, nn.Module) else None,
-            optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=choose_device(device),
-            resumed=False,
-            group=group,
-        )
-    session.check_agreement()
-    if out is not None:
-        return _run(session, progress, observer, on_start)
-    with _temporary_folder(group) as path:
-        session.folder = replace(folder, path=path)
-        run = _run(session, progress, observer, on_start)
-    if group.leads:
+    group, parts = current_group(), Parts()
+    with contextlib.ExitStack() as stack:
+        with group.share_errors():
+            choose_device(device)
+            if out is not None and group.leads:
+                check_out(out)
+        path = stack.enter_context(temporary_folder(group)) if out is None else Path(out)
+        with group.share_errors():
+            opened, entry = _open_budget(budget)
+            graph, plan, config = prepare(data, **settings, **others)
+            folder = RunFolder.describe(path, graph, plan, config, data=name_data(data))
+            folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
+            if opened is not None:
+                folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
+            if on_notes is not None and group.leads:
+                on_notes(list_notes(graph, symmetrize=symmetrize, directed=directed))
+            own_device = group.assign_device(choose_device(device))
+            source = Memory(folder, graph, device=own_device, parts=parts)
+            learner = Learner.build(
+                folder,
+                source,
+                group=group,
+                resumed=False,
+                model=model if isinstance(model, nn.Module) else None,
+                optimizer=None if isinstance(optimizer, str) else optimizer,
+                parts=parts,
+            )
+        hooks: dict[str, Any] = {"progress": progress, "observer": observer, "on_start": on_start}
+        run = run_session(folder, source, learner, folder.start, group=group, parts=parts, **hooks)
+    if out is None and group.leads:
         run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
@@ -197,88 +193,6 @@ def _open_budget(
     if isinstance(budget, BudgetEntry):
         return budget.open_others(), budget
     return DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget, None
-
-
-def _begin(session: Session, on_start: OnStart | None, *, charge_again: bool) -> None:
-    """Open the ledger and charge the run to the budget of its data."""
-    folder = session.folder
-    with contextlib.ExitStack() as stack:
-        if session.resumed:
-            is_engine = (folder.path / ENGINE_FILE).exists()
-            check = None if is_engine else partial(check_released, folder)
-            ledger = folder.go_on(charge_again=charge_again, check=check)
-        else:
-            ledger = folder.start()
-        session.ledger = stack.enter_context(ledger)
-        if on_start is not None:
-            on_start(folder)
-        # From here on `_run` closes it.
-        stack.pop_all()
-
-
-def _run(
-    session: Session,
-    progress: bool | None,
-    observer: Observer | None,
-    on_start: OnStart | None,
-    *,
-    charge_again: bool = False,
-) -> Run:
-    """Take the steps under a bar; where they end early, say where the run is and how to go on."""
-    session.group.broadcast(partial(_begin, session, on_start, charge_again=charge_again))
-    is_watched = session.group.leads and (progress or (progress is None and observer is None))
-    make_bar = None
-    try:
-        # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
-        if observer is not None and not is_watched:
-            return session.run(observer)
-        with delay_interrupts() as check:
-            make_bar = choose_bar(progress) if is_watched else None
-            own = (lambda *_: check()) if observer is None else observer
-            with watch_steps(make_bar, own) as observe:
-                return session.run(observe)
-    except BaseException as error:
-        if session.group.leads and _has_charges(session.folder.path):
-            note = _describe_kept(session.folder)
-            error.add_note(note)
-            if make_bar is not None:
-                print(note, file=sys.stderr)
-        raise
-    finally:
-        if session.ledger is not None:
-            session.ledger.close()
-
-
-def _describe_kept(folder: RunFolder) -> str:
-    done = read_progress(folder.checkpoint_path).step
-    return (
-        f"Stopped after step {done:,} of {folder.plan.steps:,}. The run and what it spent are kept in "
-        f"{folder.path}; hushgraph.resume({str(folder.path)!r}, data) goes on."
-    )
-
-
-def _has_charges(path: Path) -> bool:
-    """Whether the run in this folder has spent anything."""
-    if not (path / "ledger.jsonl").exists():
-        return False
-    try:
-        ledger = Ledger.open(path / "ledger.jsonl", read_only=True)
-    except RunError:
-        # What cannot be read may show charges.
-        return True
-    return ledger.steps_charged + ledger.boards_charged > 0
-
-
-@contextlib.contextmanager
-def _temporary_folder(group: Group) -> Iterator[Path]:
-    """A folder of this group's own, which goes where training fails before anything was charged."""
-    path = Path(group.broadcast(partial(tempfile.mkdtemp, prefix="hushgraph-")))
-    try:
-        yield path
-    except BaseException:
-        if group.leads and not _has_charges(path):
-            shutil.rmtree(path, ignore_errors=True)
-        raise
 
 
 def resume(
@@ -324,7 +238,7 @@ def resume(
         >>> hg.resume("some-run", data).epsilon == run.epsilon
         True
     """
-    group = current_group()
+    group, parts = current_group(), Parts()
     with group.share_errors():
         if model is not None:
             check_model(model, names=())
@@ -335,14 +249,10 @@ def resume(
             folder.read_graph(data)
         return Run.load(path, model=model, device=device)
     with group.share_errors():
-        session = Session(
-            folder,
-            folder.read_graph(data),
-            model=model,
-            optimizer=optimizer,
-            device=choose_device(device),
-            resumed=True,
-            group=group,
-        )
-    session.check_agreement()
-    return _run(session, progress, observer, on_start, charge_again=charge_again)
+        device_of_group = group.assign_device(choose_device(device))
+        source = Memory(folder, folder.read_graph(data), device=device_of_group, parts=parts)
+        own: dict[str, Any] = {"model": model, "optimizer": optimizer, "parts": parts}
+        learner = Learner.build(folder, source, group=group, resumed=True, **own)
+    open_ledger = partial(folder.go_on, charge_again=charge_again, check=source.check)
+    hooks: dict[str, Any] = {"progress": progress, "observer": observer, "on_start": on_start}
+    return run_session(folder, source, learner, open_ledger, group=group, parts=parts, **hooks)

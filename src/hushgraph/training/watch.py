@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass, field
 
 from hushgraph.errors import RunError
-from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import Progress, write_checkpoint
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import append_metrics
+from hushgraph.training.source import View
 from hushgraph.training.trainer import Observer, Trainer
 
 CHECKPOINT_SECONDS = 5.0
@@ -27,14 +27,14 @@ class Watch:
     A process that does not lead has no ledger and does nothing between steps.
 
     Attributes:
-        view: the graph, ready for inference.
+        view: the rows, to measure accuracies on.
         epsilon: the price of the first `priced` steps: never less than what has been charged.
     """
 
     trainer: Trainer
     ledger: Ledger | None
     folder: RunFolder
-    view: WholeGraph
+    view: View
     observer: Observer | None
     steps_lost: int
     begin: float
@@ -94,14 +94,10 @@ class Watch:
 
     def _evaluate(self) -> None:
         """Measure the accuracy of the averaged weights on the validation split."""
-        graph, state = self.view.graph, self.trainer.state
-        if not len(graph.val_idx):
-            return
-        current = {name: p.detach().clone() for name, p in state.model.named_parameters()}
+        model, average = self.trainer.state.model, self.trainer.state.average
+        current = {name: p.detach().clone() for name, p in model.named_parameters()}
         try:
-            state.model.load_state_dict(state.average, strict=False)
-            depth = self.trainer.plan.num_layers
-            best = best_classes(state.model, self.view, graph.val_idx, depth=depth)
+            model.load_state_dict(average, strict=False)
+            self.accuracy = self.view.measure_accuracies(model, ["val"])["val"]
         finally:
-            state.model.load_state_dict(current, strict=False)
-        self.accuracy = measure_accuracy(best, graph, graph.val_idx)
+            model.load_state_dict(current, strict=False)
