@@ -32,6 +32,7 @@ FLOW = (
     ("runs",),
     ("plots",),
     ("report",),
+    ("methods",),
     ("training",),
     ("engines",),
     ("/comparison", "/estimator"),

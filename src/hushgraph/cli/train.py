@@ -21,7 +21,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plan import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig, choose_method
+from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
@@ -390,8 +390,10 @@ def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
     """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
-    method = choose_method(settings["method"], settings)
-    model = method if method == "billboard" else settings["model"] or TrainingConfig.model
+    from hushgraph.methods.choose import choose_method
+
+    method = choose_method(settings)
+    model = settings["model"] or (TrainingConfig.model if method.name == "trees" else method.name)
     number = 1
     while (parent / f"{stem}-{model}-{number}").exists():
         number += 1

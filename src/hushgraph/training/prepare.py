@@ -13,31 +13,24 @@ from torch import nn
 from hushgraph._validate import convert_numbers, show_value
 from hushgraph.datasets.loading import load_for_training
 from hushgraph.datasets.splits import parse_fractions, random_split
-from hushgraph.errors import InputError, PlanError
+from hushgraph.errors import InputError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
+from hushgraph.methods.base import Method, PublicFigures
+from hushgraph.methods.choose import choose_method
+from hushgraph.methods.trees import Trees
 from hushgraph.privacy import choices
-from hushgraph.privacy.defaults import (
-    Defaults,
-    choose_billboard,
-    choose_billboard_non_private,
-    choose_non_private,
-    choose_private,
-    choose_reads,
-)
-from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
-from hushgraph.runs.config import TrainingConfig, check_settings
+from hushgraph.privacy.fields import check_budget, check_fields
+from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
-from hushgraph.sampling.trees import bound_tree_size
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 """A function from parameters to an optimiser."""
 
-# Above this, the choice of defaults no longer depends on epsilon.
-_LARGEST_EPSILON = 1e6
-# Without a target epsilon, the rule for defaults starts from a common one.
-_USUAL_EPSILON = 8.0
+_BUDGET = ("epsilon", "noise_multiplier", "private", "delta", "steps")
+# More training nodes than any data has, to check settings by before data is read.
+_ANY_NODES = 2**40
 # Names that the command line and other libraries use for the same argument.
 _SYNONYMS = {
     "lr": "learning_rate",
@@ -124,7 +117,7 @@ def prepare(
     convert_numbers(others, {field.name: field.type for field in fields(TrainingConfig)})
     if model is not None:
         check_model(model)
-    method = check_settings(arguments, others)
+    chosen = _check_settings(arguments, others)
     # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
     if split is not None and "/" in str(split):
         random_split(0, parse_fractions(split))
@@ -145,44 +138,8 @@ def prepare(
         _check_has_labels(graph)
     if setting == "inductive":
         graph = graph.disjoint()
-    reading = {"setting": setting, "symmetrize": symmetrize, "split": split, "split_seed": split_seed}
-    if method == "billboard":
-        return _prepare_billboard(graph, arguments, {**reading, **others})
-    model = "gcn" if model is None else model
-    depth = 0 if model == "mlp" else 1 if num_layers is None else num_layers
-    name = model if isinstance(model, str) else "own"
-    defaults = _choose_defaults(graph, private, epsilon, delta, depth, edge_owner, name)
-    config = TrainingConfig(
-        model=name,
-        optimizer=optimizer if isinstance(optimizer, str) else "own",
-        learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
-        hidden=defaults.hidden if hidden is None else hidden,
-        seed=seed,
-        **{"feature_norm": defaults.feature_norm, "momentum": defaults.momentum, **reading, **others},
-    )
-    readers = defaults.max_readers if max_readers is None else max_readers
-    if max_reads is None and sampler != "paper":
-        max_reads = defaults.max_reads if max_readers is None else choose_reads(readers, edge_owner)
-    num_train_nodes = len(graph.train_idx)
-    plan = PrivacyPlan(
-        num_train_nodes=num_train_nodes,
-        num_layers=depth,
-        max_readers=readers,
-        max_reads=max_reads,
-        edge_owner=edge_owner,
-        directed=directed,
-        batch_size=defaults.batch_size if batch_size is None else batch_size,
-        steps=defaults.steps if steps is None else steps,
-        clip=clip,
-        noise_multiplier=noise_multiplier if private else 0.0,
-        delta=default_delta(num_train_nodes) if delta is None else delta,
-        sampler=sampler,
-        accountant=accountant,
-        clipping=clipping,
-        noise=noise,
-    )
-    _check_tree_size(plan, graph.num_nodes)
-    return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
+    figures = PublicFigures(graph.num_nodes, len(graph.train_idx), graph.num_classes)
+    return Prepared(graph, *chosen.plan(figures, {**arguments, **others, "split": split}))
 
 
 def take_columns(
@@ -216,91 +173,40 @@ def _check_has_labels(graph: Graph) -> None:
         )
 
 
-def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
-    """Refuse bounds by which a tree may be too large, by public figures, so that no row decides it later."""
-    if bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, num_nodes) > LARGEST_TREE:
-        raise PlanError(
-            f"num_layers={plan.num_layers}, max_readers={plan.max_readers}, max_reads={plan.max_reads}: with "
-            f"{num_nodes:,} nodes a tree may have more than {LARGEST_TREE:,} rows, too many to train on; "
-            "take fewer of them"
-        )
-
-
-def _prepare_billboard(graph: Graph, arguments: Mapping[str, Any], others: Mapping[str, Any]) -> Prepared:
-    """The plan and configuration of a billboard run, by a rule that reads public figures alone."""
-    num_train_nodes, epsilon = len(graph.train_idx), arguments["epsilon"]
-    delta = default_delta(num_train_nodes) if arguments["delta"] is None else arguments["delta"]
-    defaults = (
-        choose_billboard(
-            num_train_nodes=num_train_nodes,
-            num_classes=graph.num_classes,
-            epsilon=min(epsilon, _LARGEST_EPSILON),
-            delta=delta,
-        )
-        if arguments["private"]
-        else choose_billboard_non_private(num_train_nodes=num_train_nodes)
-    )
+def _check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> Method:
+    """Refuse settings that no data could make valid, before data is read; return the method they ask for."""
+    method = choose_method({**arguments, **others})
     given = {name: value for name, value in arguments.items() if value is not None}
-    optimizer, model = arguments["optimizer"], arguments["model"]
-    config = TrainingConfig(
-        model="mlp" if model is None else "own",
-        optimizer="own" if callable(optimizer) else optimizer,
-        learning_rate=given.get("learning_rate", defaults.learning_rate),
-        hidden=given.get("hidden", defaults.hidden),
-        seed=arguments["seed"],
-        **{
-            "feature_norm": defaults.feature_norm,
-            "momentum": defaults.momentum,
-            **others,
-        },
+    named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
+    model: Any = given.get("model", "gcn") if isinstance(given.get("model", "gcn"), str) else "own"
+    optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
+    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
+    if given["symmetrize"] and given["directed"]:
+        raise InputError(
+            "symmetrize=True and directed=True contradict each other: what is symmetrized has two records an "
+            "edge; leave one of them out"
+        )
+    check_budget(**{name: arguments[name] for name in _BUDGET})
+    readers = given.get("max_readers", 1)
+    check_fields(
+        {
+            "num_train_nodes": _ANY_NODES,
+            "num_layers": given.get("num_layers", 1) if isinstance(method, Trees) else 0,
+            "max_readers": readers,
+            "max_reads": given.get("max_reads", None if given["sampler"] == "paper" else readers),
+            "edge_owner": given.get("edge_owner", "sender"),
+            "batch_size": given.get("batch_size", 1),
+            "steps": given.get("steps", 1),
+            "noise_multiplier": None,
+            "delta": None,
+            "batches": None,
+            **{
+                name: given[name]
+                for name in ("clip", "sampler", "accountant", "clipping", "noise", "directed")
+            },
+        }
     )
-    plan = BillboardPlan(
-        num_train_nodes=num_train_nodes,
-        num_classes=graph.num_classes,
-        batch_size=given.get("batch_size", defaults.batch_size),
-        steps=given.get("steps", defaults.steps),
-        clip=arguments["clip"],
-        clipping=arguments["clipping"],
-        edge_owner=arguments["edge_owner"],
-        directed=arguments["directed"],
-        delta=delta,
-        # The ballots of a second board come from a model that is built here, not from the caller's.
-        num_boards=2 if model is None else 1,
-        board_share=defaults.board_share,
-        noise_multiplier=None if arguments["private"] else 0.0,
-    )
-    return Prepared(graph, plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)
-
-
-def _choose_defaults(
-    graph: Graph,
-    private: bool,
-    epsilon: float | None,
-    delta: float | None,
-    depth: int,
-    owner: choices.EdgeOwner,
-    model: str,
-) -> Defaults:
-    num_train_nodes = len(graph.train_idx)
-    if not private:
-        return choose_non_private(num_train_nodes=num_train_nodes, num_classes=graph.num_classes, model=model)
-    return choose_private(
-        num_train_nodes=num_train_nodes,
-        epsilon=_USUAL_EPSILON if epsilon is None else min(epsilon, _LARGEST_EPSILON),
-        delta=default_delta(num_train_nodes) if delta is None else delta,
-        num_layers=depth,
-        num_classes=graph.num_classes,
-        edge_owner=owner,
-    )
-
-
-def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: float | None) -> PrivacyPlan:
-    """Solve for the noise, or, where the noise is given, for the number of steps."""
-    if epsilon is None or plan.noise_multiplier == 0:
-        return plan
-    return (
-        plan.calibrated(epsilon=epsilon) if noise_multiplier is None else plan.with_steps_for(epsilon=epsilon)
-    )
+    return method
 
 
 def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) -> None:
