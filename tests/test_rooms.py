@@ -32,6 +32,7 @@ FLOW = (
     ("runs",),
     ("plots",),
     ("report",),
+    ("/settings",),
     ("methods",),
     ("training",),
     ("engines",),

@@ -12,22 +12,7 @@ from hushgraph.methods.billboard import Billboard
 from hushgraph.methods.rows import Rows
 from hushgraph.methods.trees import Trees
 from hushgraph.privacy import choices
-from hushgraph.runs.config import TrainingConfig
-
-# Settings that belong to trees alone, with their defaults: a run that gives one of them is a run on trees.
-_TREES_ONLY: dict[str, Any] = {
-    "model": None,
-    "num_layers": None,
-    "max_readers": None,
-    "max_reads": None,
-    "noise_multiplier": None,
-    "sampler": "stable",
-    "accountant": "pair",
-    "noise": "common",
-    "setting": "transductive",
-    "encoder_layers": TrainingConfig.encoder_layers,
-    "decoder_layers": TrainingConfig.decoder_layers,
-}
+from hushgraph.settings import list_given_for_trees
 
 
 def choose_method(settings: Mapping[str, Any]) -> Method:
@@ -38,11 +23,7 @@ def choose_method(settings: Mapping[str, Any]) -> Method:
             f"method={show_value(method)}: expected one of {', '.join(get_args(choices.Method))}"
         )
     # A module of one's own may take rows of features and readings, but only where that is asked for.
-    for_trees = [
-        name
-        for name, default in _TREES_ONLY.items()
-        if (value := settings.get(name, default)) != default and (name != "model" or isinstance(value, str))
-    ]
+    for_trees = list_given_for_trees(settings)
     if method == "billboard" and for_trees:
         given = ", ".join(f"{name}={show_value(settings[name])}" for name in for_trees)
         raise InputError(

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields, replace
-from typing import Any, NamedTuple, get_args
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, Unpack, get_args
 
-import torch
 from torch import nn
 
-from hushgraph._validate import convert_numbers, show_value
+from hushgraph._validate import show_value
 from hushgraph.datasets.loading import load_for_training
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import InputError
-from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.methods.base import Method, PublicFigures
 from hushgraph.methods.choose import choose_method
-from hushgraph.methods.trees import Trees
 from hushgraph.privacy import choices
 from hushgraph.privacy.fields import check_budget, check_fields
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
-
-OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
-"""A function from parameters to an optimiser."""
+from hushgraph.settings import OptimizerFactory as OptimizerFactory
+from hushgraph.settings import Settings, complete, take_columns, with_settings
 
 _BUDGET = ("epsilon", "noise_multiplier", "private", "delta", "steps")
 # More training nodes than any data has, to check settings by before data is read.
 _ANY_NODES = 2**40
-# Names that the command line and other libraries use for the same argument.
-_SYNONYMS = {
-    "lr": "learning_rate",
-    "eps": "epsilon",
-    "epochs": "steps",
-    "target_epsilon": "epsilon",
-    "target_delta": "delta",
-    "max_grad_norm": "clip",
-    "sigma": "noise_multiplier",
-    "layers": "num_layers",
-    "hidden_channels": "hidden",
-    "non_private": "private",
-}
 
 
 class Prepared(NamedTuple):
@@ -54,39 +36,8 @@ class Prepared(NamedTuple):
     config: TrainingConfig
 
 
-def prepare(
-    data: Any,
-    *,
-    method: choices.Method | None = None,
-    model: choices.Model | nn.Module | None = None,
-    num_layers: int | None = None,
-    epsilon: float | None = None,
-    noise_multiplier: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    max_readers: int | None = None,
-    max_reads: int | None = None,
-    edge_owner: choices.EdgeOwner = "sender",
-    directed: bool = False,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    sampler: choices.Sampler = "stable",
-    accountant: choices.Accountant = "pair",
-    clipping: choices.Clipping = "normalised",
-    noise: choices.Noise = "common",
-    clip: float = 1.0,
-    optimizer: choices.Optimizer | OptimizerFactory = "adam",
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    setting: choices.Setting = "transductive",
-    symmetrize: bool = False,
-    split: str | None = None,
-    split_seed: int = 0,
-    num_classes: int | None = None,
-    columns: Columns | Mapping[str, Any] | None = None,
-    seed: int | None = None,
-    **others: Any,
-) -> Prepared:
+@with_settings(Settings)
+def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     """Read the data and derive the plan and the configuration that `train` would follow.
 
     Nothing is trained, written or spent. The arguments are those of `hushgraph.train`.
@@ -110,24 +61,17 @@ def prepare(
         >>> plan.epsilon <= 4.0, plan.num_train_nodes == len(graph.train_idx)
         (True, True)
     """
-    columns, others = take_columns(columns, others)
-    arguments = {name: value for name, value in locals().items() if name != "others"}
-    _check_names(others, known=arguments)
-    convert_numbers(arguments, {**prepare.__annotations__, "data": "Any"})
-    convert_numbers(others, {field.name: field.type for field in fields(TrainingConfig)})
-    if model is not None:
-        check_model(model)
-    chosen = _check_settings(arguments, others)
+    full = complete(settings)
+    method = check_settings(full)
+    split, columns = full["split"], take_columns(full)
     # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
     if split is not None and "/" in str(split):
         random_split(0, parse_fractions(split))
     graph, split = load_for_training(
         data,
         split=split,
-        split_seed=split_seed,
-        symmetrize=symmetrize,
-        num_classes=num_classes,
         columns=columns,
+        **{name: full[name] for name in ("split_seed", "symmetrize", "num_classes")},
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
         raise InputError(
@@ -136,26 +80,10 @@ def prepare(
         )
     if not isinstance(data, Graph):
         _check_has_labels(graph)
-    if setting == "inductive":
+    if full["setting"] == "inductive":
         graph = graph.disjoint()
     figures = PublicFigures(graph.num_nodes, len(graph.train_idx), graph.num_classes)
-    return Prepared(graph, *chosen.plan(figures, {**arguments, **others, "split": split}))
-
-
-def take_columns(
-    columns: Columns | Mapping[str, Any] | None, others: dict[str, Any]
-) -> tuple[Columns | Mapping[str, Any] | None, dict[str, Any]]:
-    """Add fields of `Columns` among other arguments to the columns; return both without overlap."""
-    names = {"split_column": "split"} | {
-        each.name: each.name for each in fields(Columns) if each.name != "split"
-    }
-    given = {names[name]: value for name, value in others.items() if name in names}
-    if not given:
-        return columns, others
-    rest = {name: value for name, value in others.items() if name not in names}
-    if isinstance(columns, Columns):
-        return replace(columns, **given), rest
-    return {**(columns or {}), **given}, rest
+    return Prepared(graph, *method.plan(figures, {**full, "split": split}))
 
 
 def _check_has_labels(graph: Graph) -> None:
@@ -173,39 +101,27 @@ def _check_has_labels(graph: Graph) -> None:
         )
 
 
-def _check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> Method:
+def check_settings(settings: Mapping[str, Any]) -> Method:
     """Refuse settings that no data could make valid, before data is read; return the method they ask for."""
-    method = choose_method({**arguments, **others})
-    given = {name: value for name, value in arguments.items() if value is not None}
-    named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
-    model: Any = given.get("model", "gcn") if isinstance(given.get("model", "gcn"), str) else "own"
-    optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
-    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
+    if settings["model"] is not None:
+        check_model(settings["model"])
+    method = choose_method(settings)
+    given = {name: value for name, value in settings.items() if value is not None}
+    known = [field.name for field in fields(TrainingConfig)]
+    own = {name: "own" for name in ("model", "optimizer") if not isinstance(given.get(name, ""), str)}
+    TrainingConfig(**{name: given[name] for name in known if name in given} | own)
     if given["symmetrize"] and given["directed"]:
         raise InputError(
             "symmetrize=True and directed=True contradict each other: what is symmetrized has two records an "
             "edge; leave one of them out"
         )
-    check_budget(**{name: arguments[name] for name in _BUDGET})
+    check_budget(**{name: settings[name] for name in _BUDGET})
     readers = given.get("max_readers", 1)
-    check_fields(
-        {
-            "num_train_nodes": _ANY_NODES,
-            "num_layers": given.get("num_layers", 1) if isinstance(method, Trees) else 0,
-            "max_readers": readers,
-            "max_reads": given.get("max_reads", None if given["sampler"] == "paper" else readers),
-            "edge_owner": given.get("edge_owner", "sender"),
-            "batch_size": given.get("batch_size", 1),
-            "steps": given.get("steps", 1),
-            "noise_multiplier": None,
-            "delta": None,
-            "batches": None,
-            **{
-                name: given[name]
-                for name in ("clip", "sampler", "accountant", "clipping", "noise", "directed")
-            },
-        }
-    )
+    reads = None if given["sampler"] == "paper" else readers
+    usual = {"num_layers": 1, "max_readers": readers, "max_reads": reads, "batch_size": 1, "steps": 1}
+    planned = {name: given[name] for name in (field.name for field in fields(PrivacyPlan)) if name in given}
+    unknown = {"num_train_nodes": _ANY_NODES, "noise_multiplier": None, "delta": None, "batches": None}
+    check_fields(usual | planned | unknown | ({} if method.name == "trees" else {"num_layers": 0}))
     return method
 
 
@@ -216,15 +132,3 @@ def check_model(model: Any, names: Collection[str] = get_args(choices.Model)) ->
     if not isinstance(model, nn.Module) and not (isinstance(model, str) and model in names):
         named = f"one of {', '.join(names)}, or in Python " if names else ""
         raise InputError(f"model={show_value(model)}: expected {named}an instance of a module of your own")
-
-
-def _check_names(others: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse an unknown argument and name the nearest known one."""
-    settings = [field.name for field in fields(TrainingConfig)]
-    for name in others:
-        if name not in settings:
-            of_tables = [field.name for field in fields(Columns) if field.name != "split"]
-            near = difflib.get_close_matches(name, [*settings, *known, *of_tables, "split_column"], n=1)
-            meant = _SYNONYMS.get(name, near[0] if near else None)
-            hint = f"; did you mean {meant}?" if meant else ""
-            raise InputError(f"{name}: train has no such argument{hint}")
