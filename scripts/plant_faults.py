@@ -172,6 +172,8 @@ def try_fault(fault: Fault, clean: Path, folder: Path) -> dict[str, Any]:
     try:
         fault.plant(tree)
         outcome = run_tests(tree, fault.tests, _LIMIT_SECONDS)
+    except ValueError as error:
+        outcome = Outcome(-1, [], 0.0, str(error))
     finally:
         shutil.rmtree(tree)
     # 1: tests failed. Anything else, such as a file that cannot be imported, is no test that saw the fault.
