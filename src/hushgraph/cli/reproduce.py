@@ -54,7 +54,7 @@ def reproduce(
         list[str] | None,
         section("Data")("Read a dataset from a file of the data folder.", metavar="NAME=FILE"),
     ] = None,
-    device: options.Device = options.DEVICE,
+    device: options.Device = "auto",
     out: Annotated[
         Path | None,
         _output("Folder of records, tables and figures. [reproduction; with --quick reproduction-quick]"),

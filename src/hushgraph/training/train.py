@@ -6,24 +6,23 @@ import contextlib
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import nn
 
-from hushgraph.graph.columns import Columns
 from hushgraph.models.device import choose_device
-from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.runs.folder import RunFolder, check_out, name_data
+from hushgraph.settings import OptimizerFactory, RunSettings, Settings, complete, with_settings
 from hushgraph.training.cautions import list_notes, list_warnings
 from hushgraph.training.distributed import current_group
 from hushgraph.training.memory import Memory
 from hushgraph.training.parts import Parts
-from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
+from hushgraph.training.prepare import check_model, prepare
 from hushgraph.training.run import Run
 from hushgraph.training.running import run_session, temporary_folder
 from hushgraph.training.session import Learner, OnStart
@@ -31,52 +30,19 @@ from hushgraph.training.trainer import Observer
 
 __all__ = ["Run", "resume", "train"]
 
-# Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "on_notes", "others"}
 
 OnNotes = Callable[[Sequence[str]], None]
 """Called with what only the owner of the data may know, a line each."""
 
 
+@with_settings(RunSettings)
 def train(
     data: Any,
     *,
-    method: choices.Method | None = None,
-    model: choices.Model | nn.Module | None = None,
-    num_layers: int | None = None,
-    epsilon: float | None = None,
-    noise_multiplier: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    max_readers: int | None = None,
-    max_reads: int | None = None,
-    edge_owner: choices.EdgeOwner = "sender",
-    directed: bool = False,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    sampler: choices.Sampler = "stable",
-    accountant: choices.Accountant = "pair",
-    clipping: choices.Clipping = "normalised",
-    noise: choices.Noise = "common",
-    clip: float = 1.0,
-    optimizer: choices.Optimizer | OptimizerFactory = "adam",
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    setting: choices.Setting = "transductive",
-    symmetrize: bool = False,
-    split: str | None = None,
-    split_seed: int = 0,
-    num_classes: int | None = None,
-    columns: Columns | Mapping[str, Any] | None = None,
-    seed: int | None = None,
-    device: choices.Device = "auto",
-    out: str | os.PathLike[str] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | BudgetEntry | None = None,
-    progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     on_notes: OnNotes | None = None,
-    **others: Any,
+    **settings: Unpack[RunSettings],
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
 
@@ -87,44 +53,14 @@ def train(
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
             edges), or a catalog name.
-        method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
-            billboard unless an argument is given that only trees have, such as a model by name.
-        model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
-            module(x, blocks) with features [rows, d] of the deepest level and `num_layers` blocks
-            (`hushgraph.models.blocks.Reads`), roots first; it gives scores [roots, classes]. Its parameters
-            are in Linear, LayerNorm, Embedding or Scale layers. `docs/own-model.md` has an example.
-        num_layers: r, rounds of message passing.
-        epsilon: the budget. With `noise_multiplier` too, as many steps are taken as it pays for.
-        noise_multiplier: lambda = sigma / (2 C n).
-        private: False trains without clipping and noise; epsilon is then infinite.
-        delta: 1 / (10 N) unless given.
-        max_readers, max_reads: K and D.
-        edge_owner: whose row holds an edge record: "sender", whom it names first, or "reader". It is never
-            looked up in the data.
-        directed: whether an edge is one record; otherwise it is two, and `epsilon_edge` prices both.
-        batch_size, steps, learning_rate, hidden: as the names say.
-        sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
-        optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.
-        setting: "inductive" drops the edges between splits.
-        symmetrize, split, split_seed, num_classes: how to read `data`. Where it has no split of its own,
-            one of 0.6/0.2/0.2 is drawn from the node ids alone. Where it does not declare its classes, give
-            `num_classes`: otherwise they are taken from the labels, and the guarantee says that it assumes
-            them to be public.
-        columns: what the columns of tables mean.
-        seed: makes the run reproducible and therefore not private; drawn from the operating system unless
-            given.
-        device: "auto", "cpu" or "cuda".
-        out: folder of the run; a temporary one unless given, which `Run.save` copies.
-        budget: the budget of the data, which the whole planned cost of the run is charged to before it
-            begins: a file that `hushgraph budget` or `DataBudget.create` wrote. An entry in it names a run
-            that was charged before, as `compare` charges all of its runs.
-        progress: False shows no bar, True always does. By default there is one in terminals and notebooks,
-            unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
         on_notes: given what the owner of the data alone may know: how many cells were filled and edges
             dropped, and whether edges look directed. Nothing else is told or writes it.
-        others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
+        settings: listed below; those of tables may also be given together, as `columns`. A model of your own
+            is a module called as module(x, blocks) with features [lines, d] of the deepest level and
+            `num_layers` blocks (`hushgraph.models.blocks.Reads`), roots first; it gives scores
+            [roots, classes]. `docs/own-model.md` has an example.
 
     Returns:
         The finished run; `run.result["warnings"]` lists what is unusual about it.
@@ -150,23 +86,25 @@ def train(
         >>> run.epsilon <= 4.0, run.result["guarantee"]
         (True, 'holds')
     """
-    settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
     group, parts = current_group(), Parts()
     with contextlib.ExitStack() as stack:
         with group.share_errors():
+            full = complete(settings, kind=RunSettings)
+            device, out, progress = full["device"], full["out"], full["progress"]
+            model, optimizer = full["model"], full["optimizer"]
             choose_device(device)
             if out is not None and group.leads:
                 check_out(out)
         path = stack.enter_context(temporary_folder(group)) if out is None else Path(out)
         with group.share_errors():
-            opened, entry = _open_budget(budget)
-            graph, plan, config = prepare(data, **settings, **others)
+            opened, entry = _open_budget(full["budget"])
+            graph, plan, config = prepare(data, **{name: full[name] for name in Settings.__annotations__})
             folder = RunFolder.describe(path, graph, plan, config, data=name_data(data))
             folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
             if opened is not None:
                 folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
             if on_notes is not None and group.leads:
-                on_notes(list_notes(graph, symmetrize=symmetrize, directed=directed))
+                on_notes(list_notes(graph, symmetrize=full["symmetrize"], directed=full["directed"]))
             own_device = group.assign_device(choose_device(device))
             source = Memory(folder, graph, device=own_device, parts=parts)
             learner = Learner.build(
