@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,15 +41,15 @@ from hushgraph.engines.plan import (
     begin_run,
     board_folder,
     board_noise,
+    check_engine_settings,
     check_new,
     check_same_nodes,
-    choose_owner,
+    describe_run,
     open_begun,
-    plan_run,
     publish,
     read_about,
     rows_folder,
-    with_budget,
+    with_engine_settings,
     work_folder,
     write_about,
 )
@@ -59,8 +59,6 @@ from hushgraph.engines.tables import Tables, board_files, digest_files, open_dat
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.noise import normal
-from hushgraph.privacy import choices
-from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import BOARD_FILES, RunFolder
 from hushgraph.training.boards import digest_of
@@ -83,27 +81,17 @@ _BYTES_PER_NAME, _COPIES = 64, 3
 _BLOCK = 1 << 20
 
 
+@with_engine_settings
 def make_rows(
     nodes: str | os.PathLike[str],
     edges: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    edge_owner: choices.EdgeOwner | None = None,
-    num_classes: int | None = None,
-    epsilon: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    symmetrize: bool = False,
-    columns: Columns | Mapping[str, Any] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
     memory: int | str = "4GiB",
     threads: int | None = None,
     draws: Draws = normal.draw,
     on_phase: OnPhase | None = None,
+    **settings: Any,
 ) -> RunFolder:
     """Cast and read the board of a run on tables that need not fit memory; training can begin after it.
 
@@ -112,19 +100,13 @@ def make_rows(
     Args:
         nodes, edges: a Parquet or CSV file each, or a pattern such as "edges/*.parquet".
         out: the folder of the run, which must be new or empty.
-        edge_owner: whose row holds an edge record: the sender's unless given.
-        num_classes: c, which is public; it follows from the names in `columns.classes` where these are given.
-        epsilon: the budget of board and training together.
-        private: False makes a board without noise.
-        delta, batch_size, steps, learning_rate, hidden: as in `hushgraph.train`.
-        symmetrize: add the reverse of every edge.
-        columns: what the columns mean. Features are numbers.
-        budget: the budget of the data, which the whole run is charged to before it begins.
         memory: what the process may use, such as "8GiB". Half goes to DuckDB; 24 bytes a node are needed of
             the rest.
         threads: of DuckDB; as many as there are cores unless given.
         draws: the randomness of the noise.
         on_phase: told what begins.
+        settings: listed below. The number of classes follows from `columns.classes` where these are named;
+            features are numbers.
 
     Returns:
         The folder of the run: `board/part-*.parquet` (identifier, one number per class), and
@@ -150,38 +132,10 @@ def make_rows(
         >>> duckdb.execute("SELECT count(*) FROM 'people-run.rows/*.parquet'").fetchone()
         (500,)
     """
-    owner = choose_owner(edge_owner)
-    settings: dict[str, Any] = {
-        "epsilon": epsilon,
-        "private": private,
-        "delta": delta,
-        "batch_size": batch_size,
-        "steps": steps,
-        "learning_rate": learning_rate,
-        "hidden": hidden,
-    }
-
-    def describe(tables: Tables) -> RunFolder:
-        plan, config = plan_run(
-            num_train_nodes=tables.count_training_nodes(),
-            num_classes=tables.num_classes,
-            edge_owner=owner,
-            **settings,
-        )
-        return RunFolder(
-            path=Path(out),
-            plan=plan,
-            config=replace(config, symmetrize=symmetrize),
-            num_features=len(tables.features),
-            num_classes=tables.num_classes,
-            split_id=tables.split_id(),
-            data=os.fspath(nodes),
-            columns=tables.columns,
-        )
-
-    tables = _Source(nodes, edges, columns, num_classes)
+    full = check_engine_settings(settings)
+    tables = _Source(nodes, edges, full["columns"], full["num_classes"])
     maker = _Maker(Path(out), tables, parse_memory(memory), threads, draws, on_phase or _tell_nobody)
-    return maker.begin(describe, budget)
+    return maker.begin(full)
 
 
 def resume_rows(
@@ -243,17 +197,14 @@ class _Maker:
     draws: Draws
     tell: OnPhase
 
-    def begin(
-        self,
-        describe: Callable[[Tables], RunFolder],
-        budget: str | os.PathLike[str] | DataBudget | None,
-    ) -> RunFolder:
+    def begin(self, settings: Mapping[str, Any]) -> RunFolder:
         """Check the tables as a whole, then create the run and take its phases."""
         check_new(self.path)
         new, is_begun = self._make_work(may_be_there=False), False
         try:
             with self._open_tables() as tables:
-                folder = with_budget(describe(tables), budget)
+                data = os.fspath(self.source.nodes)
+                folder = describe_run(self.path, tables, settings, data=data)
                 phases = self._phases(folder, tables)
                 phases.read_tables()
                 with begin_run(folder, engine=_ENGINE) as ledger:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -33,14 +33,14 @@ from hushgraph.engines.plan import (
     begin_run,
     board_folder,
     board_noise,
+    check_engine_settings,
     check_new,
     check_same_nodes,
-    choose_owner,
+    describe_run,
     open_begun,
-    plan_run,
     resolve_columns,
     rows_folder,
-    with_budget,
+    with_engine_settings,
     work_folder,
 )
 from hushgraph.engines.released import BOARD, incomplete_error, released_std
@@ -49,7 +49,6 @@ from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
 from hushgraph.privacy import choices
-from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.source import check_release, release_board
@@ -88,25 +87,15 @@ class SparkRows:
     rows: DataFrame
 
 
+@with_engine_settings
 def make_rows(
     nodes: DataFrame,
     edges: DataFrame,
     out: str | os.PathLike[str],
     *,
-    edge_owner: choices.EdgeOwner | None = None,
     storage: str | None = None,
-    num_classes: int | None = None,
-    epsilon: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    symmetrize: bool = False,
-    columns: Columns | Mapping[str, Any] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
     draws: DrawsOfPart = draws_of_part,
+    **settings: Any,
 ) -> SparkRows:
     """Cast and read the board of a run on Spark; training can begin after it.
 
@@ -115,13 +104,11 @@ def make_rows(
     Args:
         nodes, edges: the two tables.
         out: the folder of the run, on the driver's disk, which must be new or empty: plan and ledger.
-        edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
             `board`, `rows` and, meanwhile, `work`. Unless given, the board is in `out`, and `OUT.rows` and
             `OUT.work` are beside it.
-        num_classes, epsilon, private, delta: as in `hushgraph.engines.make_rows`.
-        batch_size, steps, learning_rate, hidden, symmetrize, columns, budget: likewise.
         draws: the randomness of a part of the board.
+        settings: listed below, as in `hushgraph.engines.make_rows`.
 
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. The
@@ -131,31 +118,14 @@ def make_rows(
         run.
     """
     check_new(Path(out))
-    owner = choose_owner(edge_owner)
-    maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
-    plan, config = plan_run(
-        num_train_nodes=maker.count_training_nodes(),
-        num_classes=maker.num_classes,
-        edge_owner=owner,
-        epsilon=epsilon,
-        private=private,
-        delta=delta,
-        batch_size=batch_size,
-        steps=steps,
-        learning_rate=learning_rate,
-        hidden=hidden,
+    full = check_engine_settings(settings)
+    maker = _Maker.of(
+        nodes,
+        edges,
+        full["edge_owner"],
+        **{name: full[name] for name in ("symmetrize", "columns", "num_classes")},
     )
-    folder = RunFolder(
-        path=Path(out),
-        plan=plan,
-        config=replace(config, symmetrize=symmetrize),
-        num_features=len(maker.features),
-        num_classes=maker.num_classes,
-        split_id=maker.split_id(),
-        data="DataFrame",
-        columns=maker.columns,
-    )
-    folder = with_budget(folder, budget)
+    folder = describe_run(Path(out), maker, full, data="DataFrame")
     place = _Storage.of(nodes.sparkSession, folder.path, storage)
     place.check_new(folder.path)
     with begin_run(folder, engine=_ENGINE, storage=storage) as ledger:
@@ -232,6 +202,11 @@ class _Maker:
     def features(self) -> tuple[str, ...]:
         """The names of the feature columns, in order."""
         return tuple(self.columns.features or ())
+
+    @property
+    def num_nodes(self) -> int:
+        """N, the number of rows of the node table."""
+        return int(self.nodes.count())
 
     @property
     def _kind(self) -> str:
