@@ -387,7 +387,7 @@ def train_rows(
             most_rows = max(1, limit // 4 // (4 * folder.input_width))
             files = RowFiles.open(connection, folder, rows, most_rows=most_rows)
             learner = Learner.build(folder, files, group=group, resumed=resumed, parts=parts)
-        hooks: dict[str, Any] = {"progress": False, "observer": observer, "on_start": None}
+        hooks: dict[str, Any] = {"progress": False, "observer": observer}
         open_ledger = partial(folder.go_on, check=files.check)
         try:
             run = run_session(folder, files, learner, open_ledger, group=group, parts=parts, **hooks)

@@ -31,10 +31,10 @@ def run_session(
     open_ledger: Callable[[], Ledger],
     *,
     group: Group,
-    progress: bool | None,
-    observer: Observer | None,
-    on_start: OnStart | None,
     parts: Parts,
+    progress: bool | None = None,
+    observer: Observer | None = None,
+    on_start: OnStart | None = None,
 ) -> Run:
     """Begin or go on with a run, and take its steps; where they end early, say how to go on.
 
