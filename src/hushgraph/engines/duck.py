@@ -24,17 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph._files import write_whole
-from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
+from hushgraph.billboard.ballots import ballots_of_lists
 from hushgraph.billboard.board import Board, Draws, load_board, release, save_board
 from hushgraph.billboard.reading import (
-    NOTHING,
-    add_own,
-    add_records,
     combine_boards,
-    normalise,
     place_weights,
     scale_readings,
-    take_off,
 )
 from hushgraph.datasets.tables.files import find_tables
 from hushgraph.engines.plan import (
@@ -55,6 +50,7 @@ from hushgraph.engines.plan import (
 )
 from hushgraph.engines.records import Int32Array, Records
 from hushgraph.engines.released import map_values, read_digest, release_values, released_std
+from hushgraph.engines.sums import cast_range, list_entries, read_range
 from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
@@ -77,8 +73,6 @@ _COUNTS = "tables.json"
 _BYTES_PER_NODE = 24
 # What the identifier of a place may take, and how often the board is in memory while it is written.
 _BYTES_PER_NAME, _COPIES = 64, 3
-# Rows whose ballots are computed at a time.
-_BLOCK = 1 << 20
 
 
 @with_engine_settings
@@ -414,9 +408,9 @@ class _Phases:
     def _make_values(self) -> Iterator[Float32Array]:
         """Cast and add noise, range after range of places. Nothing of it has left the process."""
         c, noise = self.tables.num_classes, board_noise(self.folder)
-        gain, rest = _entries(self._records.list_sizes(), self._labels, c)
+        gain, rest = list_entries(self._records.list_sizes(), self._labels, c)
         for begin, end in self._ranges():
-            tally = _cast_range(self._records, begin, end, self._labels, gain, rest, c)
+            tally = cast_range(self._records, begin, end, self._labels, gain, rest, c)
             yield release(tally, noise_std=noise, draws=self.draws).values
 
     def _save_for_predictions(self) -> None:
@@ -447,7 +441,7 @@ class _Phases:
                 self.folder.plan.edge_owner,
                 num_classes=board.num_classes,
             )
-            readings = _read_range(records, begin, end, board, weights, ballots)
+            readings = read_range(records, begin, end, board, weights, ballots)
             config = self.folder.config
             scaled = scale_readings(readings, board, scale=config.reading_scale, radius=config.reading_radius)
             unfinished = path.with_suffix(".draft")
@@ -476,64 +470,6 @@ class _Phases:
         for begin, end in self._records.ranges():
             for first in range(begin, end, self._most_rows):
                 yield first, min(first + self._most_rows, end)
-
-
-def _entries(
-    sizes: Int32Array, labels: Int32Array, num_classes: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """int32 [N] each: what a row adds to its class beyond the rest, and what it takes from all classes."""
-    gain, rest = np.empty(len(sizes), np.int32), np.empty(len(sizes), np.int32)
-    for begin in range(0, len(sizes), _BLOCK):
-        block = slice(begin, begin + _BLOCK)
-        # The owner of edges makes no difference to what is cast.
-        ballots = ballots_of_lists(
-            sizes[block].astype(np.int64), labels[block].astype(np.int64), "sender", num_classes=num_classes
-        )
-        gain[block], rest[block] = ballots.own + ballots.rest, ballots.rest
-    return gain, rest
-
-
-def _cast_range(
-    records: Records,
-    begin: int,
-    end: int,
-    labels: Int32Array,
-    gain: Int32Array,
-    rest: Int32Array,
-    num_classes: int,
-) -> Int64Array:
-    """int64 [end - begin, c]: the tally of these places. Private."""
-    tally = np.zeros((end - begin, num_classes), np.int64)
-    taken = np.zeros(end - begin, np.int64)
-    for owners, places in records.of_places(begin):
-        owners, places = _within(owners, places, places, begin, end)
-        add_label_ballots(owners, places - begin, labels, gain, rest, tally, taken)
-    tally -= taken[:, None]
-    return tally
-
-
-def _read_range(
-    records: Records, begin: int, end: int, board: Board, weights: npt.NDArray[np.float64], ballots: Ballots
-) -> Float32Array:
-    """float32 [end - begin, c]: the readings of these rows, their own ballots taken off."""
-    count = end - begin
-    sums, slots = np.zeros((count, board.num_classes)), np.arange(count)
-    square, own_weight = np.zeros(count), np.zeros(count)
-    for owners, places in records.of_owners(begin):
-        owners, places = _within(owners, places, owners, begin, end)
-        owners = owners - begin
-        add_records(owners, places, slots, weights, board.values, sums, square)
-        add_own(owners, places, slots, weights, own_weight, NOTHING, np.empty(0, np.int32), False)
-    take_off(sums, own_weight, ballots, slots)
-    return normalise(sums, square)
-
-
-def _within(
-    owners: Int64Array, places: Int64Array, keys: Int64Array, begin: int, end: int
-) -> tuple[Int64Array, Int64Array]:
-    """The records whose key is in the range; all of them where the file holds no others."""
-    inside = (keys >= begin) & (keys < end)
-    return (owners, places) if inside.all() else (owners[inside], places[inside])
 
 
 def parse_memory(memory: int | str) -> int:

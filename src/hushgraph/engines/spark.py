@@ -31,7 +31,6 @@ from hushgraph.billboard.board import Board, Draws, release
 from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
 from hushgraph.engines.plan import (
     begin_run,
-    board_folder,
     board_noise,
     check_engine_settings,
     check_new,
@@ -39,12 +38,11 @@ from hushgraph.engines.plan import (
     describe_run,
     open_begun,
     resolve_columns,
-    rows_folder,
     with_engine_settings,
-    work_folder,
 )
 from hushgraph.engines.released import BOARD, incomplete_error, released_std
-from hushgraph.errors import GraphError, InputError, RunError
+from hushgraph.engines.spark_storage import Storage
+from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
@@ -126,7 +124,7 @@ def make_rows(
         **{name: full[name] for name in ("symmetrize", "columns", "num_classes")},
     )
     folder = describe_run(Path(out), maker, full, data="DataFrame")
-    place = _Storage.of(nodes.sparkSession, folder.path, storage)
+    place = Storage.of(nodes.sparkSession, folder.path, storage)
     place.check_new(folder.path)
     with begin_run(folder, engine=_ENGINE, storage=storage) as ledger:
         return maker.run(folder, ledger, place, draws)
@@ -154,7 +152,7 @@ def resume_rows(path: str | os.PathLike[str], nodes: DataFrame, edges: DataFrame
     )
     check_same_nodes(folder, split_id=maker.split_id(), num_features=len(maker.features))
     with folder.go_on() as ledger:
-        return maker.run(folder, ledger, _Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
+        return maker.run(folder, ledger, Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +268,7 @@ class _Maker:
         if problems:
             raise GraphError(f"{'; '.join(problems)}; correct them")
 
-    def run(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> SparkRows:
+    def run(self, folder: RunFolder, ledger: Ledger, place: Storage, draws: DrawsOfPart) -> SparkRows:
         """Charge and release the board, write the rows; what is there is used as it is.
 
         The ledger is locked: nobody else overwrites the tallies that the key is for.
@@ -320,7 +318,7 @@ class _Maker:
         [row] = self.nodes.agg(f.count("*"), f.sum(hashed)).collect()
         return sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:32]
 
-    def sort_out_records(self, place: _Storage) -> None:
+    def sort_out_records(self, place: Storage) -> None:
         """Write (owner, place) without repeats and self-loops, unless they are there. Private."""
         from pyspark.sql import functions as f
 
@@ -333,7 +331,7 @@ class _Maker:
             records = records.union(records.select("place", "owner"))
         place.write(records.where(f.col("owner") != f.col("place")).distinct(), "work/records")
 
-    def _lists(self, place: _Storage) -> DataFrame:
+    def _lists(self, place: Storage) -> DataFrame:
         """(id, size, label) of every node: how many places it lists, and its training label or -1."""
         from pyspark.sql import functions as f
 
@@ -342,7 +340,7 @@ class _Maker:
         nodes = self.nodes.select(self._id(self.columns.id).alias("id"), label)
         return nodes.join(sizes, "id", "left").fillna(0, ["size"]).select("id", "size", "label")
 
-    def write_tallies(self, place: _Storage) -> None:
+    def write_tallies(self, place: Storage) -> None:
         """Write the tally of every place, in integers. Private; noise is added to what is on disk."""
         from pyspark.sql import functions as f
 
@@ -369,7 +367,7 @@ class _Maker:
     def _tallies(self) -> list[str]:
         return [f"tally_{k}" for k in range(self.num_classes)]
 
-    def write_board(self, place: _Storage, noise_std: float, draws: DrawsOfPart, *, key: bytes) -> None:
+    def write_board(self, place: Storage, noise_std: float, draws: DrawsOfPart, *, key: bytes) -> None:
         """Write tallies with noise; `key` is for this one release."""
         name = self.columns.id
         schema = f"`{name}` {self._kind}, " + ", ".join(f"class_{k} float" for k in range(self.num_classes))
@@ -378,7 +376,7 @@ class _Maker:
         noisy = parts.applyInPandas(lambda table: _release_part(table, name, noise_std, draws, key), schema)
         place.write(noisy, "work/board")
 
-    def write_rows(self, place: _Storage, folder: RunFolder) -> None:
+    def write_rows(self, place: Storage, folder: RunFolder) -> None:
         """Write identifier, features, reading, label and split of every node. Private."""
         from pyspark.sql import functions as f
 
@@ -423,7 +421,7 @@ class _Boards:
 
     maker: _Maker
     folder: RunFolder
-    storage: _Storage
+    storage: Storage
     draws: DrawsOfPart
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
@@ -510,65 +508,3 @@ def _read_rows(
         board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)
         scaled = scale_readings(readings, board, scale=scale, radius=radius)
         yield table[["id"]].assign(**{f"reading_{k}": scaled[:, k] for k in range(num_classes)})
-
-
-class _Storage:
-    """Folders of Parquet that all executors reach, through Hadoop's file systems.
-
-    Args:
-        session: of Spark.
-        places: where the board is, and what is private: the rows, and what is worked with.
-    """
-
-    def __init__(self, session: Any, places: Mapping[str, str]) -> None:
-        self.session, self.places = session, places
-        jvm = session.sparkContext._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        settings = session.sparkContext._jsc.hadoopConfiguration()
-        self._files = self._path(places["work"]).getFileSystem(settings)
-
-    @classmethod
-    def of(cls, session: Any, out: Path, storage: str | None) -> _Storage:
-        """The folders of a run: in its storage, or the board in its folder and what is private beside it."""
-        if storage is not None:
-            local = Path(storage.removeprefix("file://")).resolve()
-            if local.is_relative_to(out.resolve()):
-                raise InputError(
-                    f"storage={storage}: it is in the folder of the run, and rows are private; choose "
-                    "another folder"
-                )
-            root = storage.rstrip("/")
-            return cls(session, {name: f"{root}/{name}" for name in ("board", "rows", "work")})
-        places = {"board": board_folder(out), "rows": rows_folder(out), "work": work_folder(out)}
-        return cls(session, {name: path.absolute().as_uri() for name, path in places.items()})
-
-    def check_new(self, out: Path) -> None:
-        """Refuse a storage that holds parts of another run."""
-        held = [place for name, place in self.places.items() if self.exists(name)]
-        if held:
-            raise RunError(f"out={out}: {held[0]} holds parts of another run; choose another storage")
-
-    def _place(self, name: str) -> str:
-        first, _, rest = name.partition("/")
-        return f"{self.places[first]}/{rest}" if rest else self.places[first]
-
-    def write(self, table: DataFrame, name: str) -> None:
-        """Write a table; whatever an interrupted call left there goes first."""
-        table.write.mode("overwrite").parquet(self._place(name))
-
-    def read(self, name: str) -> DataFrame:
-        table: DataFrame = self.session.read.parquet(self._place(name))
-        return table
-
-    def exists(self, name: str) -> bool:
-        """Whether a folder is there, which a rename gave its name."""
-        return bool(self._files.exists(self._path(self._place(name))))
-
-    def rename(self, old: str, new: str) -> None:
-        """Release a folder: it is there as a whole or not at all."""
-        paths = self._place(old), self._place(new)
-        if not self._files.rename(*map(self._path, paths)):
-            raise RunError(f"{paths[0]} cannot be renamed to {paths[1]}; allow it, then resume the run")
-
-    def remove(self, name: str) -> None:
-        self._files.delete(self._path(self._place(name)), True)

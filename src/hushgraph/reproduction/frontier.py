@@ -356,7 +356,7 @@ def _train(
     job: Job, graph: Graph, arrivals: NewNodes | None, options: Options, observe: Observe
 ) -> dict[str, Any]:
     """Train a run and return its record."""
-    from hushgraph.runs.folder import versions
+    from hushgraph.runs.versions import versions
     from hushgraph.training.train import train
 
     run = train(

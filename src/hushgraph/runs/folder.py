@@ -15,15 +15,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
-import platform
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
-from hushgraph.billboard.board import Board, digest_board, load_board
+from hushgraph.billboard.board import Board, load_board
 from hushgraph.datasets import load_graph
 from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
@@ -47,17 +44,18 @@ from hushgraph.privacy.guarantee import (
     find_assumptions,
     write_assumptions,
 )
-from hushgraph.privacy.ledger import Ledger, name_board
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
-from hushgraph.runs.checkpoint import fill_model, read_progress
+from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.result import read_metrics, read_result
+from hushgraph.runs.consistency import BOARD_FILES as BOARD_FILES
+from hushgraph.runs.consistency import check_charged
+from hushgraph.runs.result import read_result
+from hushgraph.runs.versions import versions
 
 FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
-# The file of every board, in order.
-BOARD_FILES = ("board-1.safetensors", "board-2.safetensors")
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -68,7 +66,6 @@ _FILES = (
     "result.json",
     *BOARD_FILES,
 )
-_VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
 
 
 def _refuse_run(out: Path) -> None:
@@ -208,7 +205,7 @@ class RunFolder:
         """
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(Ledger.open(self.ledger_path, plan=self.plan))
-            self.check_charged(ledger)
+            check_charged(self, ledger)
             if check is not None:
                 check(ledger)
             entry = self.budget
@@ -469,47 +466,6 @@ class RunFolder:
                 f"--resume {shlex.quote(str(self.path))}"
             )
 
-    def check_consistent(self) -> None:
-        """Refuse a finished run whose ledger, plan and result do not tell the same story."""
-        ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
-        self.check_charged(ledger)
-        for place, name in enumerate(BOARD_FILES):
-            # A board that an engine made may be too large for a file of this kind.
-            if (self.path / name).exists():
-                board = load_board(self.path / name)
-                ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))
-        result = self.result()
-        # Another version of the accountant may have rounded the last digits otherwise.
-        epsilon = float(result["epsilon"])
-        spent = float(result.get("epsilon_spent", epsilon))
-        # Older versions gave what was spent as epsilon, also where nothing is guaranteed.
-        is_none = "epsilon_spent" in result and self.guarantee.kind == "none"
-        for shown, right in ((epsilon, math.inf if is_none else ledger.budget), (spent, ledger.budget)):
-            if not math.isclose(shown, right, rel_tol=1e-6):
-                raise RunError(
-                    f"run={self.path}: result.json says epsilon={shown:.6g}, the ledger and run.json "
-                    f"{right:.6g}; restore result.json"
-                )
-        if result.get("guarantee") == "holds" and self.guarantee.kind != "holds":
-            raise RunError(
-                f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "
-                "restore result.json"
-            )
-
-    def check_charged(self, ledger: Ledger) -> None:
-        """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
-        taken = {"weights.safetensors": self.plan.steps} if self.is_finished else {}
-        steps = [line.get("step") for line in read_metrics(self.path) if isinstance(line, dict)]
-        taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
-        taken["checkpoint.safetensors"] = read_progress(self.checkpoint_path).step
-        for name, step in taken.items():
-            if step > ledger.steps_charged:
-                raise RunError(
-                    f"ledger={ledger.path}: it shows {ledger.steps_charged} steps as charged, but {name} is "
-                    f"of step {step}, so what was spent is unknown; count the whole epsilon as spent and "
-                    "start a new run"
-                )
-
     def result(self) -> dict[str, Any]:
         """The summary of a finished run; RunError where it is not what a run writes."""
         result = read_result(self.path / "result.json")
@@ -538,18 +494,6 @@ def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tupl
         return tuple(Assumption(**each) for each in about["assumptions"])
     is_declared = columns is not None and columns.classes is not None
     return () if is_declared else (CLASSES_NOT_RECORDED,)
-
-
-@cache
-def versions() -> Mapping[str, str]:
-    """The versions that the run was made with."""
-    names = {"python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            names[name] = version(name)
-        except PackageNotFoundError:
-            names[name] = "unknown"
-    return names
 
 
 def _checksum(about: Mapping[str, Any]) -> str:

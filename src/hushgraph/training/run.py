@@ -30,6 +30,7 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.consistency import check_consistent
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import read_metrics
 from hushgraph.training.boards import Boards
@@ -400,7 +401,7 @@ class Run:
             check_model(model, names=())
         folder = RunFolder.open(path)
         if folder.is_finished:
-            folder.check_consistent()
+            check_consistent(folder)
         model = folder.build_model() if model is None else model
         folder.load_weights(model)
         model.to(choose_device(device)).eval()

@@ -18,8 +18,9 @@ from hushgraph._files import write_tensors
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import Progress, read_checkpoint
-from hushgraph.runs.folder import RunFolder, versions
+from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import append_metrics, read_metrics
+from hushgraph.runs.versions import versions
 from hushgraph.sampling.random import KEY_BITS
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import build_optimizer
