@@ -56,7 +56,8 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.noise import normal
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import BOARD_FILES, RunFolder
+from hushgraph.runs.consistency import BOARD_FILES
+from hushgraph.runs.folder import RunFolder
 from hushgraph.training.boards import digest_of
 from hushgraph.training.source import check_release, find_released, release_board
 

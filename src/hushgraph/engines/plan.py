@@ -44,6 +44,7 @@ with_engine_settings = with_settings(
 )
 """Spells out the settings of a function that begins a run on an engine."""
 _ABOUT = "board.json"
+SPLITS = ("train", "val", "test")
 _COLUMNS = ("id", "label", "features", "ignore", "classes", "split", "source", "target", "delimiter")
 
 

@@ -1,6 +1,6 @@
 """A billboard run on Spark: DataFrames in, a released board and rows of readings out.
 
-    nodes, edges -> records -> tallies on disk -> charge -> board, released once -> readings -> rows
+    nodes, edges -> charge -> records -> tallies on disk -> board, released once -> readings -> rows
 
 Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any
 noise is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgraph.billboard.ballots import Int64Array, ballot_entries, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, release
-from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
+from hushgraph.billboard.ballots import Int64Array
+from hushgraph.billboard.board import Draws, release
 from hushgraph.engines.plan import (
+    SPLITS,
     begin_run,
     board_noise,
     check_engine_settings,
@@ -42,6 +42,7 @@ from hushgraph.engines.plan import (
 )
 from hushgraph.engines.released import BOARD, incomplete_error, released_std
 from hushgraph.engines.spark_storage import Storage
+from hushgraph.engines.sums import add_entries, read_rows, weigh_places
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
@@ -59,7 +60,6 @@ DrawsOfPart = Callable[[bytes, int], Draws]
 """From the key of a release and the number of a part to the draws of that part."""
 
 _ENGINE = "spark"
-SPLITS = ("train", "val", "test")
 # Places whose noise is drawn together.
 _PLACES_PER_PART = 1 << 16
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -346,7 +346,7 @@ class _Maker:
 
         c = self.num_classes
         voters = self._lists(place).where("label >= 0 AND size > 0")
-        entries = partial(_add_entries, num_classes=c)
+        entries = partial(add_entries, num_classes=c)
         ballots = voters.mapInPandas(entries, f"owner {self._kind}, label int, gain bigint, rest bigint")
         by_class = (
             place.read("work/records")
@@ -383,7 +383,7 @@ class _Maker:
         c, config = self.num_classes, folder.config
         std = released_std(board_noise(folder))
         values = [f"value_{k}" for k in range(c)]
-        weigh = partial(_weigh_places, name=self.columns.id, noise_std=std)
+        weigh = partial(weigh_places, name=self.columns.id, noise_std=std)
         columns = ", ".join(f"{value} double" for value in values)
         board = place.read("board").mapInPandas(weigh, f"place {self._kind}, weight double, {columns}")
         weight = f.col("weight")
@@ -396,7 +396,7 @@ class _Maker:
         )
         lists = self._lists(place).join(seen, "id", "left").fillna(0)
         read = partial(
-            _read_rows,
+            read_rows,
             num_classes=c,
             noise_std=std,
             scale=config.reading_scale,
@@ -455,13 +455,6 @@ class _Boards:
         check_release(ledger, 0, digest)
 
 
-def _add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterator[pd.DataFrame]:
-    """What every row adds to its class beyond the rest, and takes from all classes, in units."""
-    for table in tables:
-        own, rest = ballot_entries(table["size"].to_numpy(np.int64), num_classes)
-        yield table[["id", "label"]].rename(columns={"id": "owner"}).assign(gain=own + rest, rest=rest)
-
-
 def _release_part(
     table: pd.DataFrame, name: str, noise_std: float, draws: DrawsOfPart, key: bytes
 ) -> pd.DataFrame:
@@ -482,29 +475,3 @@ def _digest_part(table: pd.DataFrame, name: str) -> pd.DataFrame:
     for column in names:
         digest.update(np.ascontiguousarray(table[column].to_numpy(np.float32), "<f4").data)
     return table[["part"]][:1].assign(digest=digest.hexdigest())
-
-
-def _weigh_places(tables: Iterator[pd.DataFrame], *, name: str, noise_std: float) -> Iterator[pd.DataFrame]:
-    """The released numbers as they are read, and the weight of every place."""
-    for table in tables:
-        names = [column for column in table.columns if column.startswith("class_")]
-        values = np.ascontiguousarray(table[names].to_numpy(np.float32))
-        board, _ = combine_boards([Board(values=values, noise_std=noise_std)])
-        cells = {f"value_{k}": board.values[:, k].astype(np.float64) for k in range(len(names))}
-        renamed = table[[name]].rename(columns={name: "place"})
-        yield renamed.assign(weight=place_weights(board), **cells)
-
-
-def _read_rows(
-    tables: Iterator[pd.DataFrame], *, num_classes: int, noise_std: float, scale: float, radius: float
-) -> Iterator[pd.DataFrame]:
-    """Readings from sums over places: own ballots taken off, normalised, in public units."""
-    for table in tables:
-        sums = np.ascontiguousarray(table[[f"value_{k}" for k in range(num_classes)]].to_numpy(np.float64))
-        sizes, labels = table["size"].to_numpy(np.int64), table["label"].to_numpy(np.int64)
-        ballots = ballots_of_lists(sizes, labels, "sender", num_classes=num_classes)
-        take_off(sums, table["own_weight"].to_numpy(np.float64), ballots, np.arange(len(sums)))
-        readings = normalise(sums, table["square"].to_numpy(np.float64))
-        board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)
-        scaled = scale_readings(readings, board, scale=scale, radius=radius)
-        yield table[["id"]].assign(**{f"reading_{k}": scaled[:, k] for k in range(num_classes)})

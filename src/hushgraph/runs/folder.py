@@ -48,8 +48,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.consistency import BOARD_FILES as BOARD_FILES
-from hushgraph.runs.consistency import check_charged
+from hushgraph.runs.consistency import BOARD_FILES, check_charged
 from hushgraph.runs.result import read_result
 from hushgraph.runs.versions import versions
 

@@ -18,7 +18,8 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.privacy.ledger import Ledger, name_board
 from hushgraph.runs.checkpoint import fill_model
-from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
+from hushgraph.runs.consistency import BOARD_FILES
+from hushgraph.runs.folder import ENGINE_FILE, RunFolder
 from hushgraph.training.parts import Parts
 from hushgraph.training.source import find_released, get_billboard_plan
 
