@@ -310,6 +310,7 @@ def measure(name: str, arguments: list[str]) -> dict[str, Any]:
     result = json.loads(done.stdout.splitlines()[-1])
     return {
         "fault": name,
+        "arguments": arguments,
         "caught": result["code"] != 0,
         "caught_by": result["caught_by"],
         "seconds": seconds,

@@ -47,8 +47,8 @@ def refuse(*_: Any, **__: Any) -> Any:
     [
         (Session, "run"),
         (Session, "_finish"),
-        (Boards, "read"),
-        (Boards, "_make"),
+        (Boards, "read_boards"),
+        (Boards, "make_board"),
         (boards_module, "make_ballots"),
         (boards_module, "find_released"),
         (Trainer, "take_step"),

@@ -47,7 +47,7 @@ def imagine(stage: Stage, graph: Graph) -> Rerun:
 def views(stage: Stage, graph: Graph) -> list[torch.Tensor]:
     """Per setting of the weights, [copies, width]: the clipped sums of every copy."""
     world = imagine(stage, graph)
-    return [torch.from_numpy(stage.view(sums)) for sums in world.clipped_sums(world.table(0), stage.phases)]
+    return [torch.from_numpy(stage.view(sums)) for sums in world.clipped_sums(world.view(0), stage.phases)]
 
 
 def terms(stage: Stage, graph: Graph) -> dict[int, torch.Tensor]:

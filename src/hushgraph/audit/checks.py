@@ -21,6 +21,7 @@ import torch
 from scipy import sparse, special, stats
 from scipy.spatial.distance import pdist
 
+from hushgraph._files import read_tensors
 from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, watch_run
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import Stage
@@ -166,8 +167,8 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
     with watch_run(graph, plan, config, plant=plant, in_detail=True) as seen:
         charges = _read_charges(seen)
         world = Rerun(seen=seen, graph=graph)
-        table = world.table(plan.num_boards - 1)
-        trainer = world.trainer(table)
+        view = world.view(plan.num_boards - 1)
+        trainer, table = world.trainer(view), view.graph.features
         probes = []
         for node in graph.train_idx:
             row = trainer.clipped_sum(trainer.state.model, table.take(np.array([node])), trainer.clipping)
@@ -220,9 +221,7 @@ def _expect_boards(seen: Seen, graph: Graph, plan: BillboardPlan) -> tuple[list[
     readings: list[Floats] = []
     for place, board in enumerate(seen.released_boards(plan.num_boards)):
         if place:
-            model = seen.folder.build_model().eval()
-            seen.folder.load_halfway(model)
-            weights = {name: value.detach() for name, value in model.named_parameters()}
+            weights, _ = read_tensors(seen.folder.halfway_path)
             scores = _compute_scores(weights, graph, readings[-1])[0]
             soft = (special.softmax(scores, axis=1) - 1 / c) / math.sqrt(1 - 1 / c)
             soft /= np.maximum(1.0, np.linalg.norm(soft, axis=1, keepdims=True))

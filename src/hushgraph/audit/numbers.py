@@ -244,9 +244,9 @@ def _run_world(
     start = phases[0]
     with watch_run(graph, long_plan, config, phases=phases, plant=plant) as seen:
         world = Rerun(seen=seen, graph=graph)
-        table = world.table(0)
-        sums = world.clipped_sums(table, phases)[0]
-        sigmas = world.trainer(table).sigmas
+        view = world.view(0)
+        sums = world.clipped_sums(view, phases)[0]
+        sigmas = world.trainer(view).sigmas
     shape, size = (trials, plan.steps, -1), plan.batch_size
     views = {
         "updates": {n: torch.stack([s[n] for s in seen.sums]).reshape(shape).numpy() for n in start},

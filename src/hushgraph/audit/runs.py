@@ -21,20 +21,22 @@ from torch import Tensor, nn
 
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import BOARD_FILES, RunFolder
-from hushgraph.training.boards import Boards, make_ballots
+from hushgraph.runs.consistency import BOARD_FILES
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training.boards import make_ballots
 from hushgraph.training.distributed import Group
+from hushgraph.training.memory import GraphView, Memory
 from hushgraph.training.optimizers import SGD
 from hushgraph.training.parts import ClippedSum, Parts
-from hushgraph.training.session import Session
-from hushgraph.training.trainer import State, Trainer, build_trainer
+from hushgraph.training.running import run_session
+from hushgraph.training.session import Learner
+from hushgraph.training.steps import build_trainer
+from hushgraph.training.trainer import State, Trainer
 
 Weights = dict[str, Tensor]
 Plant = Callable[[Parts], Parts]
@@ -221,19 +223,10 @@ def watch_run(
             return Witness(parameters, names, phases or [], notes, plan.batch_size)
 
         with quiet_process():
-            session = Session(
-                folder,
-                graph,
-                model=None,
-                optimizer=make_optimizer,
-                device=_CPU,
-                resumed=False,
-                group=Group(),
-                parts=seen.parts,
-            )
-            with folder.start() as ledger:
-                session.ledger = ledger
-                session.run(None)
+            source = Memory(folder, graph, parts=seen.parts, device=_CPU)
+            common: dict[str, Any] = {"group": Group(), "parts": seen.parts}
+            learner = Learner.build(folder, source, resumed=False, optimizer=make_optimizer, **common)
+            run_session(folder, source, learner, folder.start, progress=False, **common)
         notes.is_over = True
         yield seen
 
@@ -254,35 +247,24 @@ class Rerun:
         """What the rows of this world cast onto a board; `labels` are the ballots of the first, if known."""
         return make_ballots(self.seen.folder, self.graph, place, labels=labels, parts=self.seen.parts)
 
-    def table(self, place: int) -> Features:
+    def view(self, place: int) -> GraphView:
         """What the rows of this world see: their features and, with boards, their readings."""
-        if not self.seen.folder.num_boards:
-            return Features(self.graph, _CPU)
-        boards = self.seen.released_boards(place + 1)
-        return Boards(self.seen.folder, self.graph, boards=boards, parts=self.seen.parts).read(place, _CPU)
+        count = min(place + 1, self.seen.folder.num_boards)
+        boards, parts = self.seen.released_boards(count), self.seen.parts
+        return Memory(self.seen.folder, self.graph, boards=boards, parts=parts, device=_CPU).read(place)
 
-    def trainer(self, table: Features) -> Trainer:
+    def trainer(self, view: GraphView) -> Trainer:
         """The trainer of the session, with whole batches and no noise."""
-        folder = self.seen.folder
-        plan = replace(folder.plan, batch_size=folder.plan.num_train_nodes)
-        model = folder.build_model()
-        optimizer = SGD(model.parameters(), lr=1.0)
-        state = State(model, optimizer, _copy(dict(model.named_parameters())))
-        return build_trainer(
-            plan,
-            folder.config,
-            state,
-            WholeGraph(self.graph, table),
-            key=0,
-            ledger=None,
-            noise=None,
-            group=Group(),
-            parts=self.seen.parts,
-        )
+        folder, model = self.seen.folder, self.seen.folder.build_model()
+        folder = replace(folder, plan=replace(folder.plan, batch_size=folder.plan.num_train_nodes))
+        state = State(model, SGD(model.parameters(), lr=1.0), _copy(dict(model.named_parameters())))
+        common: dict[str, Any] = {"group": Group(), "parts": self.seen.parts}
+        steps = GraphView(folder, view.graph).build_steps(state, key=0, **common)
+        return build_trainer(folder, state, steps, ledger=None, noise=None, **common)
 
-    def clipped_sums(self, table: Features, phases: list[Weights]) -> list[Weights]:
+    def clipped_sums(self, view: GraphView, phases: list[Weights]) -> list[Weights]:
         """The clipped sum over all roots, for each setting of the weights."""
-        trainer = self.trainer(table)
+        trainer = self.trainer(view)
         with contextlib.closing(trainer.batches.iterate(0)) as batches:
             pieces = list(next(batches))
         model, sums = trainer.state.model, []

@@ -21,13 +21,13 @@ from hushgraph.audit.scene import KEY_SEED, UNIQUE, Scene, move_plan
 from hushgraph.audit.statistics import Floats
 from hushgraph.billboard.ballots import GRID, Ballots
 from hushgraph.billboard.board import Board, cast
-from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.inference.in_memory import scores
 from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.training.memory import GraphView
 from hushgraph.training.parts import Parts
 
 Observer = Callable[[int], None]
@@ -173,23 +173,22 @@ class Attacker:
         return there, empty
 
     @cached_property
-    def tables(self) -> list[tuple[Features, Features]]:
+    def views(self) -> list[tuple[GraphView, GraphView]]:
         """What rows see in either world, after each board; once without boards."""
         places = range(max(1, self.seen.folder.num_boards))
-        return [(self.worlds[0].table(place), self.worlds[1].table(place)) for place in places]
+        return [(self.worlds[0].view(place), self.worlds[1].view(place)) for place in places]
 
     @cached_property
     def lines(self) -> list[list[Line]]:
         """For every segment of the run and every phase, where both worlds are."""
         stage, scene = self.stage, self.stage.scene
         by_segment = []
-        for pair in self.tables:
+        for pair in self.views:
             trainer = self.worlds[0].trainer(pair[0])
             named = {name: torch.full_like(p, trainer.sigmas[name]) for name, p in stage.phases[0].items()}
             sigmas = stage.view(named)[0]
             sums = [
-                world.clipped_sums(table, stage.phases)
-                for world, table in zip(self.worlds, pair, strict=True)
+                world.clipped_sums(view, stage.phases) for world, view in zip(self.worlds, pair, strict=True)
             ]
             by_segment.append(
                 [
@@ -258,9 +257,8 @@ class Attacker:
         """The scores of all rows of a world, by the final weights."""
         model = self.seen.folder.build_model().eval()
         self.seen.folder.load_weights(model)
-        table = self.tables[-1][world]
         with torch.no_grad():
-            return scores(model, WholeGraph(self.worlds[world].graph, table), depth=0)
+            return scores(model, self.views[-1][world].graph, depth=0)
 
     def count_changed(self) -> int:
         """Rows other than the canaries' whose reading or prediction differs between the worlds."""
@@ -269,8 +267,8 @@ class Attacker:
         nodes = np.arange(self.stage.scene.graphs[0].num_nodes)
         is_other = ~np.isin(nodes, self.stage.scene.canaries)
         differs = np.zeros(len(nodes), np.bool_)
-        for pair in self.tables:
-            there, empty = (table.take(nodes).dense for table in pair)
+        for pair in self.views:
+            there, empty = (view.graph.features.take(nodes).dense for view in pair)
             differs |= (there != empty).any(axis=1)
         return int((differs & is_other).sum())
 
