@@ -31,6 +31,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.privacy import bounds
 from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.tasks.classes import Classes
 
 
 def seeded(seed: int = 0) -> Any:
@@ -76,7 +77,7 @@ def test_a_board_made_in_parts_is_that_of_the_whole_tally(
     edges = np.random.default_rng(1).integers(0, 40_000, (2, 90_000))
     labels = np.arange(40_000) % 3
     graph = Graph.from_arrays(edge_index=edges, x=np.ones((40_000, 1)), y=labels, train_idx=np.arange(20_000))
-    ballots = label_ballots(graph, owner, num_classes=3)
+    ballots = label_ballots(graph, owner, task=Classes(num_classes=3))
     std, keys = 0.7, normal.seeded_keys
     whole = release(cast(graph, ballots), noise_std=std, draws=partial(normal.draw, keys=keys(1)))
     monkeypatch.setattr(board_module, "_HELD_TALLY", 3)

@@ -20,13 +20,14 @@ from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.tasks.task import Task
 from hushgraph.training.trainer import ClippedSum
 
 
 class MakeBallots(Protocol):
     """What every row with a training label casts."""
 
-    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, num_classes: int) -> Ballots: ...
+    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, task: Task) -> Ballots: ...
 
 
 class ReleaseBoard(Protocol):

@@ -64,6 +64,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import BOARD_FILES, RunFolder
+from hushgraph.tasks.classes import Classes
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -172,7 +173,7 @@ def make_rows(
             plan=plan,
             config=replace(config, symmetrize=symmetrize),
             num_features=len(tables.features),
-            num_classes=tables.num_classes,
+            task=Classes(num_classes=tables.num_classes),
             split_id=tables.split_id(),
             data=os.fspath(nodes),
             columns=tables.columns,
@@ -485,7 +486,7 @@ class _Phases:
                 sizes[begin:end].astype(np.int64),
                 labels[begin:end].astype(np.int64),
                 self.folder.plan.edge_owner,
-                num_classes=board.num_classes,
+                task=self.folder.task,
             )
             readings = _read_range(records, begin, end, board, weights, ballots)
             config = self.folder.config
@@ -527,7 +528,10 @@ def _entries(
         block = slice(begin, begin + _BLOCK)
         # The owner of edges makes no difference to what is cast.
         ballots = ballots_of_lists(
-            sizes[block].astype(np.int64), labels[block].astype(np.int64), "sender", num_classes=num_classes
+            sizes[block].astype(np.int64),
+            labels[block].astype(np.int64),
+            "sender",
+            task=Classes(num_classes=num_classes),
         )
         gain[block], rest[block] = ballots.own + ballots.rest, ballots.rest
     return gain, rest
@@ -557,7 +561,7 @@ def _read_range(
 ) -> Float32Array:
     """float32 [end - begin, c]: the readings of these rows, their own ballots taken off."""
     count = end - begin
-    sums, slots = np.zeros((count, board.num_classes)), np.arange(count)
+    sums, slots = np.zeros((count, board.width)), np.arange(count)
     square, own_weight = np.zeros(count), np.zeros(count)
     for owners, places in records.of_owners(begin):
         owners, places = _within(owners, places, owners, begin, end)

@@ -53,6 +53,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
+from hushgraph.tasks.classes import Classes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +151,7 @@ def make_rows(
         plan=plan,
         config=replace(config, symmetrize=symmetrize),
         num_features=len(maker.features),
-        num_classes=maker.num_classes,
+        task=Classes(num_classes=maker.num_classes),
         split_id=maker.split_id(),
         data="DataFrame",
         columns=maker.columns,
@@ -463,7 +464,9 @@ class _Maker:
 def _add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterator[pd.DataFrame]:
     """What every row adds to its class beyond the rest, and takes from all classes, in units."""
     for table in tables:
-        own, rest = ballot_entries(table["size"].to_numpy(np.int64), num_classes)
+        own, rest = ballot_entries(
+            table["size"].to_numpy(np.int64), Classes(num_classes=num_classes).entry_squares
+        )
         yield table[["id", "label"]].rename(columns={"id": "owner"}).assign(gain=own + rest, rest=rest)
 
 
@@ -475,7 +478,7 @@ def _release_part(
     names = [column for column in table.columns if column.startswith("tally_")]
     tally: Int64Array = np.ascontiguousarray(table[names].to_numpy(np.int64))
     board = release(tally, noise_std=noise_std, draws=draws(key, int(table["part"].iloc[0])))
-    cells = {f"class_{k}": board.values[:, k] for k in range(board.num_classes)}
+    cells = {f"class_{k}": board.values[:, k] for k in range(board.width)}
     return table[["id"]].rename(columns={"id": name}).assign(**cells)
 
 
@@ -507,7 +510,7 @@ def _read_rows(
     for table in tables:
         sums = np.ascontiguousarray(table[[f"value_{k}" for k in range(num_classes)]].to_numpy(np.float64))
         sizes, labels = table["size"].to_numpy(np.int64), table["label"].to_numpy(np.int64)
-        ballots = ballots_of_lists(sizes, labels, "sender", num_classes=num_classes)
+        ballots = ballots_of_lists(sizes, labels, "sender", task=Classes(num_classes=num_classes))
         take_off(sums, table["own_weight"].to_numpy(np.float64), ballots, np.arange(len(sums)))
         readings = normalise(sums, table["square"].to_numpy(np.float64))
         board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)

@@ -479,7 +479,7 @@ class _RowSession:
             rows = self.files.read(file, block, split)
             has_label = rows.labels >= 0
             if has_label.any():
-                best = scorer.scores(rows).argmax(1).numpy()
+                best = self.folder.task.predict(scorer.scores(rows)).numpy()
                 right += int((best == rows.labels)[has_label].sum())
                 count += int(has_label.sum())
         return right / count if count else None

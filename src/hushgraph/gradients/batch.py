@@ -14,11 +14,12 @@ from scipy import sparse
 from torch import Tensor
 
 from hushgraph.gradients.norms import PairProducts
-from hushgraph.gradients.rows import NO_SPARSE_ROWS, Rows, SparseRows
+from hushgraph.gradients.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
 from hushgraph.sampling.trees import Trees
+from hushgraph.tasks.classes import cross_entropy
 
 
 class Features:
@@ -31,6 +32,7 @@ class Features:
         self._graph = graph
         self.device = torch.device(device)
         self.num_nodes = graph.num_nodes
+        self.task = graph.task
         self.width = graph.num_features
         self._dense: Tensor | None = None
         self.is_sparse = sparse.issparse(graph.x)
@@ -76,12 +78,12 @@ class Features:
         """
         if self._is_read_in_place:
             return self._number_rows(nodes, norm, np.zeros((len(nodes), 0), np.float32))
-        labels = np.asarray(self._graph.y[nodes], np.int64)
+        labeled = {"labels": self._graph.y[nodes], "loss": self.task.loss}
         if not self.is_sparse:
             dense = scale_rows(self.rows(nodes), norm).cpu().numpy()
-            return Rows(dense=np.ascontiguousarray(dense), labels=labels)
+            return Rows(dense=np.ascontiguousarray(dense), **labeled)
         features, dense = SparseRows.of(self._graph.x[nodes]), np.zeros((len(nodes), 0), np.float32)
-        return Rows(features=features, scales=features.scales(norm), dense=dense, labels=labels)
+        return Rows(features=features, scales=features.scales(norm), dense=dense, **labeled)
 
     @property
     def _is_read_in_place(self) -> bool:
@@ -95,7 +97,8 @@ class Features:
             table=table,
             scales=self._find_scales(norm),
             dense=dense,
-            labels=np.asarray(self._graph.y[nodes], np.int64),
+            labels=self._graph.y[nodes],
+            loss=self.task.loss,
             nodes=np.asarray(nodes, np.int64),
         )
 
@@ -231,7 +234,8 @@ class TreeBatch:
     Attributes:
         x: float32 [feature rows, d]; sparse features of trees stay sparse on the CPU.
         blocks: r blocks of reads, roots first. The deepest one points into `x`.
-        labels: int64 [roots], -1 where a root has none.
+        labels: [roots], of the task; -1 or NaN where a root has none.
+        loss: from scores and labels to the loss of every root, of the task.
         pointers: r + 1 tensors int64 [roots + 1]: the rows of root v at level l are
             pointers[l][v]:pointers[l][v + 1].
         most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
@@ -246,6 +250,7 @@ class TreeBatch:
     pointers: tuple[Tensor, ...]
     most_rows: tuple[int, ...]
     may_read: bool = False
+    loss: Loss = cross_entropy
     products: dict[float, PairProducts] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -255,7 +260,7 @@ class TreeBatch:
 
     @property
     def num_roots(self) -> int:
-        return self.labels.numel()
+        return len(self.labels)
 
     @property
     def level_rows(self) -> tuple[int, ...]:
@@ -323,7 +328,8 @@ def tree_batch(
     return TreeBatch(
         x=x,
         blocks=tuple(blocks),
-        labels=tensor(labels[trees.roots].astype(np.int64, copy=False)),
+        labels=tensor(labels[trees.roots]),
+        loss=features.task.loss,
         pointers=tuple(tensor(p) for p in pointers),
         most_rows=tuple(int(np.diff(p).max(initial=0)) for p in pointers),
         may_read=bool(may_read),

@@ -37,7 +37,7 @@ _READS: tuple[list[int], ...] = (
 
 
 def find_offences(
-    model: nn.Module, *, num_features: int, num_classes: int, depth: int, shape_only: bool
+    model: nn.Module, *, num_features: int, num_outputs: int, depth: int, shape_only: bool
 ) -> list[str]:
     """What a copy of `model` does wrong on made-up features and trees, in words."""
     rng = np.random.default_rng(0)
@@ -46,9 +46,9 @@ def find_offences(
     graph = Graph.from_arrays(
         edge_index=np.empty((2, 0), np.int64),
         x=rng.random((num_nodes, num_features), dtype=np.float32),
-        y=rng.integers(0, num_classes, num_nodes),
+        y=rng.integers(0, num_outputs, num_nodes),
         train_idx=np.arange(num_nodes),
-        num_classes=num_classes,
+        num_classes=num_outputs,
     )
     lists = BoundedLists(
         indptr=np.cumsum([0] + [len(reads) for reads in _READS], dtype=np.int64),
@@ -62,7 +62,7 @@ def find_offences(
             for parameter in tried.parameters():
                 # Weights that begin at zero would hide what lies behind them.
                 parameter.add_(0.05 * torch.randn_like(parameter))
-            offences = _shape(tried, batch, num_classes)
+            offences = _shape(tried, batch, num_outputs)
             if not offences and not shape_only:
                 offences = [*_buffers(tried, batch), *_mixing(tried, batch)]
                 offences += _clipping(tried, batch, graph, lists, depth)
@@ -77,9 +77,9 @@ def find_offences(
     return offences
 
 
-def _shape(model: nn.Module, batch: TreeBatch, num_classes: int) -> list[str]:
+def _shape(model: nn.Module, batch: TreeBatch, num_outputs: int) -> list[str]:
     shape = tuple(model(batch.dense_x, batch.blocks).shape)
-    expected = (batch.num_roots, num_classes)
+    expected = (batch.num_roots, num_outputs)
     if shape == expected:
         return []
     return [f"it gives scores of shape {shape} for {batch.num_roots} roots: expected {expected}"]

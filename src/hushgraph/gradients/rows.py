@@ -25,6 +25,7 @@ from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
+from hushgraph.tasks.classes import cross_entropy
 
 # Sums that are added up apart from each other, whatever the number of threads: results do not depend on it.
 _PARTS = 8
@@ -32,6 +33,8 @@ _RULES = {"normalised": kernels.NORMALISED, "flat": kernels.FLAT, "groups": kern
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,15 +109,17 @@ class Rows:
         scales: float32 [nodes], what the features of a node are multiplied by; None leaves them unscaled.
         nodes: int64 [rows], whose features each row has; None where rows are the nodes, in order.
         dense: float32 [rows, columns], the last columns.
-        labels: int64 [rows], -1 where a root has none.
+        labels: [rows], of the task; -1 or NaN where a root has none.
+        loss: from scores and labels to the loss of every row, of the task.
     """
 
     dense: Float32Array
-    labels: Int64Array
+    labels: npt.NDArray[Any]
     features: SparseRows = NO_SPARSE_ROWS
     table: Float32Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     scales: Float32Array | None = None
     nodes: Int64Array | None = None
+    loss: Loss = cross_entropy
     _squares: dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -191,7 +196,9 @@ class Rows:
             return self
         nodes = np.arange(self.num_rows) if self.nodes is None else self.nodes
         features = self.features.take(nodes, self.scales) if self.features.num_columns else NO_SPARSE_ROWS
-        return Rows(dense=self._join_dense(nodes, self.dense), labels=self.labels, features=features)
+        return Rows(
+            dense=self._join_dense(nodes, self.dense), labels=self.labels, features=features, loss=self.loss
+        )
 
     def _join_dense(self, nodes: Int64Array, dense: Float32Array) -> Float32Array:
         """The dense features of these nodes, scaled, with the columns `dense` behind them."""
@@ -353,7 +360,7 @@ class RowPass:
         return _Totals(self._layout.num_sums)
 
     @property
-    def num_classes(self) -> int:
+    def num_outputs(self) -> int:
         """The number of scores of a row."""
         return self._chain.layers[-1][1].out_features
 
@@ -410,9 +417,9 @@ class RowPass:
         return self._layout.unpack(torch.from_numpy(self._totals.finish()))
 
     def scores(self, rows: Rows) -> Tensor:
-        """float32 [rows, classes]."""
+        """float32 [rows, outputs]."""
         self._layout.pack(self._weights)
-        scores = np.empty((rows.num_rows, self.num_classes), np.float32)
+        scores = np.empty((rows.num_rows, self.num_outputs), np.float32)
 
         def write(part: int, first: int, last: int, buffers: _Buffers) -> None:
             kernels.write_scores(*self._arguments(rows, buffers), first, last, scores)
@@ -508,9 +515,18 @@ class RowSums:
 
     def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
+        if rows.loss is not cross_entropy:
+            return self._other_losses(model, rows, clipping)
         if self._pass is None or self._model is not model:
             self._model, self._pass = model, RowPass(_require_chain(model))
         return self._pass.clipped_sum(rows, clipping)
+
+    @cached_property
+    def _other_losses(self) -> Callable[[nn.Module, Rows, Clipping | None], dict[str, Tensor]]:
+        """The sums for losses that have no kernel, by torch."""
+        from hushgraph.gradients.rows_torch import RecordedRowSums
+
+        return RecordedRowSums(torch.device("cpu"))
 
 
 def _require_chain(model: nn.Module) -> Chain:

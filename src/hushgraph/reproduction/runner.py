@@ -20,6 +20,7 @@ from hushgraph.reproduction.data_sources import GENERATED, MissingDataError, Sou
 from hushgraph.reproduction.jobs import Job
 from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
 from hushgraph.reproduction.records import Records, relabel
+from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -316,7 +317,7 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
     }
     if planned.job.experiment.kind == "classes":
         evaluation = run.evaluate(graph)
-        if evaluation is not None:
+        if isinstance(evaluation, ClassEvaluation):
             counts = evaluation.class_counts.tolist()
             pairs = zip(evaluation.class_accuracy.tolist(), counts, strict=True)
             accuracy = [None if count == 0 else float(value) for value, count in pairs]

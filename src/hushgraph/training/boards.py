@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hushgraph._files import draft_path
 from hushgraph.accounting.events import GaussianEvent
-from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
+from hushgraph.billboard.ballots import Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import (
     Board,
     Draws,
@@ -73,7 +73,9 @@ class Boards:
         # Those of the boards before are as large as the new ones.
         self._readings = None
         # A board is kept in its file until it is read again.
-        board, parts = combine_boards(self.boards[: place + 1], in_place=True)
+        board, parts = combine_boards(
+            self.boards[: place + 1], centred=self.folder.task.is_centred, in_place=True
+        )
         self.boards = []
         readings = read_scaled(
             board,
@@ -200,7 +202,7 @@ def make_ballots(
     the first board, if known.
     """
     plan = get_billboard_plan(folder)
-    ballots = labels or label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
+    ballots = labels or label_ballots(graph, plan.edge_owner, task=folder.task)
     if place == 0:
         return ballots
     model = folder.build_model().eval()
@@ -212,8 +214,7 @@ def make_ballots(
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
     predicted = scores(model, WholeGraph(graph, table), depth=0)
-    # Written over the scores: both would be as large as the board.
-    with_soft = with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
+    with_soft = with_predictions(ballots, predicted, folder.task)
     del predicted, table
     release_freed_memory()
     return with_soft

@@ -30,6 +30,7 @@ from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig, check_settings
 from hushgraph.runs.folder import name_data
 from hushgraph.sampling.trees import bound_tree_size
+from hushgraph.tasks.classes import Classes
 
 OptimizerFactory = Callable[[Any], torch.optim.Optimizer]
 """A function from parameters to an optimiser."""
@@ -257,6 +258,7 @@ def _prepare_billboard(graph: Graph, arguments: Mapping[str, Any], others: Mappi
     plan = BillboardPlan(
         num_train_nodes=num_train_nodes,
         num_classes=graph.num_classes,
+        label_change=None if isinstance(graph.task, Classes) else graph.task.label_change,
         batch_size=given.get("batch_size", defaults.batch_size),
         steps=given.get("steps", defaults.steps),
         clip=arguments["clip"],

@@ -23,7 +23,7 @@ from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, check_width, score_table
-from hushgraph.inference.in_memory import Evaluation, evaluate
+from hushgraph.inference.in_memory import evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
@@ -31,6 +31,7 @@ from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
+from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards, get_billboard_plan
 from hushgraph.training.prepare import check_model
 
@@ -250,13 +251,13 @@ class Run:
         self, boards: Sequence[Board], nodes: NewNodes
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Probabilities of rows that read the boards, and how many places of each are unknown."""
-        config, (board, _) = self.config, combine_boards(boards)
+        config, (board, _) = self.config, combine_boards(boards, centred=self.folder.task.is_centred)
         seen = read_rows(board, nodes.indptr, nodes.places)
         readings = scale_readings(
             seen.values, board, scale=config.reading_scale, radius=config.reading_radius
         )
         scores = score_rows(self.model, nodes.x, readings, feature_norm=config.feature_norm)
-        values: npt.NDArray[np.float32] = scores.softmax(1).cpu().numpy()
+        values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
 
     @property
@@ -294,7 +295,7 @@ class Run:
             )
         else:
             scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
-        probabilities = scores.softmax(1)
+        probabilities = self.folder.task.show(scores)
         if in_the_clear:
             probabilities = average_over_neighbours(probabilities, graph)
         values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
@@ -333,8 +334,8 @@ class Run:
             if self._has_boards
             else inference.scores(self.model, graph, depth=self.plan.num_layers)
         )
-        best = scores.argmax(1).cpu().numpy()
-        return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
+        predicted = self.folder.task.predict(scores).cpu().numpy()
+        return evaluate(predicted, graph, graph.test_idx)
 
     def report(
         self, path: str | os.PathLike[str], *, data: Any = None, comparison: HasJson | None = None

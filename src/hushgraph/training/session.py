@@ -19,7 +19,7 @@ from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
-from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
+from hushgraph.inference.in_memory import WholeGraph, measure, predict
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import Progress, RunFolder, versions
@@ -198,9 +198,13 @@ class Session:
 
     def _measure_accuracies(self, view: WholeGraph) -> dict[str, float | None]:
         """Validation and test accuracy; on training nodes only where that is not private, or asked for."""
-        splits = {"val_accuracy": self.graph.val_idx, "test_accuracy": self.graph.test_idx}
+        splits = {"val": self.graph.val_idx, "test": self.graph.test_idx}
         if not self.folder.plan.is_private or self.folder.config.train_accuracy:
-            splits["train_accuracy"] = self.graph.train_idx
+            splits["train"] = self.graph.train_idx
         nodes = np.concatenate(list(splits.values()))
-        best = best_classes(self.model, view, nodes, depth=self.folder.plan.num_layers)
-        return {name: measure_accuracy(best, self.graph, nodes) for name, nodes in splits.items()}
+        predicted = predict(self.model, view, nodes, depth=self.folder.plan.num_layers)
+        # Tasks without classes have no accuracy.
+        figures: dict[str, float | None] = {"val_accuracy": None, "test_accuracy": None}
+        for name, nodes in splits.items():
+            figures[f"{name}_{self.folder.task.headline}"] = measure(predicted, self.graph, nodes)
+        return figures

@@ -25,7 +25,7 @@ from hushgraph.gradients.recorded import RecordedTreeSums
 from hushgraph.gradients.rows import RowSums, find_chain
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.unclipped import gradient_sum
-from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
+from hushgraph.inference.in_memory import WholeGraph, measure, predict
 from hushgraph.models.device import keep_freed_memory, use_one_pool
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
@@ -302,10 +302,10 @@ class Watch:
         try:
             state.model.load_state_dict(state.average, strict=False)
             depth = self.trainer.plan.num_layers
-            best = best_classes(state.model, self.view, graph.val_idx, depth=depth)
+            predicted = predict(state.model, self.view, graph.val_idx, depth=depth)
         finally:
             state.model.load_state_dict(current, strict=False)
-        self.accuracy = measure_accuracy(best, graph, graph.val_idx)
+        self.accuracy = measure(predicted, graph, graph.val_idx)
 
 
 @contextlib.contextmanager
