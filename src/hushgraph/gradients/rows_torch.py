@@ -139,9 +139,9 @@ class DeviceRows:
             # Entries that are given twice are added up, as everywhere.
             dense.index_put_((owners, columns.long()), values, accumulate=True)
         dense[:count, num_written:] = torch.from_numpy(rows.dense).to(device)
-        given = torch.from_numpy(rows.labels).to(device)
-        labels = given.new_full((size, *given.shape[1:]), no_label(given.dtype))
-        labels[:count] = given
+        own_labels = torch.from_numpy(rows.labels).to(device)
+        labels = own_labels.new_full((size, *own_labels.shape[1:]), no_label(own_labels.dtype))
+        labels[:count] = own_labels
         squares = torch.zeros(2, size, dtype=torch.float64, device=device)
         num_last = 0 if chain.skip is None else chain.skip[1].in_features
         for row, given in zip(squares, rows.input_squares(num_last), strict=True):

@@ -120,7 +120,8 @@ class Classes(Task):
 
     def _centre(self, probabilities: FloatArray) -> FloatArray:
         c = self.num_classes
-        return (probabilities - 1.0 / c) / np.sqrt(1.0 - 1.0 / c)
+        centred: FloatArray = (probabilities - 1.0 / c) / np.sqrt(1.0 - 1.0 / c)
+        return centred
 
     def show(self, outputs: Tensor) -> Tensor:
         """Probabilities."""

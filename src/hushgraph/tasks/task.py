@@ -120,7 +120,9 @@ class Task(ABC):
 def is_labelled(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """bool [rows]: which rows have a label."""
     has: npt.NDArray[np.bool_] = labels >= 0 if labels.dtype.kind in "iu" else ~np.isnan(labels)
-    return has.reshape(len(labels), -1).all(axis=1)
+    if has.ndim > 1:
+        has = np.all(has, axis=1)
+    return has
 
 
 def no_label(dtype: Any) -> float:
