@@ -366,8 +366,14 @@ def add_records(owners, places, slots, weights, values, sums, square):  # type: 
 
 @numba.njit(cache=True, nogil=True)
 def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
-    at = np.searchsorted(sorted_list, wanted)
-    return at < len(sorted_list) and sorted_list[at] == wanted
+    low, high = 0, len(sorted_list)
+    while low < high:
+        middle = (low + high) // 2
+        if sorted_list[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(sorted_list) and sorted_list[low] == wanted
 
 
 @numba.njit(cache=True, nogil=True)

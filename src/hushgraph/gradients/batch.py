@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from hushgraph.gradients.norms import PairProducts
-from hushgraph.gradients.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows
+from hushgraph.gradients.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows, square_rows
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
@@ -41,6 +41,7 @@ class Features:
         self._sparse: SparseInputs | None = None
         self._sparse_rows: SparseRows | None = None
         self._scales: dict[float, npt.NDArray[np.float32] | None] = {}
+        self._squares: dict[float, npt.NDArray[np.float64]] = {}
         self._positions: np.ndarray | None = None
         self._lock = threading.Lock()
 
@@ -96,6 +97,7 @@ class Features:
             features=features,
             table=table,
             scales=self._find_scales(norm),
+            squares=self._find_squares(norm),
             dense=dense,
             labels=self._graph.y[nodes],
             loss=self.task.loss,
@@ -118,6 +120,13 @@ class Features:
                 else features.scales(norm)
             )
         return self._scales[norm]
+
+    def _find_squares(self, norm: float) -> npt.NDArray[np.float64]:
+        """float64 [num_nodes]: squared norms of the features of every node, scaled to `norm` unless it is 0."""
+        if norm not in self._squares:
+            (features, table), scales = self._tables(), self._find_scales(norm)
+            self._squares[norm] = features.square(scales) if self.is_sparse else square_rows(table, scales)
+        return self._squares[norm]
 
     def shares_all(self, num_rows: float) -> bool:
         """Whether trees of so many rows take the features of all nodes, and not of those that occur.

@@ -884,35 +884,3 @@ def copy_sparse_rows(nodes, scales, indptr, indices, values, new_indptr, new_ind
         for p in range(new_indptr[i + 1] - at):
             new_indices[at + p] = indices[first + p]
             new_values[at + p] = scale * values[first + p]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def square_sparse_rows(nodes, scales, indptr, values, squares):  # type: ignore[no-untyped-def]
-    """Squared norms of sparse rows, in float64."""
-    most = 0
-    for i in range(len(squares)):
-        node = _node_of(nodes, i)
-        most = max(most, indptr[node + 1] - indptr[node])
-    row = np.empty(most + LANES, np.float32)
-    for i in range(len(squares)):
-        node = _node_of(nodes, i)
-        count = indptr[node + 1] - indptr[node]
-        scale = _scale_of(scales, node)
-        _copy_scaled(row, 0, values, indptr[node], count, scale)
-        squares[i] = _square(_pointer(row, 0), count)
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def square_dense_rows(nodes, scales, table, dense, num_last, squares, last):  # type: ignore[no-untyped-def]
-    """Squared norms of the dense columns of rows, and of their last `num_last` columns, in float64."""
-    flat_table, flat_dense = table.reshape(-1), dense.reshape(-1)
-    size, dense_size = table.shape[1], dense.shape[1]
-    width = size + dense_size
-    row = np.empty(width + LANES, np.float32)
-    for i in range(len(squares)):
-        node = _node_of(nodes, i)
-        scale = _scale_of(scales, node)
-        _copy_scaled(row, 0, flat_table, node * size, size, scale)
-        _copy(row, size, flat_dense, i * dense_size, dense_size)
-        last[i] = _square(_pointer(row, width - num_last), num_last)
-        squares[i] = last[i] + _square(_pointer(row, 0), width - num_last)

@@ -29,10 +29,13 @@ from hushgraph.tasks.classes import cross_entropy
 
 # Sums that are added up apart from each other, whatever the number of threads: results do not depend on it.
 _PARTS = 8
+# Rows whose squares are computed at a time.
+_SQUARED_ROWS = 1 << 12
 _RULES = {"normalised": kernels.NORMALISED, "flat": kernels.FLAT, "groups": kernels.GROUPS}
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
 
@@ -72,11 +75,26 @@ class SparseRows:
         """float32 [rows]: what every row is multiplied by to have this norm; None for the norm 0."""
         if not norm:
             return None
-        squares = np.zeros(self.num_rows)
-        kernels.square_sparse_rows(None, None, self.indptr, self.values, squares)
+        squares = self.square()
         # The lower limit keeps a row of zeros at zero.
         lengths = np.maximum(np.sqrt(squares, out=squares), 1e-12, out=squares)
         return np.divide(norm, lengths, out=lengths).astype(np.float32)
+
+    def square(self, scales: Float32Array | None = None) -> Float64Array:
+        """float64 [rows]: squared norms of the rows, each multiplied by its scale if there are any."""
+        squares = np.zeros(self.num_rows)
+        for begin in range(0, self.num_rows, _SQUARED_ROWS):
+            ends = self.indptr[begin : begin + _SQUARED_ROWS + 1]
+            counts = np.diff(ends)
+            values = self.values[ends[0] : ends[-1]]
+            if scales is not None:
+                values = values * np.repeat(scales[begin : begin + _SQUARED_ROWS], counts)
+            # An empty row would be given the entry behind it.
+            filled = np.flatnonzero(counts)
+            if len(filled):
+                sums = np.add.reduceat(np.square(values, dtype=np.float64), ends[filled] - ends[0])
+                squares[begin + filled] = sums
+        return squares
 
     def take(self, places: Int64Array, scales: Float32Array | None = None) -> SparseRows:
         """Some of the rows, each multiplied by its scale if there are any."""
@@ -96,6 +114,26 @@ NO_SPARSE_ROWS = SparseRows(
 )
 
 
+# What `Rows.by_columns` is without sparse columns: the types that the kernels are compiled for.
+NO_COLUMNS = (
+    np.zeros(0, np.uint8),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.uint8),
+    np.zeros(0, np.float32),
+    np.zeros((1, 2), np.int64),
+)
+
+
+def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> Float64Array:
+    """float64 [rows]: squared norms of dense rows, each multiplied by its scale if there are any."""
+    squares = np.zeros(len(rows))
+    for begin in range(0, len(rows), _SQUARED_ROWS):
+        block = slice(begin, begin + _SQUARED_ROWS)
+        part = rows[block] if scales is None else rows[block] * scales[block, None]
+        np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares[block])
+    return squares
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """Inputs and labels of roots: features, sparse or dense, and dense columns behind them.
@@ -109,6 +147,7 @@ class Rows:
         scales: float32 [nodes], what the features of a node are multiplied by; None leaves them unscaled.
         nodes: int64 [rows], whose features each row has; None where rows are the nodes, in order.
         dense: float32 [rows, columns], the last columns.
+        squares: float64 [nodes], squared norms of the scaled features of every node; computed unless given.
         labels: [rows], of the task; -1 or NaN where a root has none.
         loss: from scores and labels to the loss of every row, of the task.
     """
@@ -119,8 +158,9 @@ class Rows:
     table: Float32Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     scales: Float32Array | None = None
     nodes: Int64Array | None = None
+    squares: Float64Array | None = None
     loss: Loss = cross_entropy
-    _squares: dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = field(
+    _squares: dict[int, tuple[Float64Array, Float64Array]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -144,9 +184,11 @@ class Rows:
     def by_columns(self) -> tuple[npt.NDArray[Any], ...]:
         """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them."""
         features, nodes = self.features, self.nodes
-        chunks = -(-self.num_rows // CHUNK) if features.num_columns else 0
+        if not features.num_columns:
+            return NO_COLUMNS
+        chunks = -(-self.num_rows // CHUNK)
         lengths = np.diff(features.indptr)
-        count = int((lengths if nodes is None else lengths[nodes]).sum()) if chunks else 0
+        count = int((lengths if nodes is None else lengths[nodes]).sum())
         chunk_starts = np.zeros((chunks + 1, 2), np.int64)
         # No more columns than entries, and no more than there are in each chunk.
         most = min(count, chunks * features.num_columns)
@@ -171,18 +213,23 @@ class Rows:
         columns.resize(number, refcheck=False)
         return counts, columns, places, entries, chunk_starts
 
-    def input_squares(self, num_last: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def input_squares(self, num_last: int) -> tuple[Float64Array, Float64Array]:
         """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
         if num_last not in self._squares:
-            inputs, last = np.zeros(self.num_rows), np.zeros(self.num_rows)
-            nodes, scales, features = self.nodes, self.scales, self.features
-            kernels.square_dense_rows(nodes, scales, self.table, self.dense, num_last, inputs, last)
-            if features.num_columns:
-                squares = np.zeros(self.num_rows)
-                kernels.square_sparse_rows(nodes, scales, features.indptr, features.values, squares)
-                inputs += squares
-            self._squares[num_last] = inputs, last
+            squares = self.feature_squares()
+            of_features = squares if self.nodes is None else squares[self.nodes]
+            first = self.dense.shape[1] - num_last
+            last = square_rows(self.dense[:, first:])
+            self._squares[num_last] = of_features + square_rows(self.dense[:, :first]) + last, last
         return self._squares[num_last]
+
+    def feature_squares(self) -> Float64Array:
+        """float64 [nodes]: squared norms of the scaled features of every node of the tables."""
+        if self.squares is not None:
+            return self.squares
+        if self.features.num_columns:
+            return self.features.square(self.scales)
+        return square_rows(self.table, self.scales) if self.table.shape[1] else np.zeros(self.num_rows)
 
     def take(self, places: Int64Array) -> Rows:
         """Some of the rows, in this order, with arrays of their own."""
