@@ -122,7 +122,7 @@ class Features:
         return self._scales[norm]
 
     def _find_squares(self, norm: float) -> npt.NDArray[np.float64]:
-        """float64 [num_nodes]: squared norms of the features of every node, scaled to `norm` unless it is 0."""
+        """float64 [num_nodes]: squared norms of the features, scaled to `norm` unless it is 0."""
         if norm not in self._squares:
             (features, table), scales = self._tables(), self._find_scales(norm)
             self._squares[norm] = features.square(scales) if self.is_sparse else square_rows(table, scales)
