@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
-from hushgraph.billboard.ballots import Ballots, add_soft
+from hushgraph.billboard.ballots import Ballots, with_predictions
+from hushgraph.tasks.classes import Classes
+
+
+class ChosenProbabilities(Classes):
+    """Classes whose outputs are probabilities, or anything a test puts in their place."""
+
+    def show(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs
 
 
 def with_probabilities(ballots: Ballots, said: np.ndarray) -> Ballots:
-    """Rows that cast no label cast these probabilities, as `Classes` centres them."""
-    c = ballots.width
-
-    def centre(rows: np.ndarray) -> np.ndarray:
-        return (said[rows].astype(np.float64) - 1 / c) / np.sqrt(1 - 1 / c)
-
-    return add_soft(ballots, ~ballots.is_cast, centre)
+    """Rows that cast no label cast these probabilities."""
+    task = ChosenProbabilities(num_classes=ballots.width)
+    return with_predictions(ballots, torch.from_numpy(np.asarray(said)), task)

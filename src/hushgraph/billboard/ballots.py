@@ -173,7 +173,7 @@ def ballots_of_lists(
     )
     has_label = is_labelled(labels)
     if task.entry_squares is None:
-        return add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
+        return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
     own, rest = ballot_entries(np.where(has_label, sizes, 0), task.entry_squares)
     return replace(ballots, labels=labels, own=own, rest=rest)
 
@@ -196,10 +196,10 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
             f"outputs have shape {list(outputs.shape)}; expected {list(expected)}: one row per node, one "
             "column per output"
         )
-    return add_soft(ballots, ~ballots.is_cast, lambda rows: task.predict_ballots(outputs[rows]))
+    return _add_soft(ballots, ~ballots.is_cast, lambda rows: task.predict_ballots(outputs[rows]))
 
 
-def add_soft(
+def _add_soft(
     ballots: Ballots, casts: npt.NDArray[np.bool_], make: Callable[[Int64Array], npt.NDArray[np.float64]]
 ) -> Ballots:
     """Add ballots that are no class against all others.
