@@ -26,7 +26,7 @@ from hushgraph.billboard.board import (
     release,
     save_board,
 )
-from hushgraph.errors import GraphError, PlanError, RunError
+from hushgraph.errors import PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.privacy import bounds
@@ -161,7 +161,7 @@ def test_files_keep_everything(names: Any, tmp_path: Path) -> None:
     save_board(board(names=names, noise_std=1 / 3), tmp_path / "board.safetensors")
     loaded = load_board(tmp_path / "board.safetensors", plan="abc")
     np.testing.assert_array_equal(loaded.values, board().values)
-    assert (loaded.noise_std, loaded.plan, loaded.num_places, loaded.num_classes) == (1 / 3, "abc", 3, 2)
+    assert (loaded.noise_std, loaded.plan, loaded.num_places, loaded.width) == (1 / 3, "abc", 3, 2)
     assert (loaded.names is None) == (names is None)
     if names is not None:
         assert loaded.names is not None
@@ -207,9 +207,8 @@ def test_places_by_name() -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"values": np.zeros(3, np.float32)}, RunError, r"expected float32 \[places, classes\]"),
+        ({"values": np.zeros(3, np.float32)}, RunError, r"expected float32 \[places, width\]"),
         ({"values": np.zeros((3, 2))}, RunError, "values have dtype float64"),
-        ({"values": np.zeros((3, 1), np.float32)}, GraphError, "num_classes=1: expected 2 or more"),
         ({"noise_std": math.inf}, RunError, "noise_std=inf: expected a finite number"),
         ({"names": np.array([1, 2])}, RunError, r"names have shape \[2\]; expected one for each of 3"),
     ],

@@ -49,7 +49,7 @@ def lists_of(graph: Graph, owner: str) -> list[list[int]]:
 def by_hand(
     board: Board, now: list[list[int]], then: list[list[int]], ballots: Ballots, damped: bool
 ) -> np.ndarray:
-    values, c = board.values.astype(np.float64), board.num_classes
+    values, c = board.values.astype(np.float64), board.width
     weights = np.ones(len(values))
     if damped:
         for u, value in enumerate(values):
@@ -220,7 +220,7 @@ def board(graph: Graph) -> Board:
             lambda board, graph: read(
                 board, graph, "sender", own=label_ballots(graph, "sender", task=Classes(num_classes=4))
             ),
-            "own has 30 rows and 4 classes.*expected 30 and 3",
+            "own has 30 rows and 4 numbers a ballot.*expected 30 and 3",
         ),
         (
             lambda board, graph: read(board, graph, "sender", own=None, rows=[1, 30]),

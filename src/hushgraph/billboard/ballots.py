@@ -143,6 +143,7 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
     Guarantees:
         Labels outside the training split are not looked at. What a row casts depends on that row alone.
     """
+    task.check()
     if task.num_outputs < graph.task.num_outputs:
         raise GraphError(
             f"num_classes={task.num_outputs}: the graph has {graph.num_classes} classes; expected at least "
@@ -232,12 +233,18 @@ def _round_onto_grid(ballots: npt.NDArray[np.float64], sizes: Int64Array) -> Int
     scales = GRID / np.sqrt(sizes * np.where(squares > 1.0, squares, 1.0))
     while True:
         rounded = (ballots * scales[:, None]).astype(np.int32)
-        norms = np.square(rounded, dtype=np.int64).sum(axis=1)
-        is_long = norms * sizes > GRID**2
-        if not is_long.any():
+        fits = _fits(rounded, sizes)
+        if fits.all():
             return rounded
         # Rounding errors of the scale are undone in a few tries; a ballot of zeros ends the loop at last.
-        scales[is_long] *= 1.0 - 2.0**-40
+        scales[~fits] *= 1.0 - 2.0**-40
+
+
+def _fits(ballots: Int32Array, sizes: Int64Array) -> npt.NDArray[np.bool_]:
+    """bool [rows]: whether the norm of a ballot, times the root of `size`, is at most GRID, in integers."""
+    squares = np.square(ballots, dtype=np.int64).sum(axis=1)
+    fits: npt.NDArray[np.bool_] = squares * sizes <= GRID**2
+    return fits
 
 
 def _check_owner(edge_owner: str) -> None:

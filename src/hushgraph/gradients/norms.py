@@ -54,11 +54,11 @@ def linear_norms(
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
         if row_sums_gpu.AVAILABLE:
-            norms, sizes = pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias)
+            squares, lengths = pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias)
             if most_rows > pairs_gpu.MOST_PAIRED:
                 large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
-                norms[large], sizes[large] = _padded_norms(a[rows], d[rows], ends, bias)
-            return norms, sizes
+                squares[large], lengths[large] = _padded_norms(a[rows], d[rows], ends, bias)
+            return squares, lengths
     return _padded_norms(a, d, pointers, bias)
 
 

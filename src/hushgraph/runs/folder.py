@@ -415,6 +415,7 @@ class RunFolder:
 
     def build_model(self, own: nn.Module | None = None, *, seed: int | None = None) -> nn.Module:
         """The model of this run: built in and freshly initialised, or the caller's own, which is checked."""
+        self.task.check()
         if own is not None:
             return self._check_own(own)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):

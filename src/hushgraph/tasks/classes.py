@@ -93,9 +93,14 @@ class Classes(Task):
     def entry_squares(self) -> tuple[Fraction, Fraction]:
         """Of (e_y - 1/c) / sqrt(1 - 1/c): (c - 1) / c, and 1 / (c (c - 1))."""
         c = self.num_classes
-        if c < 2:
-            raise GraphError(f"num_classes={c}: expected 2 or more; one class leaves nothing to predict")
         return Fraction(c - 1, c), Fraction(1, c * (c - 1))
+
+    def check(self) -> None:
+        """Refuse fewer than two classes."""
+        if self.num_classes < 2:
+            raise GraphError(
+                f"num_classes={self.num_classes}: expected 2 or more; one class leaves nothing to predict"
+            )
 
     def check_labels(self, labels: Any) -> npt.NDArray[Any]:
         """Convert integers from -1 to c - 1."""

@@ -77,6 +77,10 @@ class Task(ABC):
         """
         return None
 
+    def check(self) -> None:
+        """Raise GraphError where nothing can be learnt, whatever the labels."""
+        return
+
     @abstractmethod
     def check_labels(self, labels: Any) -> npt.NDArray[Any]:
         """Convert labels to the array that the other methods take; raise GraphError for what is no label."""
