@@ -31,6 +31,14 @@ _WIDE = 4
 _LARGEST = float(np.finfo(np.float32).max)
 # Columns of the table that describes the layers of a chain.
 SIZE_IN, SIZE_OUT, WIDTH, FORWARD, BACKWARD, BIAS, OUTPUT, GRADIENT, GROUP = range(9)
+# Of kernels that only kernels call: without what Python would call them by, they are compiled sooner. What
+# calls them is cached, with them in it.
+_INNER: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 # Clipping rules.
 NORMALISED, FLAT, GROUPS, UNCLIPPED = range(4)
 
@@ -187,7 +195,7 @@ def _float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.float32(types.int32), generate
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type: ignore[no-untyped-def]
     """out[rows, width] += a[rows, depth] @ w[depth, width]."""
     acc = _registers()
@@ -212,7 +220,7 @@ def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type
             i += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at):  # type: ignore[no-untyped-def]
     """total[size, width], float64, += a[rows, size].T @ d[rows, width], formed in float32; rows <= CHUNK."""
     acc = _registers()
@@ -238,21 +246,21 @@ def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at): 
 
 
 # What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _node_of(nodes, row):  # type: ignore[no-untyped-def]
     if nodes is None:
         return row
     return nodes[row]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _scale_of(scales, node):  # type: ignore[no-untyped-def]
     if scales is None:
         return np.float32(1)
     return scales[node]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def multiply_sparse(  # type: ignore[no-untyped-def]
     nodes, scales, indptr, indices, values, begin, rows, w, w_at, width, out, out_at
 ):
@@ -283,7 +291,7 @@ def multiply_sparse(  # type: ignore[no-untyped-def]
             b += LANES
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def add_sparse_products(  # type: ignore[no-untyped-def]
     counts, columns, places, values, first_column, last_column, first, d, d_at, width, total, total_at
 ):
@@ -314,7 +322,7 @@ def add_sparse_products(  # type: ignore[no-untyped-def]
         first = last
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _tanh(values, count):  # type: ignore[no-untyped-def]
     """Tanh in place, right up to a few units of the last digit: a quotient of polynomials."""
     for i in range(count):
@@ -337,7 +345,7 @@ def _tanh(values, count):  # type: ignore[no-untyped-def]
         values[i] = np.float32(-1) if y < np.float32(-1) else y
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _exp(values, count, shift):  # type: ignore[no-untyped-def]
     """exp(value - shift) in place, for values that are at most `shift`."""
     for i in range(count):
@@ -355,7 +363,7 @@ def _exp(values, count, shift):  # type: ignore[no-untyped-def]
         values[i] = p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _square(values, count):  # type: ignore[no-untyped-def]
     """Squared norm in float64."""
     total = 0.0
@@ -365,7 +373,7 @@ def _square(values, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     """Scores in place become the gradient of the cross-entropy; zero without a label."""
     if label < 0:
@@ -385,7 +393,7 @@ def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     scores[label] -= np.float32(1)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def forward(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -429,13 +437,13 @@ def forward(  # type: ignore[no-untyped-def]
                 out,
             )
         else:
-            num_sparse = layer[SIZE_IN] - dense_width
-            if num_sparse:
+            # None where no column is sparse: the branch is then not compiled.
+            if indptr is not None:
                 at = layer[FORWARD]
                 multiply_sparse(
                     nodes, scales, indptr, indices, values, begin, rows, params, at, width, work, out
                 )
-            at = layer[FORWARD] + num_sparse * width
+            at = layer[FORWARD] + (layer[SIZE_IN] - dense_width) * width
             multiply(inputs, inputs_at, dense_width, rows, dense_width, params, at, width, work, out)
         if number < len(layers) - 1:
             if relu:
@@ -449,7 +457,7 @@ def forward(  # type: ignore[no-untyped-def]
             multiply(inputs, first, dense_width, rows, skip[SIZE_IN], params, skip[FORWARD], width, work, out)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[no-untyped-def]
     """Gradients by the outputs of all layers, before their activations."""
     last = layers[len(layers) - 1]
@@ -484,7 +492,7 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
                 slopes[i] *= (np.float32(1) - y) * (np.float32(1) + y)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _factors(squares, rule, clip, stability, limits, factors):  # type: ignore[no-untyped-def]
     """`Clipping.factors` for one root whose squared norms are exact; zero where they are not finite."""
     total, is_finite = 0.0, True
@@ -504,7 +512,7 @@ def _factors(squares, rule, clip, stability, limits, factors):  # type: ignore[n
             factors[group] = 1.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _scale(values, factor, count):  # type: ignore[no-untyped-def]
     """Values times a float64 factor in place, each rounded once; zero for the factor 0, whatever they are."""
     if factor == 0:
@@ -515,7 +523,7 @@ def _scale(values, factor, count):  # type: ignore[no-untyped-def]
         values[k] = np.float32(factor * np.float64(values[k]))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@numba.njit(**_INNER, inline="always")
 def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     """The product of two squared norms; infinite where one is beyond float32.
 
@@ -524,7 +532,7 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     return inputs * gradient if inputs <= _LARGEST and gradient <= _LARGEST else np.inf
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _weigh(  # type: ignore[no-untyped-def]
     layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows
 ):
@@ -561,7 +569,7 @@ def _weigh(  # type: ignore[no-untyped-def]
                     work[layer[OUTPUT] + i * layer[WIDTH] + k] = 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _add_sums(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -601,8 +609,7 @@ def _add_sums(  # type: ignore[no-untyped-def]
                 layer[FORWARD],
             )
             continue
-        num_sparse = layer[SIZE_IN] - dense_width
-        if num_sparse:
+        if counts is not None:
             add_sparse_products(
                 counts,
                 columns,
@@ -617,7 +624,7 @@ def _add_sums(  # type: ignore[no-untyped-def]
                 total,
                 layer[FORWARD],
             )
-        at = layer[FORWARD] + num_sparse * width
+        at = layer[FORWARD] + (layer[SIZE_IN] - dense_width) * width
         add_products(inputs, inputs_at, dense_width, dense_width, work, gradient, width, rows, total, at)
     if skip[SIZE_IN]:
         first, width = inputs_at + dense_width - skip[SIZE_IN], layers[len(layers) - 1][WIDTH]
@@ -626,7 +633,7 @@ def _add_sums(  # type: ignore[no-untyped-def]
         )
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no-untyped-def]
     """Write the scaled dense features of a chunk of rows, and the dense columns behind them, side by side."""
     first, last = table.shape[1], dense.shape[1]
@@ -638,7 +645,7 @@ def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no
 
 
 # Copies write whole vectors: what they write behind a row belongs to the next one, which is written later.
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
     """Copy numbers; `target` has room for `LANES` more."""
     k = 0
@@ -650,7 +657,7 @@ def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
         k += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[no-untyped-def]
     """Copy numbers, each multiplied by `scale`; `target` has room for `LANES` more."""
     k = 0
@@ -663,7 +670,7 @@ def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[n
 
 
 # Inlined, so that both kernels are compiled as if it were written in them.
-@numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@numba.njit(**_INNER, inline="always")
 def _forward_chunk(  # type: ignore[no-untyped-def]
     layers,
     skip,

@@ -114,16 +114,6 @@ NO_SPARSE_ROWS = SparseRows(
 )
 
 
-# What `Rows.by_columns` is without sparse columns: the types that the kernels are compiled for.
-NO_COLUMNS = (
-    np.zeros(0, np.uint8),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.uint8),
-    np.zeros(0, np.float32),
-    np.zeros((1, 2), np.int64),
-)
-
-
 def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> Float64Array:
     """float64 [rows]: squared norms of dense rows, each multiplied by its scale if there are any."""
     squares = np.zeros(len(rows))
@@ -177,15 +167,20 @@ class Rows:
     def tables(self) -> tuple[npt.NDArray[Any] | None, ...]:
         """The inputs, as the kernels read them."""
         features = self.features
-        of_features = features.indptr, features.indices, features.values
+        of_features: tuple[npt.NDArray[Any] | None, ...] = (None,) * 3
+        if features.num_columns:
+            of_features = features.indptr, features.indices, features.values
         return self.nodes, self.scales, self.table, self.dense, *of_features
 
     @cached_property
-    def by_columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them."""
+    def by_columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them.
+
+        None each where no column is sparse: kernels are compiled without them.
+        """
         features, nodes = self.features, self.nodes
         if not features.num_columns:
-            return NO_COLUMNS
+            return (None,) * 5
         chunks = -(-self.num_rows // CHUNK)
         lengths = np.diff(features.indptr)
         count = int((lengths if nodes is None else lengths[nodes]).sum())
