@@ -39,8 +39,6 @@ _INNER: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-# Clipping rules.
-NORMALISED, FLAT, GROUPS, UNCLIPPED = range(4)
 
 
 def _vector(builder: Any, pointer: Any, at: Any = None, size: int = LANES) -> Any:
@@ -493,23 +491,15 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
 
 
 @numba.njit(**_INNER)
-def _factors(squares, rule, clip, stability, limits, factors):  # type: ignore[no-untyped-def]
+def _factors(squares, clips, limit, stability, is_grouped, factors):  # type: ignore[no-untyped-def]
     """`Clipping.factors` for one root whose squared norms are exact; zero where they are not finite."""
     total, is_finite = 0.0, True
     for group in range(len(squares)):
         is_finite = is_finite and squares[group] <= _LARGEST
         total += squares[group] + SMALLEST_SQUARE
     for group in range(len(squares)):
-        if not is_finite:
-            factors[group] = 0.0
-        elif rule == NORMALISED:
-            factors[group] = clip / (np.sqrt(total) + stability)
-        elif rule == FLAT:
-            factors[group] = min(1.0, clip / np.sqrt(total))
-        elif rule == GROUPS:
-            factors[group] = min(1.0, limits[group] / np.sqrt(squares[group] + SMALLEST_SQUARE))
-        else:
-            factors[group] = 1.0
+        norm = np.sqrt(squares[group] + SMALLEST_SQUARE if is_grouped else total)
+        factors[group] = min(limit, clips[group] / (norm + stability)) if is_finite else 0.0
 
 
 @numba.njit(**_INNER, fastmath=FASTMATH)
@@ -534,7 +524,7 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
 
 @numba.njit(**_INNER)
 def _weigh(  # type: ignore[no-untyped-def]
-    layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows
+    layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
 ):
     """Multiply the gradients of every row by the factors of its clipping."""
     squares, factors = np.zeros(3), np.zeros(3)
@@ -552,7 +542,7 @@ def _weigh(  # type: ignore[no-untyped-def]
             squares[layer[GROUP]] += _multiply(inputs + 1, gradient)
         if skip[SIZE_IN]:
             squares[skip[GROUP]] += _multiply(skip_squares[begin + i], gradient)
-        _factors(squares, rule, clip, stability, limits, factors)
+        _factors(squares, clips, limit, stability, is_grouped, factors)
         if skip[SIZE_IN]:
             gradients = _pointer(work, last[GRADIENT] + i * last[WIDTH])
             scaled = _pointer(work, skip[GRADIENT] + i * last[WIDTH])
@@ -737,10 +727,10 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     labels,
     input_squares,
     skip_squares,
-    rule,
-    clip,
+    clips,
+    limit,
     stability,
-    limits,
+    is_grouped,
     first_chunk,
     last_chunk,
     total,
@@ -768,7 +758,9 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
             rows,
         )
         _backward(layers, relu, params, work, labels, begin, rows)
-        _weigh(layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows)
+        _weigh(
+            layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
+        )
         _add_sums(
             layers,
             skip,

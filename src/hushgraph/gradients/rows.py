@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels as kernels
-from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.clip import UNCLIPPED, Clipping, group_of
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
@@ -31,7 +31,6 @@ from hushgraph.tasks.classes import cross_entropy
 _PARTS = 8
 # Rows whose squares are computed at a time.
 _SQUARED_ROWS = 1 << 12
-_RULES = {"normalised": kernels.NORMALISED, "flat": kernels.FLAT, "groups": kernels.GROUPS}
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
@@ -432,9 +431,7 @@ class RowPass:
         by_columns = rows.by_columns
         skip = self._chain.skip
         input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
-        limits = (0.0,) * len(GROUPS) if clipping is None else clipping.thresholds or (0.0,) * len(GROUPS)
-        rule = kernels.UNCLIPPED if clipping is None else _RULES[clipping.kind]
-        clip, stability = (0.0, 0.0) if clipping is None else (clipping.clip, clipping.stability)
+        rule = UNCLIPPED if clipping is None else clipping.rule
 
         def add(part: int, first: int, last: int, buffers: _Buffers) -> None:
             total = self._totals.take()
@@ -444,10 +441,10 @@ class RowPass:
                 rows.labels,
                 input_squares,
                 skip_squares,
-                rule,
-                float(clip),
-                float(stability),
-                np.array(limits),
+                np.array(rule.clips, np.float64),
+                float(rule.limit),
+                float(rule.stability),
+                rule.is_grouped,
                 first,
                 last,
                 total,
