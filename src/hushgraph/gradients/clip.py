@@ -32,7 +32,7 @@ class Rule(NamedTuple):
         is_grouped: whether every group has a norm of its own; otherwise the norm is that of all groups.
     """
 
-    clips: tuple[float, float, float]
+    clips: tuple[float, ...]
     limit: float = 1.0
     stability: float = 0.0
     is_grouped: bool = False
