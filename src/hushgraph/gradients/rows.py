@@ -29,6 +29,8 @@ from hushgraph.tasks.classes import cross_entropy
 
 # Sums that are added up apart from each other, whatever the number of threads: results do not depend on it.
 _PARTS = 8
+# Numbers of a batch up to which torch is as fast, within a fraction of a millisecond a step.
+_SMALL = 1 << 15
 # Rows whose squares are computed at a time.
 _SQUARED_ROWS = 1 << 12
 
@@ -544,6 +546,9 @@ class _Buffers(NamedTuple):
 class RowSums:
     """Clipped sums of batches of rows, for `Trainer`; buffers are kept as long as the model is the same.
 
+    Small batches, and losses that have no kernel, are computed with torch: a small run has ended before the
+    kernels would be compiled. Which it is follows from the number of rows, never from what they hold.
+
     Args:
         model: the model, if it is known already.
     """
@@ -554,15 +559,15 @@ class RowSums:
 
     def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
-        if rows.loss is not cross_entropy:
-            return self._other_losses(model, rows, clipping)
+        num_inputs = rows.num_rows * (rows.features.num_columns + rows.dense_width)
+        if rows.loss is not cross_entropy or num_inputs <= _SMALL:
+            return self._by_torch(model, rows, clipping)
         if self._pass is None or self._model is not model:
             self._model, self._pass = model, RowPass(_require_chain(model))
         return self._pass.clipped_sum(rows, clipping)
 
     @cached_property
-    def _other_losses(self) -> Callable[[nn.Module, Rows, Clipping | None], dict[str, Tensor]]:
-        """The sums for losses that have no kernel, by torch."""
+    def _by_torch(self) -> Callable[[nn.Module, Rows, Clipping | None], dict[str, Tensor]]:
         from hushgraph.gradients.rows_torch import RecordedRowSums
 
         return RecordedRowSums(torch.device("cpu"))
