@@ -213,19 +213,22 @@ class Rows:
         """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
         if num_last not in self._squares:
             squares = self.feature_squares()
-            of_features = squares if self.nodes is None else squares[self.nodes]
+            if squares is None:
+                squares = np.zeros(self.num_rows)
+            elif self.nodes is not None:
+                squares = squares[self.nodes]
             first = self.dense.shape[1] - num_last
             last = square_rows(self.dense[:, first:])
-            self._squares[num_last] = of_features + square_rows(self.dense[:, :first]) + last, last
+            self._squares[num_last] = squares + square_rows(self.dense[:, :first]) + last, last
         return self._squares[num_last]
 
-    def feature_squares(self) -> Float64Array:
-        """float64 [nodes]: squared norms of the scaled features of every node of the tables."""
+    def feature_squares(self) -> Float64Array | None:
+        """float64 [nodes]: squared norms of the scaled features of every node; None where there are none."""
         if self.squares is not None:
             return self.squares
         if self.features.num_columns:
             return self.features.square(self.scales)
-        return square_rows(self.table, self.scales) if self.table.shape[1] else np.zeros(self.num_rows)
+        return square_rows(self.table, self.scales) if self.table.shape[1] else None
 
     def take(self, places: Int64Array) -> Rows:
         """Some of the rows, in this order, with arrays of their own."""
