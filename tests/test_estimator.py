@@ -167,7 +167,7 @@ def test_predictions_read_neither_labels_nor_splits(graph: Graph, fitted: NodeCl
         with pytest.raises(GraphError, match=r"missing y|y\["):
             fitted.score(data, split="all")
     narrow = Data(x=torch.from_numpy(graph.x[:, 1:]), edge_index=edges, y=odd.y)
-    wanted = f"the graph has {graph.num_features - 1} features, the model was trained on {graph.num_features}"
+    wanted = f"the rows have {graph.num_features - 1} features, the model was trained on {graph.num_features}"
     with pytest.raises(InputError, match=wanted):
         fitted.predict(narrow)
 

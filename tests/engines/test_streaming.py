@@ -18,7 +18,7 @@ from hushgraph.engines import make_rows, streaming, train_rows
 from hushgraph.engines.plan import begin_run, rows_folder
 from hushgraph.engines.streaming import RowFiles, RowStream
 from hushgraph.errors import GraphError, RunError
-from hushgraph.gradients.batch import scale_rows
+from hushgraph.models.gnn import scale_rows
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import Rows, RowSums
 from hushgraph.privacy.ledger import Ledger

@@ -18,6 +18,7 @@ from hushgraph.gradients.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows, squ
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
+from hushgraph.models.gnn import row_scales, scale_rows
 from hushgraph.sampling.trees import Trees
 from hushgraph.tasks.classes import cross_entropy
 
@@ -201,18 +202,6 @@ class RowTable(Features):
 
     def _join(self, features: Tensor, readings: Tensor) -> Tensor:
         return torch.cat([scale_rows(features, self._feature_norm), readings], dim=1)
-
-
-def scale_rows(features: Tensor, norm: float) -> Tensor:
-    """Scale every row to this norm; 0 leaves the rows unscaled."""
-    return features * row_scales(features, norm) if norm else features
-
-
-def row_scales(features: Tensor, norm: float) -> Tensor:
-    """float32 [rows, 1]: what every row is multiplied by to have this norm."""
-    # The lower limit keeps a row of zeros at zero.
-    norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-    return norm / norms.clamp(min=1e-12)
 
 
 @numba.njit(cache=True, nogil=True)

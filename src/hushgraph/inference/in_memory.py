@@ -61,12 +61,11 @@ class WholeGraph:
             yield np.arange(begin, min(begin + size, self.graph.num_nodes))
 
 
-def check_features(num_features: int, expected: int) -> None:
-    """Raise InputError if a graph does not have as many features as the model was trained on."""
-    if num_features != expected:
+def check_width(given: int, expected: int) -> None:
+    """Raise InputError if rows do not have as many features as the model was trained on."""
+    if given != expected:
         raise InputError(
-            f"the graph has {num_features} features, the model was trained on {expected}; give a graph "
-            "with the same columns"
+            f"the rows have {given} features, the model was trained on {expected}; give the same columns"
         )
 
 
@@ -98,7 +97,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
                 blocks = (reads,) * depth
             result: Tensor = model(features.all(), blocks)
             return result
-        check_features(features.width, cast(int, model.encoder[0].in_features))
+        check_width(features.width, cast(int, model.encoder[0].in_features))
         h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
@@ -153,7 +152,7 @@ def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
     reads = isinstance(model, GNN) and model.depth > 0
     if chain is None or features.device.type != "cpu" or reads or not chain.is_float32:
         return None
-    check_features(features.width, chain.layers[0][1].in_features)
+    check_width(features.width, chain.layers[0][1].in_features)
     return chain
 
 

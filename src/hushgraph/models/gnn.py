@@ -128,6 +128,18 @@ LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
 MODEL_NAMES = (*LAYERS, "mlp")
 
 
+def scale_rows(features: Tensor, norm: float) -> Tensor:
+    """Scale every row to this norm; 0 leaves the rows unscaled."""
+    return features * row_scales(features, norm) if norm else features
+
+
+def row_scales(features: Tensor, norm: float) -> Tensor:
+    """float32 [rows, 1]: what every row is multiplied by to have this norm."""
+    # The lower limit keeps a row of zeros at zero.
+    norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+    return norm / norms.clamp(min=1e-12)
+
+
 class GNN(nn.Module):
     """Encoder, message passing and decoder: scores for every root.
 
@@ -215,11 +227,7 @@ class GNN(nn.Module):
 
     def scaled(self, x: Tensor) -> Tensor:
         """Scale features [rows, d] as the encoder expects them."""
-        if not self.feature_norm:
-            return x
-        # The lower limit keeps a row of zeros at zero.
-        norms: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        return x * (self.feature_norm / norms.clamp(min=1e-12))
+        return scale_rows(x, self.feature_norm)
 
     def propagate(self, h: Tensor, blocks: Sequence[Reads]) -> Tensor:
         """Apply everything after the encoder to its output."""

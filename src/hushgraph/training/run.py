@@ -22,7 +22,7 @@ from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
-from hushgraph.inference.covered import average_over_neighbours, check_width, score_table
+from hushgraph.inference.covered import average_over_neighbours, score_table
 from hushgraph.inference.in_memory import evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
@@ -222,7 +222,7 @@ class Run:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
         boards = self._load_boards()
         x = check_features(features)
-        check_width(x.shape[1], self.folder.num_features)
+        inference.check_width(x.shape[1], self.folder.num_features)
         return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
 
     def _predict_new_nodes(self, data: Any, *, symmetrize: bool | None) -> Predicted:
@@ -421,5 +421,5 @@ class Run:
             labels=False,
         )
         # Here too, since a module of the caller's says nothing of its columns.
-        inference.check_features(graph.num_features, self.folder.num_features)
+        inference.check_width(graph.num_features, self.folder.num_features)
         return graph
