@@ -26,10 +26,10 @@ from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows
 from hushgraph.engines.released import check_release
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
-from hushgraph.models.gnn import scale_rows
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
 from hushgraph.gradients.sums import sum_error
+from hushgraph.models.gnn import scale_rows
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import Progress, RunFolder
