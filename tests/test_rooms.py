@@ -33,6 +33,8 @@ FLOW = (
     ("runs",),
     ("plots",),
     ("report",),
+    ("/settings",),
+    ("methods",),
     ("training",),
     ("engines",),
     ("/comparison", "/estimator"),
