@@ -32,6 +32,8 @@ FLOW = (
     ("runs",),
     ("plots",),
     ("report",),
+    ("/settings",),
+    ("methods",),
     ("training",),
     ("engines",),
     ("/comparison", "/estimator"),

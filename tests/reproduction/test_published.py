@@ -15,7 +15,7 @@ from hushgraph.models.gnn import GATLayer
 from hushgraph.reproduction import spec
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.optimizers import build_optimizer
-from hushgraph.training.trainer import choose_percentile_clipping
+from hushgraph.training.steps import choose_percentile_clipping
 
 HAND: Any = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("published_by_hand.py"))))
 ARXIV_TRAIN = 90_941
