@@ -216,7 +216,9 @@ def test_a_module_given_stays_as_it_was(graph: Graph) -> None:
 def test_a_module_given_predicts_on_its_own_columns_alone(graph: Graph) -> None:
     fitted = NodeClassifier(model=OwnModel(), private=False, **QUICK).fit(graph)
     narrow = replace(graph, x=graph.x[:, 1:])
-    with pytest.raises(InputError, match=f"the model was trained on {graph.num_features}; give the same columns"):
+    with pytest.raises(
+        InputError, match=f"the model was trained on {graph.num_features}; give the same columns"
+    ):
         fitted.predict(narrow)
 
 

@@ -54,7 +54,10 @@ def find_offences(
         indptr=np.cumsum([0] + [len(reads) for reads in _READS], dtype=np.int64),
         indices=np.concatenate(_READS).astype(np.int32),
     )
-    batch = tree_batch(grow(lists, _ROOTS, depth), Features(graph), graph.y)
+    batch, *alone = (
+        tree_batch(grow(lists, roots, depth), Features(graph), graph.y)
+        for roots in (_ROOTS, *([root] for root in _ROOTS))
+    )
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         try:
@@ -65,7 +68,7 @@ def find_offences(
             offences = _shape(tried, batch, num_outputs)
             if not offences and not shape_only:
                 offences = [*_buffers(tried, batch), *_mixing(tried, batch)]
-                offences += _clipping(tried, batch)
+                offences += _clipping(tried, batch, alone)
         except ModelError as error:
             return [str(error)]
         except Exception as error:
@@ -116,7 +119,7 @@ def _mixing(model: nn.Module, batch: TreeBatch) -> list[str]:
     return []
 
 
-def _clipping(model: nn.Module, batch: TreeBatch) -> list[str]:
+def _clipping(model: nn.Module, batch: TreeBatch, alone: list[TreeBatch]) -> list[str]:
     """Parameters whose clipped sum is not that of one root at a time."""
     clipping = Clipping(kind="flat", clip=1e-3)
     wrong: list[str] = []
@@ -124,7 +127,7 @@ def _clipping(model: nn.Module, batch: TreeBatch) -> list[str]:
         tried = copy.deepcopy(model).train(training)
         with torch.enable_grad():
             fast = ghost.clipped_sum(tried, batch, clipping)
-            slow = _sum_one_by_one(tried, batch, clipping)
+            slow = _sum_one_by_one(tried, alone, clipping)
         total = torch.stack([value.norm() for value in slow.values()]).norm()
         for name, value in slow.items():
             close = (fast[name] - value).norm() <= 1e-3 * value.norm() + 1e-6 * total
@@ -138,15 +141,12 @@ def _clipping(model: nn.Module, batch: TreeBatch) -> list[str]:
     ]
 
 
-def _sum_one_by_one(model: nn.Module, batch: TreeBatch, clipping: Clipping) -> dict[str, Tensor]:
-    """The clipped sum, from the gradient of one root after another by autograd."""
-    x, blocks = _apart(batch)
+def _sum_one_by_one(model: nn.Module, alone: list[TreeBatch], clipping: Clipping) -> dict[str, Tensor]:
+    """The clipped sum, from the gradient of one root after another over its own tree, by autograd."""
     parameters = dict(model.named_parameters())
     total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
-    for root, label in enumerate(batch.labels):
-        labels = torch.full_like(batch.labels, -1)
-        labels[root] = label
-        loss = batch.loss(model(x, blocks), labels).sum()
+    for one in alone:
+        loss = one.loss(model(*_apart(one)), one.labels).sum()
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
         reached = {name: g for name, g in zip(parameters, gradients, strict=True) if g is not None}
         squares = torch.zeros(len(GROUPS), 1)
