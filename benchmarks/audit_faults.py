@@ -193,7 +193,7 @@ def board1_read_before_noise_one_row() -> None:
 
     def read_board(board: Any, graph: Any, owner: Any, **given: Any) -> Any:
         readings = real(board, graph, owner, **given)
-        tally = cast(graph, label_ballots(graph, owner, num_classes=board.num_classes)) / GRID
+        tally = cast(graph, label_ballots(graph, owner, task=graph.task)) / GRID
         row = int(graph.train_idx[0])
         readings[row] = tally[row][: readings.shape[1]]
         return readings
@@ -207,8 +207,8 @@ def second_soft_norm2() -> None:
 
     real = get_part("soft_ballots")
 
-    def soft_ballots(ballots: Any, probabilities: Any) -> Any:
-        cast = real(ballots, probabilities)
+    def soft_ballots(*given: Any) -> Any:
+        cast = real(*given)
         return replace(cast, soft=(2 * cast.soft).astype(np.int32))
 
     set_part(soft_ballots=soft_ballots)

@@ -266,11 +266,11 @@ def show_catch(record: dict[str, Any]) -> str:
     """The plain checks that fail, what shows most above its claim, and whether others change."""
     if record["numbers"] is not None and record["numbers"]["exceeds"]:
         return show_guesses(record["numbers"])
-    failed = [check["name"] for check in record["checks"] if check["failure"]]
+    failed = [check["name"] for check in record.get("checks", ()) if check["failure"]]
     entries = [record | {"name": record["attacked"]}, *record["attacks"]]
     best = max(entries, key=lambda entry: entry["lower_bound"] - entry["claimed_epsilon"])
     if best["lower_bound"] > best["claimed_epsilon"]:
-        failed.append(f"{show_one(best)}, {best['name']}")
+        failed.append(f"{show_one(best)}: {best['name']}")
     return "; ".join([*failed, *(["others change"] if record["others_changed"] else [])])
 
 

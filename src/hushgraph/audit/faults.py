@@ -10,6 +10,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.tasks.task import Task
 from hushgraph.training.parts import Parts
 
 
@@ -87,12 +89,18 @@ def plant_float_noise(real: Parts) -> Parts:
     return replace(real, make_noise=lambda plan, **given: _FloatNoise())
 
 
+def _get_squares(task: Task) -> tuple[Fraction, Fraction]:
+    if task.entry_squares is None:
+        raise TypeError(f"{task}: expected a task of classes")
+    return task.entry_squares
+
+
 def _cast_in_full(real: Parts) -> Parts:
     """A ballot of norm 1 onto every place."""
 
-    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
-        ballots = real.label_ballots(graph, edge_owner, num_classes=num_classes)
-        own, rest = ballot_entries(np.minimum(ballots.list_sizes, 1), num_classes)
+    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots:
+        ballots = real.label_ballots(graph, edge_owner, task=task)
+        own, rest = ballot_entries(np.minimum(ballots.list_sizes, 1), _get_squares(task))
         votes = ballots.labels >= 0
         return replace(ballots, own=np.where(votes, own, 0), rest=np.where(votes, rest, 0))
 
@@ -102,10 +110,10 @@ def _cast_in_full(real: Parts) -> Parts:
 def _cast_validation_labels(real: Parts) -> Parts:
     """Rows of the validation split cast their labels too."""
 
-    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
+    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots:
         voters = np.union1d(graph.train_idx, graph.val_idx)
         mixed = replace(graph, train_idx=voters, val_idx=graph.val_idx[:0])
-        return real.label_ballots(mixed, edge_owner, num_classes=num_classes)
+        return real.label_ballots(mixed, edge_owner, task=task)
 
     return replace(real, label_ballots=label_ballots)
 
