@@ -33,6 +33,7 @@ from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training import prepare
 from hushgraph.training import train as training
 from hushgraph.training import trainer as loop
+from hushgraph.training.interruption import delay_interrupts
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".split()  # noqa: SIM905
@@ -321,7 +322,7 @@ def test_ctrl_c_before_anything_began_leaves_nothing(
 
 def test_interruption_waits_for_check_and_restores_the_handler() -> None:
     handler = signal.getsignal(signal.SIGINT)
-    with loop.delay_interrupts() as check:
+    with delay_interrupts() as check:
         assert signal.getsignal(signal.SIGINT) is handler
         check()
         os.kill(os.getpid(), signal.SIGINT)
