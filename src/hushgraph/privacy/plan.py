@@ -409,6 +409,8 @@ class PrivacyPlan:
         if not self.directed:
             # Plans without this field keep the fingerprint that their ledgers show.
             del values["directed"]
+        if values.get("label_change", self) is None:
+            del values["label_change"]
         return values
 
     @classmethod
@@ -456,6 +458,8 @@ class BillboardPlan(PrivacyPlan):
         num_train_nodes, batch_size, steps, delta, clip, clipping, edge_owner, directed: as in
             `PrivacyPlan`.
         num_classes: c, how many classes there are, which is public.
+        label_change: the largest squared change of a ballot when a label changes, `Task.label_change`, of
+            other tasks than classes.
         num_boards: 1 or 2.
         board_share: the part of the budget (of mu^2) that the boards get together, in equal parts.
         board_noise: s of every board, where one ballot has norm 1. Empty: not chosen yet.
@@ -479,6 +483,7 @@ class BillboardPlan(PrivacyPlan):
     num_boards: int = 2
     board_share: float = 0.5
     board_noise: tuple[float, ...] = ()
+    label_change: float | None = None
 
     method: ClassVar[choices.Method] = "billboard"
 
@@ -502,7 +507,7 @@ class BillboardPlan(PrivacyPlan):
                 f"accountant={self.accountant!r}, noise={self.noise!r}, clipping={self.clipping!r}: the "
                 "paper's choices are for method='trees'"
             )
-        if as_int(self.num_classes) is None or self.num_classes < 2:
+        if self.label_change is None and (as_int(self.num_classes) is None or self.num_classes < 2):
             wrong.append(f"num_classes={self.num_classes}: expected 2 or more; one class needs no model")
         if self.num_boards not in (1, 2):
             wrong.append(f"num_boards={self.num_boards}: expected 1 or 2")
@@ -581,7 +586,10 @@ class BillboardPlan(PrivacyPlan):
     @property
     def epsilon_label(self) -> float:
         """Epsilon for one training label changed into another."""
-        return self._epsilon_by(bounds.label_changed(self.num_classes))
+        if self.label_change is None:
+            return self._epsilon_by(bounds.label_changed(self.num_classes))
+        move = math.sqrt(self.label_change)
+        return self._epsilon_by(Change(label_board=move, full_board=move, examples=1))
 
     @property
     def epsilon_unlabelled_row(self) -> float:
