@@ -6,6 +6,7 @@ import contextlib
 import csv
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,8 @@ _DELIMITERS = (",", ";", "\t", "|")
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
 _FLOATS = ("FLOAT", "DOUBLE")
+# Types that DuckDB gives to a column of Python objects after looking at all of them.
+_GUESSED = re.compile(r"BOOLEAN|DECIMAL\(.*|DATE|TIME.*")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
 _MAGIC = b"PAR1"
 # The columns whose default name is their role.
@@ -70,7 +73,7 @@ class Table:
             return "read_parquet(?, hive_partitioning = false)"
         columns = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.names)))
         delimiter = self.delimiter.replace("'", "''")
-        # This drops surplus cells, so `reread` checks for them before it sets `has_mixed_line_ends`.
+        # This drops surplus cells, so `_reread` checks for them before it sets `has_mixed_line_ends`.
         lenient = ", strict_mode = false, parallel = false" if self.has_mixed_line_ends else ""
         return (
             f"read_csv(?, auto_detect = false, header = false, skip = 1, delim = '{delimiter}', "
@@ -137,14 +140,18 @@ class Table:
             )
 
     def check_exact(self, name: str, role: str) -> None:
-        """Raise GraphError if a column whose text counts holds floats.
+        """Raise GraphError if a column whose text counts has a type that one cell can change.
 
-        One missing cell turns the integers of a DataFrame into floats, and 1 into 1.0 in every other row.
+        One missing cell turns the integers of a DataFrame into floats, and 1 into 1.0 in every other row. The
+        type of its objects is guessed from all of them: one time of day turns every date into a timestamp.
         """
-        if self.type_of(name) in _FLOATS and not self.is_fixed:
+        kind = self.type_of(name)
+        is_guessed = self.title is not None and _GUESSED.fullmatch(kind) is not None
+        if (kind in _FLOATS or is_guessed) and not self.is_fixed:
+            to_type = "'Int64'" if kind in _FLOATS else "str"
             raise GraphError(
-                f"{self.shown}: column {name!r}, given as {role}, holds {self.type_of(name)}; expected text "
-                "or integers; convert it, in pandas with .astype('Int64')"
+                f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected text or "
+                f"integers; convert it, in pandas with .astype({to_type})"
             )
 
     def place(self, row: int | None, name: str) -> str:
@@ -159,17 +166,26 @@ class Table:
 
     def cell(self, connection: Any, row: int, name: str) -> str | None:
         """Return the text of a cell for a message; None if it is empty."""
-        (text,) = connection.execute(
-            f"SELECT CAST({self.sql_name(name)} AS VARCHAR) FROM {self.rows} WHERE row_no = ?",
-            [self.pattern, row],
-        ).fetchone()
+        create = f"CREATE OR REPLACE TABLE cell AS SELECT CAST({self.sql_name(name)} AS VARCHAR) FROM "
+        self.execute(connection, lambda table: f"{create} {table.rows} WHERE row_no = {int(row)}")
+        (text,) = connection.execute("SELECT * FROM cell").fetchone()
         return None if text is None else str(text)
 
     def advice(self, by_flags: str, in_file: str) -> str:
         """Return the advice about a column: to use flags, or to change the file if columns are fixed."""
         return f"{in_file} ({_FIXED})" if self.is_fixed else by_flags
 
-    def reread(self, connection: Any, error: Exception) -> Table:
+    def execute(self, connection: Any, write_sql: Callable[[Table], str]) -> Table:
+        """Execute SQL that reads this table; return it with the options that let DuckDB read it."""
+        import duckdb
+
+        try:
+            connection.execute(write_sql(self), [self.pattern])
+        except duckdb.Error as error:
+            return self._reread(connection, error).execute(connection, write_sql)
+        return self
+
+    def _reread(self, connection: Any, error: Exception) -> Table:
         """Return this table with options that let DuckDB read it; raise GraphError if there are none."""
         import duckdb
 
