@@ -22,7 +22,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.privacy import budget as budgets
 from hushgraph.privacy.budget import DataBudget, LedgerCopy
 from hushgraph.privacy.ledger import Ledger, read_line, write_line
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.checkpoint import read_progress
 from hushgraph.training.parts import Parts
 
 REFUSED = "another folder went on with it, or this one is an older copy"
@@ -319,7 +319,7 @@ def test_a_copy_that_goes_while_a_run_goes_on_ends_it(tmp_path: Path, graph: Gra
 
     with pytest.raises(WriteError, match="removed or replaced while the run went on"):
         hg.train(graph, out=tmp_path / "run", budget=budget, on_start=remove, **SETTINGS)
-    assert RunFolder.open(tmp_path / "run").read_progress().step == 0
+    assert read_progress(tmp_path / "run" / "checkpoint.safetensors").step == 0
 
 
 def test_a_full_disk_ends_a_run_before_it_acts(
