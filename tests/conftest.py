@@ -74,7 +74,7 @@ FIRST = (
     "browser/test_pages.py",
     "claims/test_rings.py",
     "claims/test_norms.py",
-    "privacy/test_billboard_bounds.py",
+    "privacy/test_charges.py",
     "audit/test_attack.py",
     "claims/test_budget.py",
     "test_packaging.py",

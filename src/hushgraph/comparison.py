@@ -14,7 +14,7 @@ from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
-from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget, compose_charges, describe_composition
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
     Assumption,
@@ -23,7 +23,8 @@ from hushgraph.privacy.guarantee import (
     name_assumed,
     write_assumptions,
 )
-from hushgraph.privacy.plan import PREDICTIONS, json_number
+from hushgraph.privacy.plans import PREDICTIONS, json_number
+from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -416,7 +417,9 @@ def _charge_all(
 def _add_up(runs: Iterable[Run]) -> Total:
     """What all private runs cost together, at the largest of their deltas."""
     charges = [
-        Charge.of_plan(run.plan, run.folder.guarantee, run=str(run.folder.path), command="compare", data="")
+        RunCharge.of_plan(
+            run.plan, run.folder.guarantee, run=str(run.folder.path), command="compare", data=""
+        )
         for run in runs
         if run.plan.is_private
     ]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns
     from hushgraph.privacy import choices
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.training.prepare import OptimizerFactory
     from hushgraph.training.run import Run
 

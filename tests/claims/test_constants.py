@@ -26,7 +26,7 @@ from hushgraph.billboard.ballots import GRID, label_ballots
 from hushgraph.billboard.board import cast
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.folder import RunFolder, _checksum
 
 Run = Callable[..., tuple[int, str, str]]

@@ -19,13 +19,13 @@ import hushgraph as hg
 from hushgraph.cli import app as cli
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training import trainer as loop
 
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
-    *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
+    *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "directed"),
     # Whether classes were declared, whichever they are.
     "assumptions",
@@ -33,7 +33,7 @@ SUMMARY = {
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
 }
 # What the plan of a billboard says beyond that.
-BILLBOARD = {"board_share", "board_noise", "epsilon_unlabelled_row"}
+BILLBOARD = {"board_share", "board_noise"}
 # Every key that a private run may write, by file. A new one must be thought about here first.
 ALLOWED = {
     "run.json": {

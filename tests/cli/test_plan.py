@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hushgraph.privacy.plan import PrivacyPlan
+from plans import make_plan
 
 SMALL = ["plan", "--train-nodes", "1000", "--max-readers", "3", "--batch-size", "100"]
 Run = Callable[..., tuple[int, str, str]]
@@ -34,8 +34,8 @@ def test_the_published_figure(run: Run, owner: str, guarantee: str) -> None:
 
 def test_noise_and_steps_give_epsilon(run: Run) -> None:
     found = answer(run, *SMALL, "--steps", "20", "--noise-multiplier", "1")
-    plan = PrivacyPlan(
-        num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=20, noise_multiplier=1
+    plan = make_plan(
+        num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=20, paper_noise_multiplier=1
     )
     assert {key: found[key] for key in plan.summary()} == plan.summary()
     assert found["solved_for"] == "epsilon"
@@ -46,7 +46,7 @@ def test_epsilon_and_steps_give_noise(run: Run) -> None:
     found = answer(run, *SMALL, "--steps", "20", "--epsilon", "3")
     assert found["solved_for"] == "noise-multiplier"
     assert 2.99 < found["epsilon"] <= 3.0
-    again = answer(run, *SMALL, "--steps", "20", "--noise-multiplier", repr(found["noise_multiplier"]))
+    again = answer(run, *SMALL, "--steps", "20", "--noise-multiplier", repr(found["paper_noise_multiplier"]))
     assert again["epsilon"] == found["epsilon"]
 
 
@@ -128,7 +128,7 @@ def test_neighbours_that_cannot_be_priced_are_infinite_or_say_so(run: Run) -> No
 def test_epsilon_alone_prices_what_train_would_do(run: Run) -> None:
     about = answer(run, "plan", "--train-nodes", "1000", "--max-readers", "3", "--epsilon", "4")
     given = ("--batch-size", "1000", "--steps", "600", "--epsilon", "4")
-    assert about["noise_multiplier"] == answer(run, *SMALL[:5], *given)["noise_multiplier"]
+    assert about["sigma_over_clip"] == answer(run, *SMALL[:5], *given)["sigma_over_clip"]
     _, out, _ = run("plan", "--train-nodes", "300000", "--max-readers", "3", "--epsilon", "4")
     assert "--steps was not given; a run takes 600 by default." in out
     assert "--batch-size was not given; a run takes 200,000 by default." in out

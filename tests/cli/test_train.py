@@ -29,10 +29,10 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training import prepare
 from hushgraph.training import train as training
 from hushgraph.training import trainer as loop
+from plans import make_plan
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".split()  # noqa: SIM905
@@ -73,7 +73,7 @@ def answer(run: Run, *arguments: Any) -> dict[str, Any]:
 
 CONTRACT = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
-    *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
+    *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
     *("directed", "assumptions"),
@@ -110,7 +110,7 @@ def test_every_flag_reaches_the_run(run: Run, tmp_path: Path) -> None:
     found = answer(run, "train", data, *flags.split(), "--out", "here")
     assert 0 <= found["train_accuracy"] <= 1
     loaded = hg.Run.load("here")
-    assert loaded.plan == PrivacyPlan(
+    assert loaded.plan == make_plan(
         num_train_nodes=loaded.plan.num_train_nodes,
         num_layers=2,
         max_readers=2,
@@ -119,7 +119,7 @@ def test_every_flag_reaches_the_run(run: Run, tmp_path: Path) -> None:
         batch_size=20,
         steps=3,
         clip=0.5,
-        noise_multiplier=2.0,
+        paper_noise_multiplier=2.0,
         delta=0.01,
         accountant="paper",
         clipping="groups",

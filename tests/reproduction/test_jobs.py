@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hushgraph import PrivacyPlan
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.jobs import Job, fit_to_data, list_jobs, run_digest, train_arguments
+from plans import make_plan
 
 BOTH = ("as-published", "sound")
 
@@ -53,9 +53,13 @@ def test_as_published_is_the_paper_in_every_respect() -> None:
 
 def test_the_budget_sets_the_steps_as_published() -> None:
     arguments = fit_to_data(train_arguments(one("transductive", "ogbn-arxiv/DP-GCN", "as-published")), 90_941)
-    names = ("max_readers", "batch_size", "noise_multiplier", "sampler", "accountant", "clipping", "noise")
-    plan = PrivacyPlan(
-        num_train_nodes=90_941, num_layers=1, steps=1, **{name: arguments[name] for name in names}
+    names = ("max_readers", "batch_size", "sampler", "accountant", "clipping", "noise")
+    plan = make_plan(
+        num_train_nodes=90_941,
+        num_layers=1,
+        steps=1,
+        paper_noise_multiplier=arguments["noise_multiplier"],
+        **{name: arguments[name] for name in names},
     ).with_steps_for(epsilon=arguments["epsilon"])
     assert "steps" not in arguments
     assert 660 <= plan.steps <= 675

@@ -24,10 +24,10 @@ from hushgraph.cli.train import describe_run
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, split_id
 from hushgraph.training import trainer as loop
+from plans import make_plan
 
 SETTINGS: dict[str, Any] = {"steps": 8, "hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
 
@@ -181,8 +181,8 @@ def test_steps_that_a_kill_took_are_told(graph: Graph, tmp_path: Path, interrupt
     folder = RunFolder.open(tmp_path / "run")
     with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
         lost = ledger.steps_charged + 4_000
-        ledger.charge(folder.plan.step_event, count=4_000)
-        ledger.charge(folder.plan.step_event, count=4_990 - lost)
+        ledger.charge(folder.plan.step_charge, count=4_000)
+        ledger.charge(folder.plan.step_charge, count=4_990 - lost)
     run = hg.resume(tmp_path / "run", graph)
     assert run.result["steps_lost"] == 4_990
     assert Ledger.open(folder.ledger_path, read_only=True).steps_charged == 5_000
@@ -477,8 +477,8 @@ def test_what_is_not_a_run_is_one_line(tmp_path: Path, graph: Graph, interrupted
 
 
 def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
-    plan = PrivacyPlan(
-        num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=3, noise_multiplier=1.0
+    plan = make_plan(
+        num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=3, paper_noise_multiplier=1.0
     )
     folder = RunFolder(
         path=tmp_path / "run",

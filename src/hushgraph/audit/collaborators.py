@@ -18,7 +18,7 @@ from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.training.trainer import ClippedSum
 

@@ -36,7 +36,7 @@ from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import Graph
 from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Optimizer
 from hushgraph.sampling.lists import BoundedLists

@@ -21,7 +21,7 @@ from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import judge_size, name_assumed
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hushgraph.graph.columns import EVERY_NUMBER
 from hushgraph.graph.columns import UnknownCategory as UnknownCategories
 from hushgraph.graph.columns import UnknownIds as UnknownEnds
 from hushgraph.privacy import choices
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 CONFIG_PATH = "hushgraph.config"
 """Key of `context.meta` under which `--config` keeps the path of its file."""

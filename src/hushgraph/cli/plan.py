@@ -13,14 +13,14 @@ from hushgraph.cli.options import LAYERS, UNUSED, ConfigFile, PrintConfig, secti
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.plan import BillboardPlan
+    from hushgraph.privacy.plans import BillboardPlan
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
@@ -257,9 +257,9 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
 def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
     # Imported here: with it come the accountants, which --help should not wait for.
-    from hushgraph.privacy.plan import BillboardPlan
+    from hushgraph.privacy.plans import BillboardPlan
 
-    noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
+    noise = "none" if not plan.is_private else digits_up(plan.paper_noise_multiplier, digits=6)
     return [
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
         *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),

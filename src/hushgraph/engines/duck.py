@@ -55,7 +55,7 @@ from hushgraph.engines.plan import (
     write_about,
 )
 from hushgraph.engines.records import Int32Array, Records
-from hushgraph.engines.released import check_release, find_values, release_values, released_std
+from hushgraph.engines.released import BOARD, check_release, find_values, release_values, released_std
 from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
@@ -398,7 +398,7 @@ class _Phases:
         if board_folder(self.folder.path).is_dir():
             check_release(ledger, digest_files(self.tables.connection, self.folder))
         elif self._find_values(ledger) is None:
-            ledger.check_unreleased(0)
+            ledger.check_unreleased(BOARD)
         saved = self.folder.path / BOARD_FILES[0]
         if saved.exists():
             board = load_board(saved, plan=self.folder.plan.fingerprint())
@@ -420,7 +420,7 @@ class _Phases:
         """Write the board as Parquet, from numbers that are released, or are made and released now."""
         values = self._find_values(ledger)
         if values is None:
-            ledger.check_unreleased(0)
+            ledger.check_unreleased(BOARD)
             charge_board(self.folder, ledger)
             self.tell("make board")
             release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hushgraph._files import write_whole
-from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy import choices
-from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
 
@@ -102,7 +102,6 @@ def plan_run(
         delta=delta,
         num_boards=1,
         board_share=defaults.board_share,
-        noise_multiplier=None if private else 0.0,
     )
     config = TrainingConfig(
         model="mlp",
@@ -159,7 +158,7 @@ def with_budget(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget |
         return folder
     entry = BudgetEntry.of(budget, folder.plan)
     about: dict[str, Any] = {"run": entry.run, "command": entry.command, "data": folder.data}
-    DataBudget.open(entry.file).check(Charge.of_plan(folder.plan, folder.guarantee, **about))
+    DataBudget.open(entry.file).check(RunCharge.of_plan(folder.plan, folder.guarantee, **about))
     return replace(folder, budget=entry)
 
 
@@ -233,9 +232,9 @@ def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> 
 
 def charge_board(folder: RunFolder, ledger: Ledger) -> None:
     """Charge the board of a run in its ledger, which is locked, unless it is charged already."""
-    [event] = [event for event, _ in folder.plan.charges if isinstance(event, GaussianEvent)]
-    if not ledger.boards_charged:
-        ledger.charge(event)
+    [board] = [charge for charge in folder.plan.charges if not charge.is_step]
+    if not ledger.is_charged(board.name):
+        ledger.charge(board)
 
 
 def board_noise(folder: RunFolder) -> float:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from hushgraph._files import draft_path, name_file, open_unnamed
 from hushgraph.billboard.board import digest_board, release
 from hushgraph.errors import RunError, WriteError
-from hushgraph.privacy.ledger import Ledger, name_board
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -105,7 +106,7 @@ def _map_complete(file: Path, shape: tuple[int, int], noise_std: float) -> tuple
 
 def check_release(ledger: Ledger, digest: str) -> None:
     """Refuse a board without a charge, or another one than is on record; put the digest on record."""
-    if not ledger.boards_charged:
+    if not ledger.is_charged(BOARD):
         raise RunError(
             f"ledger={ledger.path}: it shows no charge for {BOARD}, so what was spent is unknown; count the "
             "whole epsilon as spent and start a new run"

@@ -317,7 +317,7 @@ class _Maker:
         if not place.exists("work/board/_SUCCESS"):
             if place.exists("work/board"):
                 raise incomplete_error(place.places["work"])
-            ledger.check_unreleased(0)
+            ledger.check_unreleased(BOARD)
             charge_board(folder, ledger)
             self._sort_out_records(place)
             self.write_tallies(place)

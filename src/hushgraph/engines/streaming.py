@@ -23,7 +23,7 @@ from torch import nn
 from hushgraph.accounting.events import Draw, PoissonDraw
 from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
 from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
-from hushgraph.engines.released import check_release
+from hushgraph.engines.released import BOARD, check_release
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
 from hushgraph.gradients.batch import scale_rows
@@ -336,12 +336,12 @@ def _remove_rows(folder: RunFolder, group: Group, keep_rows: bool) -> None:
 
 def _check_board(folder: RunFolder, ledger: Ledger, connection: Any) -> None:
     """Rows come from a board: refuse to go on where that was not charged, is missing or is another one."""
-    if not ledger.boards_charged:
+    if not ledger.is_charged(BOARD):
         raise RunError(f"run={folder.path}: its ledger shows no board; make the rows again in a new folder")
     engine, storage = read_mark(folder)
     board = board_folder(folder.path)
     if storage is None and not board.is_dir():
-        ledger.check_unreleased(0)
+        ledger.check_unreleased(BOARD)
     elif engine == "duckdb":
         check_release(ledger, digest_files(connection, folder))
 

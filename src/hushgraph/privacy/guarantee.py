@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import PlanError
-from hushgraph.privacy.plan import json_number
+from hushgraph.privacy.plans import json_number
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
 
 
 GuaranteeKind = Literal["holds", "claimed by the paper", "none"]
@@ -312,9 +312,6 @@ FIXED_SEED = Reason(
     "private.",
 )
 _NO_NOISE = Reason(code="no-noise", sentence="Training adds no noise, so epsilon is infinite.")
-_NOT_CHOSEN = Reason(
-    code="noise-not-chosen", sentence="No noise has been chosen yet, so epsilon is infinite."
-)
 _TOO_SMALL = Reason(
     code="noise-too-small", sentence="The noise is too small for any finite epsilon to be proven."
 )
@@ -369,8 +366,6 @@ class Statement:
 def find_reasons(plan: PrivacyPlan) -> tuple[Reason, ...]:
     """Why the plan by itself guarantees nothing, or only what the paper claims."""
     if plan.guarantee == "none":
-        if plan.noise_multiplier is None:
-            return (_NOT_CHOSEN,)
         return (_TOO_SMALL,) if plan.is_private else (_NO_NOISE,)
     return tuple(
         Reason(code=name.replace(" ", "-"), sentence=_as_sentence(WHY_UNPROVEN[name]))
@@ -583,8 +578,9 @@ def _describe_other_changes(plan: PrivacyPlan) -> Topic:
         heading="Other questions, other figures",
         text=f"Two rows emptied together: epsilon {rounded_up(plan.epsilon_group_of_two)}. One "
         f"{plan.edge_name}, everything else kept: {rounded_up(plan.epsilon_edge)}. One training label "
-        f"changed into another: {rounded_up(plan.epsilon_label)}. A row without a training label: "
-        f"{rounded_up(plan.epsilon_unlabelled_row)}. All at the same delta.",
+        f"changed into another: {rounded_up(plan.epsilon_label)}. A row of the validation or "
+        f"test split: {rounded_up(plan.epsilon_evaluated)}. A row of no split: "
+        f"{rounded_up(plan.epsilon_other)}. All at the same delta.",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Assumption
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,12 @@ def solve(
         notes.append(f"--max-reads was not given; reader-owned edges need one, so D = K = {max_reads}.")
     plan = PrivacyPlan(
         steps=1 if steps is None else steps,
-        noise_multiplier=noise_multiplier,
         max_reads=max_reads,
         batch_size=batch_size,
         **fields,
     )
+    if noise_multiplier is not None:
+        plan = plan.with_paper_noise(noise_multiplier)
     if epsilon is not None:
         plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)
     return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes))
@@ -100,7 +101,5 @@ def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
         changes.append((f"steps = {count}", {"steps": count}))
     plans = []
     for label, change in changes:
-        other = replace(plan, **change)
-        multiplier = plan.sigma_over_clip / (2 * other.changed_trees)
-        plans.append((label, replace(other, noise_multiplier=multiplier)))
+        plans.append((label, replace(plan, **change)))
     return plans

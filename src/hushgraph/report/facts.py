@@ -14,11 +14,11 @@ from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import json_number
+from hushgraph.privacy.plans import json_number
 
 if TYPE_CHECKING:
     from hushgraph.inference.in_memory import Evaluation
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.runs.folder import RunFolder
 
 FORMAT = 1

@@ -186,9 +186,10 @@ def list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows += [
             (f"epsilon, one training label{note}", f"at most {format_epsilon(about['epsilon_label'])}"),
             (
-                f"epsilon, a row without training label{note}",
-                format_epsilon(about["epsilon_unlabelled_row"]),
+                f"epsilon, a row of the validation or test split{note}",
+                format_epsilon(about["epsilon_evaluated"]),
             ),
+            (f"epsilon, a row of no split{note}", format_epsilon(about["epsilon_other"])),
         ]
     return rows
 
@@ -205,7 +206,7 @@ def _list_tree_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     reads = about["max_reads"]
     return [
         ("changed trees, n", f"{about['changed_trees']:,}"),
-        ("noise multiplier, sigma / (2 C n)", digits_down(about["noise_multiplier"], digits=6)),
+        ("the paper's multiplier, sigma / (2 C n)", digits_down(about["paper_noise_multiplier"], digits=6)),
         ("readers of one node, K", format_value(about["max_readers"])),
         ("reads of one node, D", "unlimited" if reads is None else f"{reads:,}"),
         ("sampler", about["sampler"]),

@@ -184,7 +184,7 @@ def check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> c
             "edge_owner": given.get("edge_owner", "sender"),
             "batch_size": given.get("batch_size", 1),
             "steps": given.get("steps", 1),
-            "noise_multiplier": None,
+            "sigma_over_clip": 0.0,
             "delta": None,
             "batches": None,
             **{

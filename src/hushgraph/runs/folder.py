@@ -39,6 +39,7 @@ from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
+from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
     Assumption,
@@ -47,8 +48,8 @@ from hushgraph.privacy.guarantee import (
     find_assumptions,
     write_assumptions,
 )
-from hushgraph.privacy.ledger import Ledger, name_board
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 FORMAT = 1
@@ -145,7 +146,6 @@ class RunFolder:
         Returns:
             The ledger, open and locked.
         """
-        terms = self.plan.terms
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -165,7 +165,7 @@ class RunFolder:
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            ledger = Ledger.create(self.ledger_path, terms)
+            ledger = Ledger.create(self.ledger_path, self.plan)
             self._write_about(about)
             return ledger
         except BaseException:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from hushgraph._files import draft_path
-from hushgraph.accounting.events import GaussianEvent
 from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
 from hushgraph.billboard.board import (
     Board,
@@ -32,9 +31,9 @@ from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.models.device import release_freed_memory
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
-from hushgraph.privacy import bounds
-from hushgraph.privacy.ledger import Ledger, name_board
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
 
 ByLeader = Callable[[Callable[[Ledger], None]], None]
@@ -106,21 +105,21 @@ class Boards:
         path = folder.path / BOARD_FILES[place]
         if find_released(path, ledger, place, plan=plan.fingerprint()):
             return
-        draws, event = _choose_draws(folder.config.seed, place), _board_event(plan, place)
+        draws, charge = _choose_draws(folder.config.seed, place), plan.board_charge(place)
         self._catch_up(num_boards=0, num_ballots=place + 1)
         # They were for these ballots.
         self._readings = None
-        if ledger.boards_charged <= place:
-            ledger.charge(event)
+        if not ledger.is_charged(charge.name):
+            ledger.charge(charge)
         board = cast_and_release(
             graph,
             self._ballots[place],
-            noise_std=plan.board_noise[place],
+            noise_std=charge.noise_std,
             draws=draws,
             plan=plan.fingerprint(),
         )
         digest = digest_board([board.values], board.noise_std)
-        save_board(board, path, lambda: ledger.record_release(name_board(place), digest))
+        save_board(board, path, lambda: ledger.record_release(charge.name, digest))
         release_freed_memory()
         if len(self.boards) == place:
             self.boards.append(board)
@@ -159,9 +158,9 @@ def find_released(path: Path, ledger: Ledger, place: int, *, plan: str) -> bool:
     draft = draft_path(path)
     file = path if path.exists() else draft if draft.exists() else None
     if file is None:
-        ledger.check_unreleased(place)
+        ledger.check_unreleased(name_board(place))
         return False
-    if ledger.boards_charged <= place:
+    if not ledger.is_charged(name_board(place)):
         raise RunError(
             f"ledger={ledger.path}: it shows no charge for {file.name}, so what was spent is unknown; count "
             "the whole epsilon as spent and start a new run"
@@ -224,11 +223,3 @@ def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
     if not isinstance(folder.plan, BillboardPlan):
         raise RunError(f"run={folder.path}: it was trained on trees and has no board; train with a billboard")
     return folder.plan
-
-
-def _board_event(plan: BillboardPlan, place: int) -> GaussianEvent:
-    """What a board costs one emptied row."""
-    [(event, _)] = bounds.events([plan.board_charge(place)], bounds.rows_emptied(1))
-    if not isinstance(event, GaussianEvent):
-        raise TypeError(f"{event}: expected the event of a board")
-    return event

@@ -26,7 +26,7 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import LARGEST_TREE, BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import LARGEST_TREE, BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig, check_settings
 from hushgraph.runs.folder import name_data
 from hushgraph.sampling.trees import bound_tree_size
@@ -174,7 +174,6 @@ def prepare(
         batch_size=defaults.batch_size if batch_size is None else batch_size,
         steps=defaults.steps if steps is None else steps,
         clip=clip,
-        noise_multiplier=noise_multiplier if private else 0.0,
         delta=default_delta(num_train_nodes) if delta is None else delta,
         sampler=sampler,
         accountant=accountant,
@@ -182,6 +181,8 @@ def prepare(
         noise=noise,
     )
     _check_tree_size(plan, graph.num_nodes)
+    if private and noise_multiplier is not None:
+        plan = plan.with_paper_noise(noise_multiplier)
     return Prepared(graph, _meet_epsilon(plan, epsilon, noise_multiplier), config)
 
 
@@ -267,7 +268,6 @@ def _prepare_billboard(graph: Graph, arguments: Mapping[str, Any], others: Mappi
         # The ballots of a second board come from a model that is built here, not from the caller's.
         num_boards=2 if model is None else 1,
         board_share=defaults.board_share,
-        noise_multiplier=None if arguments["private"] else 0.0,
     )
     return Prepared(graph, plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)
 
@@ -296,7 +296,7 @@ def _choose_defaults(
 
 def _meet_epsilon(plan: PrivacyPlan, epsilon: float | None, noise_multiplier: float | None) -> PrivacyPlan:
     """Solve for the noise, or, where the noise is given, for the number of steps."""
-    if epsilon is None or plan.noise_multiplier == 0:
+    if epsilon is None:
         return plan
     return (
         plan.calibrated(epsilon=epsilon) if noise_multiplier is None else plan.with_steps_for(epsilon=epsilon)

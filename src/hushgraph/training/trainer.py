@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.accounting.events import Draw, StepEvent
+from hushgraph.accounting.events import Draw
 from hushgraph.errors import RunError
 from hushgraph.gradients import ghost
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
@@ -29,8 +29,9 @@ from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accu
 from hushgraph.models.device import keep_freed_memory, use_one_pool
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.charges import Charge
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import Optimizer, Progress, RunFolder
 from hushgraph.sampling.random import KeyedGenerator
@@ -74,7 +75,7 @@ class StepLedger(Protocol):
     @property
     def steps_charged(self) -> int: ...
 
-    def charge(self, event: StepEvent, *, step: int | None = None, count: int = 1) -> None: ...
+    def charge(self, charge: Charge, *, step: int | None = None, count: int | None = None) -> None: ...
 
 
 @dataclass(eq=False)
@@ -137,7 +138,7 @@ class Trainer:
         KeyboardInterrupt from `after_step` stops the run once the steps that are charged have been taken.
         """
         state = self.state
-        event = replace(self.plan.step_event, draw=self.batches.draw)
+        charge = replace(self.plan.step_charge, draw=self.batches.draw)
         state.step = self.by_leader(lambda ledger: ledger.steps_charged)
         end = self.plan.steps if until is None else until
         charged, seconds = 0, math.inf
@@ -151,7 +152,7 @@ class Trainer:
                 begin = time.monotonic()
                 batch = next(batches)
                 if not charged:
-                    charged = self.by_leader(partial(self._charge, event, end, seconds, interrupt))
+                    charged = self.by_leader(partial(self._charge, charge, end, seconds, interrupt))
                 self.take_step(batch)
                 charged, state.step = charged - 1, state.step + 1
                 # A coarse clock may show no time at all.
@@ -171,7 +172,7 @@ class Trainer:
 
     def _charge(
         self,
-        event: StepEvent,
+        charge: Charge,
         end: int,
         seconds: float,
         interrupt: KeyboardInterrupt | None,
@@ -181,7 +182,7 @@ class Trainer:
         if interrupt is not None:
             raise interrupt
         count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
-        ledger.charge(event, step=self.state.step, count=count)
+        ledger.charge(charge, step=self.state.step, count=count)
         return count
 
     def take_step(self, batch: Iterable[Any]) -> None:

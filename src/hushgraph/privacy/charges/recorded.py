@@ -1,0 +1,42 @@
+"""Charges that earlier versions wrote: the event of one emptied row is all that their lines tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn
+
+from hushgraph.accounting.events import UNBOUNDED, Event, StepEvent
+from hushgraph.errors import PlanError
+from hushgraph.privacy.changes import Change
+from hushgraph.privacy.charges.charge import Charge
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCharge(Charge):
+    """A release of which the cost of one row is known; it counts for a row of any kind.
+
+    Attributes:
+        cost: of one emptied row.
+    """
+
+    cost: Event
+
+    kind: ClassVar[str] = "recorded"
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step."""
+        return isinstance(self.cost, StepEvent)
+
+    def event(self, change: Change) -> Event | None:
+        """The event on record; nothing bounds another change."""
+        return self.cost if change.what == "rows" and len(change.kinds) == 1 else UNBOUNDED
+
+    def with_shift(self, shift: float, *, scale: float = 1.0) -> NoReturn:
+        """Refused: what happened has its noise."""
+        raise PlanError(f"charge={self.name}: it is a record of an earlier version; its noise is fixed")
+
+    @property
+    def sentence(self) -> str:
+        """That it was released."""
+        return f"{self.name}: released by an earlier version."
