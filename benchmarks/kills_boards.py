@@ -44,13 +44,14 @@ import numpy as np
 import torch
 
 import hushgraph as hg
+from hushgraph.billboard import board
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.reading import combine_boards
 from hushgraph.engines import duck, records
 from hushgraph.errors import RunError
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training import boards
+from hushgraph.training import boards, session
 
 RECORD = Path(__file__).parent / "records" / "kills_boards.json"
 NODES, CLASSES = 120, 3
@@ -139,7 +140,8 @@ class Life:
 
     def install(self) -> None:
         """Put the hooks into this process."""
-        boards.cast_and_release = self.note_board(boards.cast_and_release)
+        noted = self.note_board(board.cast_and_release)
+        session.Parts = partial(session.Parts, release_board=noted)  # type: ignore[misc, assignment]
         duck.release = self.note_board(duck.release)
         boards.Boards._make = self.watch_board(boards.Boards._make)  # type: ignore[method-assign]
         publish = self.watch_board(duck._Phases._publish_board)

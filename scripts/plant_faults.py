@@ -125,7 +125,7 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> Outcome:
     """Run tests of the checkout on a copy of the source, up to the first that fails."""
     options = ["-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider"]
     begin = time.monotonic()
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, *tests],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(tree / "src")},
@@ -134,16 +134,16 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> Outcome:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=limit)
-        code: int | None = process.returncode
-    except subprocess.TimeoutExpired:
-        output, code = "", None
-    finally:
-        # Tests start processes too, which would outlive one that was ended.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=limit)
+            code: int | None = process.returncode
+        except subprocess.TimeoutExpired:
+            output, code = "", None
+        finally:
+            # Tests start processes too, which would outlive one that was ended.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     words = [line.split(" - ")[0].split(" ", 1) for line in output.splitlines()]
     failed = [word[1] for word in words if word[0] in ("FAILED", "ERROR") and "::" in word[-1]]
     return Outcome(code, failed, time.monotonic() - begin, output)
@@ -172,6 +172,8 @@ def try_fault(fault: Fault, clean: Path, folder: Path) -> dict[str, Any]:
     try:
         fault.plant(tree)
         outcome = run_tests(tree, fault.tests, _LIMIT_SECONDS)
+    except ValueError as error:
+        outcome = Outcome(-1, [], 0.0, str(error))
     finally:
         shutil.rmtree(tree)
     # 1: tests failed. Anything else, such as a file that cannot be imported, is no test that saw the fault.

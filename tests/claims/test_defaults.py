@@ -15,12 +15,12 @@ PUBLIC = {"num_train_nodes", "epsilon", "delta", "num_layers", "num_classes", "e
 
 
 def graph(seed: int, *, edges: int, scale: float) -> Graph:
-    """Same nodes, split, classes and features; other edges, labels and feature values."""
+    """Same nodes, split, classes and features; other edges, labels, values, and rows without a label."""
     rng = np.random.default_rng(seed)
     return Graph.from_arrays(
         edge_index=rng.integers(80, size=(2, edges)),
         x=(scale * rng.standard_normal((80, 5))).astype(np.float32),
-        y=rng.integers(3, size=80),
+        y=np.where(rng.random(80) < 0.1 * seed, -1, rng.integers(3, size=80)),
         train_idx=np.arange(50),
         val_idx=np.arange(50, 60),
         num_classes=3,

@@ -267,7 +267,7 @@ def test_a_resumed_seeded_run_stays_not_private(graph: Graph, tmp_path: Path) ->
         hg.train(graph, out=tmp_path / "run", observer=stop, **settings)
     folder = RunFolder.open(tmp_path / "run")
     with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
-        ledger.charge(folder.plan.step_event, count=1_990 - ledger.steps_charged)
+        ledger.charge(folder.plan.step_charge, count=1_990 - ledger.steps_charged)
     run = hg.resume(tmp_path / "run", graph)
     assert run.result["guarantee"] == "none"
     assert "not private" in run.result["why_none"]

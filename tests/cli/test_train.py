@@ -271,7 +271,7 @@ def test_ctrl_c_loses_nothing_and_says_how_to_continue(
     # The rest would take a while: pay for most of it and let it be lost.
     folder = training.RunFolder.open("my run")
     with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
-        ledger.charge(folder.plan.step_event, count=4990 - ledger.steps_charged)
+        ledger.charge(folder.plan.step_charge, count=4990 - ledger.steps_charged)
     code, out, err = run("train", data, "--resume", "my run", "--device", "cpu")
     assert (code, err) == (0, "")
     assert "Continuing after step 4,990." in out

@@ -122,7 +122,7 @@ def test_what_was_compiled_from_a_changed_file_goes(tmp_path: Path) -> None:
 def test_text_that_is_not_there_once_is_refused(tmp_path: Path, old: str) -> None:
     text = "SIZE = 3\nS = 1\n"
     (make_tree(tmp_path) / "src" / "package" / "first.py").write_text(text)
-    with pytest.raises(ValueError, match=r"a-fault: its old text occurs [03] times"):
+    with pytest.raises(ValueError, match=r"a-fault: its old text occurs [02] times"):
         make_fault(old=old).plant(tmp_path)
 
 
@@ -148,6 +148,12 @@ def test_only_a_test_that_fails_has_seen_a_fault(
     line = script.try_fault(make_fault(new=new), tmp_path / "clean", tmp_path)
     assert line["seen_by"] == ("test_it.py::test_size" if is_seen else None)
     assert script.check_without_fault([make_fault()], tmp_path / "clean", 2)
+
+
+def test_a_fault_that_cannot_be_planted_was_not_seen(tmp_path: Path) -> None:
+    make_tree(tmp_path / "clean")
+    line = script.try_fault(make_fault(old="SIZE = 5"), tmp_path / "clean", tmp_path)
+    assert line["seen_by"] is None
 
 
 def test_tests_that_fail_without_a_fault_are_told(

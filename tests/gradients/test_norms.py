@@ -86,9 +86,10 @@ def test_a_padded_block_is_cut_where_memory_ends(bias: bool, monkeypatch: pytest
 
 @BIAS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_one_row_a_root_is_a_product_of_norms(bias: bool, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("one_row", [True, False])
+def test_one_row_a_root_is_a_product_of_norms(bias: bool, dtype: torch.dtype, one_row: bool) -> None:
     a, d, pointers = rows([1] * 20)
-    norms, _ = norms_by("numba", a.to(dtype), d.to(dtype), pointers, bias=bias)
+    norms, _ = pairs.linear_norms(a.to(dtype), d.to(dtype), pointers, bias=bias, most_rows=1, one_row=one_row)
     assert relative(norms, formed(a, d, pointers, bias)) < 1e-6
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -135,8 +135,9 @@ def test_an_emptied_row_changes_its_chunk_alone() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e6, 1e18, 1e25])
-def test_one_row_never_exceeds_the_clipping_norm(size: float) -> None:
-    model, clipping = random_model("reading"), Clipping(kind="flat", clip=1.0)
+@pytest.mark.parametrize("kind", ["flat", "normalised"])
+def test_one_row_never_exceeds_the_clipping_norm(size: float, kind: Literal["flat", "normalised"]) -> None:
+    model, clipping = random_model("reading"), Clipping(kind=kind, clip=1.0)
     mixed, dense, _ = random_rows(2)
     dense = replace(dense, dense=np.float32(size) * dense.dense)
     features = replace(mixed.features, values=np.float32(size) * mixed.features.values)

@@ -196,6 +196,13 @@ def test_where_buffers_end_makes_no_difference() -> None:
     assert_normal(out / STEPS)
 
 
+def test_where_words_do_not_last_new_ones_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normal, "_count_words", lambda _: 2 * normal._WORDS_FOR_ONE)
+    out = np.empty(5_000, np.int64)
+    normal.fill_piece(out, bytes(32))
+    assert len(np.unique(out)) == len(out)
+
+
 def test_pieces_are_the_same_filled_together_or_one_by_one() -> None:
     size = 2 * normal.PIECE + 100
     keys = [key for key, _ in zip(seeded_keys(3), range(2 * normal.count_pieces(size)), strict=False)]

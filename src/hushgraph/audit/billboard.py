@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -353,7 +354,7 @@ def _attack_digits(stage: _Stage, trials: int) -> NumbersAudit:
 def _collect_real(plan: BillboardPlan) -> Collaborators:
     """What a run calls, for a fault to wrap; boards need no lists."""
 
-    def refuse_lists(_: int) -> BoundedLists:
+    def refuse_lists(*_: Any) -> BoundedLists:
         raise RuntimeError("boards have no bounded lists")
 
     return Collaborators(clipped_sum=RowSums(), noise=make_exact_noise(plan), make_lists=refuse_lists)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -19,8 +19,8 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.sampling.lists import BoundedLists
-from hushgraph.training.trainer import ClippedSum
+from hushgraph.training.parts import ClippedSum
+from hushgraph.training.tree_batches import MakeLists
 
 
 class MakeBallots(Protocol):
@@ -84,7 +84,7 @@ class Collaborators:
 
     clipped_sum: ClippedSum
     noise: NoiseSource
-    make_lists: Callable[[int], BoundedLists]
+    make_lists: MakeLists
     boards: BoardCollaborators = field(default_factory=BoardCollaborators)
 
 

@@ -20,8 +20,9 @@ from hushgraph.models.gnn import ReadingMLP
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.random import RandomSource
 from hushgraph.training.distributed import Group
+from hushgraph.training.parts import ClippedSum
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import Batches, ClippedSum
+from hushgraph.training.trainer import Batches
 from hushgraph.training.tree_batches import MakeLists
 
 

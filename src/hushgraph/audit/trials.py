@@ -42,8 +42,9 @@ from hushgraph.runs.folder import Optimizer
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
 from hushgraph.training.distributed import Group
-from hushgraph.training.trainer import Batches, ClippedSum, State, Trainer
-from hushgraph.training.tree_batches import MakeLists, TreeBatches
+from hushgraph.training.parts import ClippedSum
+from hushgraph.training.trainer import Batches, State, Trainer
+from hushgraph.training.tree_batches import MakeLists, TreeBatches, draw_lists
 
 # Trials that share a step where every batch is whole.
 _STACK = 1000
@@ -186,7 +187,7 @@ class World:
         return Collaborators(
             clipped_sum=clipped_sum or self.new_clipped_sum(),
             noise=self.new_noise(seed),
-            make_lists=lambda _: lists,
+            make_lists=lambda *_: lists,
         )
 
     def new_trainer(
@@ -221,7 +222,7 @@ class World:
             group=Group(),
             # Fresh lists would be the same lists: the attacker chose the keys.
             resample_every=NEVER,
-            make_lists=make_lists,
+            make_lists=make_lists or draw_lists,
         )
 
     def _plan_lists(self) -> BoundedLists:

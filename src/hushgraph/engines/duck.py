@@ -397,8 +397,8 @@ class _Phases:
         """Refuse to go on where the board was released and is missing, or is another one."""
         if board_folder(self.folder.path).is_dir():
             check_release(ledger, digest_files(self.tables.connection, self.folder))
-        elif self._find_values(ledger) is None:
-            ledger.check_unreleased(BOARD)
+        else:
+            self._find_values(ledger)
         saved = self.folder.path / BOARD_FILES[0]
         if saved.exists():
             board = load_board(saved, plan=self.folder.plan.fingerprint())
@@ -420,7 +420,6 @@ class _Phases:
         """Write the board as Parquet, from numbers that are released, or are made and released now."""
         values = self._find_values(ledger)
         if values is None:
-            ledger.check_unreleased(BOARD)
             charge_board(self.folder, ledger)
             self.tell("make board")
             release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)
@@ -449,7 +448,11 @@ class _Phases:
         return self.tables.num_nodes, self.tables.num_classes
 
     def _find_values(self, ledger: Ledger) -> Float32Array | None:
-        return find_values(self._values_path, shape=self._shape, noise_std=self._std, ledger=ledger)
+        """Return the released numbers; None if none were released. Refuse numbers that are missing."""
+        values = find_values(self._values_path, shape=self._shape, noise_std=self._std, ledger=ledger)
+        if values is None:
+            ledger.check_unreleased(BOARD)
+        return values
 
     def _make_values(self) -> Iterator[Float32Array]:
         """Cast and add noise, range after range of places. Nothing of it has left the process."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,27 +13,19 @@ import torch
 from torch import Tensor
 
 from hushgraph._files import draft_path
-from hushgraph.billboard.ballots import Ballots, label_ballots, with_probabilities
-from hushgraph.billboard.board import (
-    Board,
-    Draws,
-    cast_and_release,
-    digest_board,
-    load_board,
-    save_board,
-)
-from hushgraph.billboard.reading import combine_boards, read_scaled
+from hushgraph.billboard.ballots import Ballots
+from hushgraph.billboard.board import Board, digest_board, load_board
+from hushgraph.billboard.reading import combine_boards
 from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.models.device import release_freed_memory
-from hushgraph.noise import normal
-from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import BOARD_FILES, ENGINE_FILE, RunFolder
+from hushgraph.training.parts import Parts
 
 ByLeader = Callable[[Callable[[Ledger], None]], None]
 """Calls what it is given with the ledger, in the process that leads."""
@@ -48,12 +39,14 @@ class Boards:
         folder, graph: of the run.
         halfway: the weights that the ballots of a second board come from; read from their file unless known.
         boards: those that are made or loaded and not read yet; they are written over.
+        parts: what makes, writes and reads boards.
     """
 
     folder: RunFolder
     graph: Graph
     halfway: Mapping[str, Tensor] | None = None
     boards: list[Board] = field(default_factory=list)
+    parts: Parts = field(default_factory=Parts, kw_only=True)
     _ballots: list[Ballots] = field(default_factory=list)
     _readings: npt.NDArray[np.float32] | None = None
 
@@ -74,7 +67,7 @@ class Boards:
         # A board is kept in its file until it is read again.
         board, parts = combine_boards(self.boards[: place + 1], in_place=True)
         self.boards = []
-        readings = read_scaled(
+        readings = self.parts.read_board(
             board,
             self.graph,
             plan.edge_owner,
@@ -105,13 +98,13 @@ class Boards:
         path = folder.path / BOARD_FILES[place]
         if find_released(path, ledger, place, plan=plan.fingerprint()):
             return
-        draws, charge = _choose_draws(folder.config.seed, place), plan.board_charge(place)
+        draws, charge = self.parts.board_draws(folder.config.seed, place), plan.board_charge(place)
         self._catch_up(num_boards=0, num_ballots=place + 1)
         # They were for these ballots.
         self._readings = None
         if not ledger.is_charged(charge.name):
-            ledger.charge(charge)
-        board = cast_and_release(
+            self.parts.charge(ledger, charge)
+        board = self.parts.release_board(
             graph,
             self._ballots[place],
             noise_std=charge.noise_std,
@@ -119,7 +112,7 @@ class Boards:
             plan=plan.fingerprint(),
         )
         digest = digest_board([board.values], board.noise_std)
-        save_board(board, path, lambda: ledger.record_release(charge.name, digest))
+        self.parts.save_board(board, path, lambda: ledger.record_release(charge.name, digest))
         release_freed_memory()
         if len(self.boards) == place:
             self.boards.append(board)
@@ -133,7 +126,7 @@ class Boards:
         for place in range(len(self._ballots), num_ballots):
             known = self._readings, self.halfway
             labels = self._ballots[0] if self._ballots else None
-            self._ballots.append(make_ballots(folder, graph, place, *known, labels=labels))
+            self._ballots.append(make_ballots(folder, graph, place, *known, labels=labels, parts=self.parts))
 
 
 def check_released(folder: RunFolder, ledger: Ledger) -> None:
@@ -176,14 +169,6 @@ def find_released(path: Path, ledger: Ledger, place: int, *, plan: str) -> bool:
     return True
 
 
-def _choose_draws(seed: int | None, place: int) -> Draws:
-    """Draws of the operating system's; of a seeded run, such as can be drawn again."""
-    if seed is None:
-        return normal.draw
-    # Apart from the stream of the steps, which starts from the seed itself, and from that of another board.
-    return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
-
-
 def make_ballots(
     folder: RunFolder,
     graph: Graph,
@@ -192,27 +177,28 @@ def make_ballots(
     halfway: Mapping[str, Tensor] | None = None,
     *,
     labels: Ballots | None = None,
+    parts: Parts | None = None,
 ) -> Ballots:
     """What every row casts: its label and, on a second board, where it has none, what the model predicts.
 
     `readings` are of the boards before it, `halfway` the weights of the model, and `labels` the ballots of
     the first board, if known.
     """
-    plan = get_billboard_plan(folder)
-    ballots = labels or label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
+    plan, parts = get_billboard_plan(folder), parts or Parts()
+    ballots = labels or parts.label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
     if place == 0:
         return ballots
     model = folder.build_model().eval()
     folder.load_halfway(model, halfway)
     # On the CPU, so that what is taken off later is what was cast.
     table = (
-        Boards(folder, graph).read(place - 1, torch.device("cpu"))
+        Boards(folder, graph, parts=parts).read(place - 1, torch.device("cpu"))
         if readings is None
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
     predicted = scores(model, WholeGraph(graph, table), depth=0)
     # Written over the scores: both would be as large as the board.
-    with_soft = with_probabilities(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
+    with_soft = parts.soft_ballots(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
     del predicted, table
     release_freed_memory()
     return with_soft

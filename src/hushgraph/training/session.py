@@ -16,17 +16,17 @@ from torch import nn
 
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows_torch import load_kernels
-from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
-from hushgraph.noise.source import ExactNoise
+from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import Progress, RunFolder, versions
 from hushgraph.sampling.random import KEY_BITS
 from hushgraph.training.boards import Boards
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import build_optimizer
+from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.run import Run
 from hushgraph.training.trainer import Observer, State, Watch, build_trainer, takes_rows
@@ -47,6 +47,7 @@ class Session:
         device: to train on; of several processes each gets a GPU of its own.
         resumed: whether an earlier session took steps of this run. Its seed then no longer counts.
         group: the processes that train together.
+        parts: the collaborators; an audit replaces some.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Session:
         device: torch.device,
         resumed: bool,
         group: Group,
+        parts: Parts | None = None,
     ) -> None:
+        self.parts = parts or Parts()
         self.folder, self.graph, self.resumed, self.group = folder, graph, resumed, group
         # Opened before `run` by the process that leads; the others neither charge nor draw noise.
         self.ledger: Ledger | None = None
@@ -71,16 +74,14 @@ class Session:
         self.optimizer = build_optimizer(self.model.parameters(), folder.config, optimizer)
         self.average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         # The noise of all steps: one stream, of which nothing is used twice.
-        self._noise: ExactNoise | None = None
+        self._noise: NoiseSource | None = None
         if group.leads:
-            num_roots, num_rows = folder.plan.num_train_nodes, folder.plan.most_rows(graph.num_nodes)
-            self._noise = ExactNoise(
-                sigma_over_clip=folder.plan.sigma_over_clip,
-                sum_error=sum_error(num_roots=num_roots, num_rows=num_rows),
+            self._noise = self.parts.make_noise(
+                folder.plan,
+                num_nodes=graph.num_nodes,
+                num_parameters=sum(p.numel() for p in self.average.values()),
                 seed=self._seed,
             )
-            # Too much noise for its grid is refused before a step is charged.
-            self._noise.widening(sum(p.numel() for p in self.average.values()))
 
     def check_agreement(self) -> None:
         """Refuse to go on where the processes of a group have begun different runs."""
@@ -102,7 +103,7 @@ class Session:
         begin, folder, plan = time.monotonic(), self.folder, self.folder.plan
         step, lost, seconds, batch_seed = self._by_leader(self._load_progress)
         self._follow_leader()
-        boards = Boards(folder, self.graph)
+        boards = Boards(folder, self.graph, parts=self.parts)
         loading = self._load_kernels() if self.device.type == "cuda" else None
         for place, end in enumerate(plan.segment_ends):
             is_last = end == plan.steps
@@ -120,6 +121,7 @@ class Session:
                 ledger=self.ledger,
                 noise=self._noise,
                 group=self.group,
+                parts=self.parts,
             )
             watch = Watch(trainer, self.ledger, folder, view, observer, lost, begin - seconds)
             watch.take_steps(end)

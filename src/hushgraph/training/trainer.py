@@ -38,6 +38,7 @@ from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.optimizers import move_weights
+from hushgraph.training.parts import ChargingLedger, ClippedSum, Parts, PayCharge, charge_ledger
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.tree_batches import TreeBatches
 
@@ -47,8 +48,6 @@ CHECKPOINT_SECONDS = 5.0
 # Pricing takes a twentieth of a second or so: often enough for a progress bar, too long for every step.
 _PRICES_PER_RUN = 20
 
-ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
-"""From a model, a piece of a batch and a clipping rule to the clipped sum, per parameter."""
 UnclippedSum = Callable[[nn.Module, Any], dict[str, Tensor]]
 """From a model and a piece of a batch to the sum of gradients, per parameter."""
 
@@ -69,13 +68,11 @@ class Batches(Protocol):
     def iterate(self, first_step: int) -> Generator[Iterable[Any], None, None]: ...
 
 
-class StepLedger(Protocol):
+class StepLedger(ChargingLedger, Protocol):
     """What the loop needs of a ledger."""
 
     @property
     def steps_charged(self) -> int: ...
-
-    def charge(self, charge: Charge, *, step: int | None = None, count: int | None = None) -> None: ...
 
 
 @dataclass(eq=False)
@@ -104,6 +101,7 @@ class Trainer:
         clipped_sum, unclipped_sum: how sums of gradients are computed, with privacy and without.
         sigmas: standard deviation of the noise per parameter.
         group: the processes that share the roots of a batch.
+        charge: writes a charge to the ledger.
     """
 
     plan: PrivacyPlan
@@ -117,6 +115,7 @@ class Trainer:
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
+    charge: PayCharge = charge_ledger
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
@@ -182,7 +181,7 @@ class Trainer:
         if interrupt is not None:
             raise interrupt
         count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
-        ledger.charge(charge, step=self.state.step, count=count)
+        self.charge(ledger, charge, step=self.state.step, count=count)
         return count
 
     def take_step(self, batch: Iterable[Any]) -> None:
@@ -352,6 +351,7 @@ def build_trainer(
     ledger: StepLedger | None,
     noise: NoiseSource | None,
     group: Group,
+    parts: Parts | None = None,
 ) -> Trainer:
     """The loop of a run; how its sums are computed follows from plan, model and device, never from the data.
 
@@ -359,7 +359,9 @@ def build_trainer(
         plan, config, state, ledger, noise, group: as in `Trainer`.
         view: the graph, and what roots see of it.
         key: of the batches, the same in every process.
+        parts: lists, clipped sum and charges; an audit replaces some.
     """
+    parts = parts or Parts()
     device = view.features.device
     if device.type == "cuda":
         # Norms and sums must be as exact as the bound assumes.
@@ -370,6 +372,7 @@ def build_trainer(
         sums: dict[str, Any] = {"clipped_sum": row_sums, "unclipped_sum": row_sums}
     else:
         sums = {"clipped_sum": choose_tree_sums(plan, view.graph.num_nodes, device)}
+    sums["clipped_sum"] = parts.adapt_sum(sums["clipped_sum"])
     clipping = (
         Clipping(kind="groups", clip=plan.clip)
         if plan.clipping == "percentile"
@@ -385,7 +388,7 @@ def build_trainer(
     batches: Batches = (
         RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
         if on_rows
-        else TreeBatches(**common, resample_every=config.resample_every)
+        else TreeBatches(**common, resample_every=config.resample_every, make_lists=parts.make_lists)
     )
     trainer = Trainer(
         plan=plan,
@@ -396,6 +399,7 @@ def build_trainer(
         ledger=ledger,
         noise=noise,
         group=group,
+        charge=parts.charge,
         **sums,
     )
     if plan.clipping == "percentile":

@@ -29,7 +29,7 @@ from hushgraph.training.distributed import Group
 PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
 
 Pieces: TypeAlias = Iterable[TreeBatch]
-MakeLists: TypeAlias = Callable[[int], BoundedLists]
+MakeLists: TypeAlias = Callable[[Graph, PrivacyPlan, int], BoundedLists]
 
 
 class _Sample(NamedTuple):
@@ -37,6 +37,27 @@ class _Sample(NamedTuple):
 
     lists: BoundedLists
     full_batch: list[TreeBatch] | None
+
+
+def draw_lists(graph: Graph, plan: PrivacyPlan, seed: int) -> BoundedLists:
+    """Bounded lists by the sampler of the plan, with the keys of `seed`."""
+    if plan.sampler == "paper":
+        return paper_lists(
+            graph,
+            num_nodes=graph.num_nodes,
+            train_mask=graph.train_mask,
+            max_readers=plan.max_readers,
+            seed=seed,
+        )
+    return stable_lists(
+        graph,
+        num_nodes=graph.num_nodes,
+        train_mask=graph.train_mask,
+        max_readers=plan.max_readers,
+        max_reads=plan.max_reads,
+        edge_owner=plan.edge_owner,
+        seed=seed,
+    )
 
 
 @dataclass(eq=False)
@@ -49,7 +70,7 @@ class TreeBatches:
         rng: of batches and keys, the same in every process. Noise has a generator of its own.
         group: the processes that share the roots of a batch.
         resample_every: steps between fresh lists.
-        make_lists: from a seed to bounded lists; the sampler of the plan unless given.
+        make_lists: bounded lists of the graph, by the plan and the seed of their keys.
 
     Guarantees:
         `draw` describes exactly how the roots of every step are drawn.
@@ -64,7 +85,7 @@ class TreeBatches:
     rng: RandomSource
     group: Group
     resample_every: int
-    make_lists: MakeLists | None = None
+    make_lists: MakeLists = draw_lists
 
     has_own_threads = False
 
@@ -122,27 +143,7 @@ class TreeBatches:
 
     def sample_lists(self, seed: int | None = None) -> BoundedLists:
         """Bounded lists with the keys of `seed`, or of a fresh one."""
-        seed = self._draw_seed() if seed is None else seed
-        if self.make_lists is not None:
-            return self.make_lists(seed)
-        plan, graph = self.plan, self.graph
-        if plan.sampler == "paper":
-            return paper_lists(
-                graph,
-                num_nodes=graph.num_nodes,
-                train_mask=graph.train_mask,
-                max_readers=plan.max_readers,
-                seed=seed,
-            )
-        return stable_lists(
-            graph,
-            num_nodes=graph.num_nodes,
-            train_mask=graph.train_mask,
-            max_readers=plan.max_readers,
-            max_reads=plan.max_reads,
-            edge_owner=plan.edge_owner,
-            seed=seed,
-        )
+        return self.make_lists(self.graph, self.plan, self._draw_seed() if seed is None else seed)
 
     def cut_pieces(self, lists: BoundedLists, roots: np.ndarray) -> Iterator[TreeBatch]:
         """Cut a batch into pieces that fit memory, of at least `CHUNK` roots.

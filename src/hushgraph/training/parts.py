@@ -1,0 +1,155 @@
+"""What a session calls for everything that a guarantee rests on: real by default, replaced by audits.
+
+Each part is a function. A fault is a `Parts` with one of them changed; the session is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from hushgraph.billboard import ballots, board, reading
+from hushgraph.billboard.ballots import Ballots
+from hushgraph.billboard.board import Board, Draws
+from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.sums import sum_error
+from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.noise import normal
+from hushgraph.noise.normal import seeded_keys
+from hushgraph.noise.source import ExactNoise, NoiseSource
+from hushgraph.privacy import charges
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.sampling.lists import BoundedLists
+from hushgraph.training.tree_batches import draw_lists
+
+ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
+"""From a model, a piece of a batch and a clipping rule to the clipped sum, per parameter."""
+
+
+class LabelBallots(Protocol):
+    """What every row with a training label casts."""
+
+    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, num_classes: int) -> Ballots: ...
+
+
+class ReleaseBoard(Protocol):
+    """The tally of these ballots, with noise."""
+
+    def __call__(
+        self, graph: Graph, ballots: Ballots, /, *, noise_std: float, draws: Draws, plan: str
+    ) -> Board: ...
+
+
+class ReadBoard(Protocol):
+    """What every row reads of a board, as the model gets it."""
+
+    def __call__(
+        self,
+        board: Board,
+        graph: Graph,
+        edge_owner: EdgeOwner,
+        /,
+        *,
+        own: Sequence[tuple[float, Ballots]],
+        scale: float,
+        radius: float,
+    ) -> npt.NDArray[np.float32]: ...
+
+
+class MakeNoise(Protocol):
+    """The noise of all steps of a run."""
+
+    def __call__(
+        self, plan: PrivacyPlan, /, *, num_nodes: int, num_parameters: int, seed: int | None
+    ) -> NoiseSource: ...
+
+
+class ChargingLedger(Protocol):
+    """What charges are written to."""
+
+    def charge(
+        self, charge: charges.Charge, *, step: int | None = None, count: int | None = None
+    ) -> None: ...
+
+
+class PayCharge(Protocol):
+    """Pays for releases, before they happen."""
+
+    def __call__(
+        self,
+        ledger: ChargingLedger,
+        charge: charges.Charge,
+        /,
+        *,
+        step: int | None = None,
+        count: int | None = None,
+    ) -> None: ...
+
+
+def choose_draws(seed: int | None, place: int) -> Draws:
+    """The draws of a board: of the operating system's; of a seeded run, such as can be drawn again."""
+    if seed is None:
+        return normal.draw
+    # Apart from the stream of the steps, which starts from the seed itself, and from that of another board.
+    return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
+
+
+def make_noise(plan: PrivacyPlan, *, num_nodes: int, num_parameters: int, seed: int | None) -> NoiseSource:
+    """Exact noise: one stream for all steps, of which nothing is used twice."""
+    num_roots, num_rows = plan.num_train_nodes, plan.most_rows(num_nodes)
+    noise = ExactNoise(
+        sigma_over_clip=plan.sigma_over_clip,
+        sum_error=sum_error(num_roots=num_roots, num_rows=num_rows),
+        seed=seed,
+    )
+    # Too much noise for its grid is refused before a step is charged.
+    noise.widening(num_parameters)
+    return noise
+
+
+def charge_ledger(
+    ledger: ChargingLedger, charge: charges.Charge, *, step: int | None = None, count: int | None = None
+) -> None:
+    """Write a charge to the ledger."""
+    ledger.charge(charge, step=step, count=count)
+
+
+def keep_sum(clipped_sum: ClippedSum) -> ClippedSum:
+    """The clipped sum that suits plan, model and device, as it is."""
+    return clipped_sum
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The collaborators of a session.
+
+    Attributes:
+        label_ballots: what rows with a training label cast.
+        soft_ballots: adds the ballots of everybody else, made of probabilities, for a second board.
+        board_draws: the randomness of a board, by the seed of the run and the place of the board.
+        release_board: casts ballots and adds noise.
+        save_board: makes a board visible.
+        read_board: what rows read of the boards together.
+        make_lists: bounded lists of a graph, by the plan and the seed of their keys.
+        adapt_sum: from the clipped sum that training chose to the one that is used.
+        make_noise: the noise of the steps.
+        charge: writes to the ledger.
+    """
+
+    label_ballots: LabelBallots = ballots.label_ballots
+    soft_ballots: Callable[[Ballots, npt.NDArray[Any]], Ballots] = ballots.with_probabilities
+    board_draws: Callable[[int | None, int], Draws] = choose_draws
+    release_board: ReleaseBoard = board.cast_and_release
+    save_board: Callable[[Board, Path, Callable[[], None]], None] = board.save_board
+    read_board: ReadBoard = reading.read_scaled
+    make_lists: Callable[[Graph, PrivacyPlan, int], BoundedLists] = draw_lists
+    adapt_sum: Callable[[ClippedSum], ClippedSum] = keep_sum
+    make_noise: MakeNoise = make_noise
+    charge: PayCharge = charge_ledger
