@@ -7,17 +7,22 @@ import math
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from hushgraph._files import append_line, is_same, lock_file, lock_path, unlock_file, write_whole
-from hushgraph.accounting.events import GaussianEvent, StepEvent
 from hushgraph.errors import BudgetExceededError, RunError, WriteError
 from hushgraph.privacy.changes import TRAINING_ROW, rows_emptied
-from hushgraph.privacy.charges import Charge, RecordedCharge, epsilon, name_board, read_value
+from hushgraph.privacy.charges import (
+    Charge,
+    RecordedCharge,
+    epsilon,
+    name_board,
+    read_recorded,
+    read_value,
+)
 from hushgraph.privacy.lines import MALFORMED, read_line, write_line
 
 # Ledgers of version 1 have no lines about releases. Up to version 2, lines have the event of one emptied row
@@ -377,11 +382,8 @@ class Ledger:
         """The entry that takes the place of a torn line: the most that it can have been."""
         if raw.startswith(_RELEASE_LINE):
             # A release follows its charge at once.
-            return {
-                "released": next(reversed(self._is_followed), name_board(0)),
-                "digest": None,
-                "torn": True,
-            }
+            name = next(reversed(self._is_followed), name_board(0))
+            return {"released": name, "digest": None, "torn": True}
         if raw.startswith(f'{{"{_SESSION[:2]}'.encode()):
             # It charged nothing, and its session did not begin.
             return {_SESSION: secrets.token_hex(8), "torn": True}
@@ -416,12 +418,10 @@ class Ledger:
             return Charge.from_json(entry["charge"])
         cost = read_value(entry["event"])
         for charge in self._known:
-            if charge.event(TRAINING_ROW) == cost and (
-                charge.is_step or charge.name not in self._is_followed
-            ):
+            is_left = charge.is_step or charge.name not in self._is_followed
+            if is_left and charge.event(TRAINING_ROW) == cost:
                 return charge.once
-        name = name_board(len(self._is_followed)) if isinstance(cost, GaussianEvent) else "steps"
-        return RecordedCharge(name=name, cost=cost)
+        return RecordedCharge.of(cost, place=len(self._is_followed))
 
     def _book_charge(self, charge: Charge, count: int, *, is_torn: bool) -> None:
         self._counts[charge] += count
@@ -480,18 +480,7 @@ def _read_planned(header: dict[str, Any]) -> list[Charge]:
     """The charges of the plan, as the first line of a ledger has them."""
     if header["ledger"] == VERSION:
         return [Charge.from_json(charge, times=int(count)) for charge, count in header["charges"]]
-    planned = header.get("charges", [[header["event"], header["steps"]]])
-    return read_recorded(planned)
-
-
-def read_recorded(planned: Iterable[tuple[dict[str, Any], int]]) -> list[Charge]:
-    """The charges of events with counts that an older version wrote."""
-    charges: list[Charge] = []
-    for event, count in planned:
-        cost = read_value(event)
-        name = "steps" if isinstance(cost, StepEvent) else name_board(len(charges))
-        charges.append(RecordedCharge(name=name, cost=cost, times=int(count)))
-    return charges
+    return read_recorded(header.get("charges", [[header["event"], header["steps"]]]))
 
 
 def _measure(charge: Charge) -> float:

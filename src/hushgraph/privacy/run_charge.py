@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph.accounting.events import Event
 from hushgraph.privacy.changes import rows_emptied
-from hushgraph.privacy.charges import Charge, list_column
-from hushgraph.privacy.ledger import read_recorded
+from hushgraph.privacy.charges import Charge, list_column, read_recorded
 from hushgraph.privacy.plans import json_number
 
 if TYPE_CHECKING:

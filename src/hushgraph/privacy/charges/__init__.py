@@ -5,7 +5,7 @@ from __future__ import annotations
 from hushgraph.privacy.charges.board import BoardCharge, name_board
 from hushgraph.privacy.charges.calibrate import calibrate
 from hushgraph.privacy.charges.charge import Charge, epsilon, list_column, list_events, read_value
-from hushgraph.privacy.charges.recorded import RecordedCharge
+from hushgraph.privacy.charges.recorded import RecordedCharge, read_recorded
 from hushgraph.privacy.charges.steps import RowSteps, Steps, TreeSteps
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "list_column",
     "list_events",
     "name_board",
+    "read_recorded",
     "read_value",
 ]

@@ -83,6 +83,17 @@ class BoardCharge(Charge):
             )
 
     @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """The noise."""
+        return ((f"noise of {self.name}, one ballot being 1", digits_down(self.noise_std, digits=6)),)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """How far one row moves it, and the noise."""
+        spread = digits_down(self.noise_std, digits=3)
+        return ("moved by at most 1", f"noise {spread} on every number, once")
+
+    @property
     def sentence(self) -> str:
         """Who casts, and the noise."""
         who = "every row" if self.by_everybody else "every labelled training row"

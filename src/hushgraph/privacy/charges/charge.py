@@ -71,6 +71,16 @@ class Charge(ABC):
         """What is released and with what noise, for a report."""
 
     @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """Rows of the report's table: names and values."""
+        return ()
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What bounds the part of one row in the release, for the report's picture, a short line each."""
+        return ()
+
+    @property
     def is_step(self) -> bool:
         """Whether it is a step of training: steps are not on record as releases one by one."""
         return False

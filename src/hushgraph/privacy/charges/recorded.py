@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from hushgraph.accounting.events import UNBOUNDED, Event, StepEvent
 from hushgraph.errors import PlanError
 from hushgraph.privacy.changes import Change
-from hushgraph.privacy.charges.charge import Charge
+from hushgraph.privacy.charges.board import name_board
+from hushgraph.privacy.charges.charge import Charge, read_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,12 @@ class RecordedCharge(Charge):
     cost: Event
 
     kind: ClassVar[str] = "recorded"
+
+    @classmethod
+    def of(cls, cost: Event, *, place: int, times: int = 1) -> RecordedCharge:
+        """The charge of an event: a step, or the board at `place` in the run."""
+        name = "steps" if isinstance(cost, StepEvent) else name_board(place)
+        return cls(name=name, cost=cost, times=times)
 
     @property
     def is_step(self) -> bool:
@@ -40,3 +48,11 @@ class RecordedCharge(Charge):
     def sentence(self) -> str:
         """That it was released."""
         return f"{self.name}: released by an earlier version."
+
+
+def read_recorded(events: Iterable[tuple[dict[str, Any], int]]) -> list[Charge]:
+    """The charges of events with counts, as earlier versions wrote them."""
+    return [
+        RecordedCharge.of(read_value(event), place=place, times=int(count))
+        for place, (event, count) in enumerate(events)
+    ]

@@ -67,6 +67,15 @@ class Steps(Charge):
         return self.draw.rate if isinstance(self.draw, PoissonDraw) else self.draw.size / self.draw.population
 
     @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """The noise, how many steps there are, and how they draw."""
+        return (
+            ("sigma / C", digits_down(self.sigma_over_clip, digits=6)),
+            ("steps", f"{self.times:,}"),
+            ("sampling rate, q", f"{self.rate:.6g}"),
+        )
+
+    @property
     def sentence(self) -> str:
         """How a step draws, and its noise."""
         draw = (

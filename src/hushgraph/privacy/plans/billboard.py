@@ -10,6 +10,7 @@ from hushgraph._validate import as_float, as_int
 from hushgraph.errors import PlanError
 from hushgraph.privacy.charges import BoardCharge, Charge, RowSteps, calibrate, name_board
 from hushgraph.privacy.plans.plan import PrivacyPlan, check_epsilon
+from hushgraph.privacy.statement import BILLBOARD_WORDS, Wording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class BillboardPlan(PrivacyPlan):
     board_noise: tuple[float, ...] = ()
 
     method: ClassVar[str] = "billboard"
+    words: ClassVar[Wording] = BILLBOARD_WORDS
 
     def __post_init__(self) -> None:
         """Convert numbers, fill in what follows from other fields, then check everything."""

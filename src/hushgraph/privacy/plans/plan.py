@@ -14,9 +14,18 @@ from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy import choices
-from hushgraph.privacy.changes import ONE_EDGE, ONE_LABEL, ONE_RECORD, Change, row_emptied, rows_emptied
+from hushgraph.privacy.changes import (
+    ONE_EDGE,
+    ONE_LABEL,
+    ONE_RECORD,
+    TRAINING_ROW,
+    Change,
+    row_emptied,
+    rows_emptied,
+)
 from hushgraph.privacy.charges import Charge, Steps, epsilon, list_events
 from hushgraph.privacy.fields import check_fields, check_keys, parse_fields, refuse_noise_multiplier
+from hushgraph.privacy.statement import Wording
 
 ADJACENCY = "node-level, zero-out"
 # Plans of format 1 have no format number; their noise is sigma / (2 C n).
@@ -89,6 +98,7 @@ class PrivacyPlan:
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
+    words: ClassVar[Wording]
     # What `from_json` read in an older format: its ledger has the digest of that.
     _text: ClassVar[str | None] = None
 
@@ -320,6 +330,24 @@ class PrivacyPlan:
                 "raise the noise or epsilon, or lower batch_size or max_readers"
             )
         return plan
+
+    def list_figures(self) -> list[tuple[str, str]]:
+        """Rows of the report's table: names and values."""
+        figures = [row for charge in self.charges for row in charge.figures]
+        return [
+            *figures,
+            ("training nodes, N", f"{self.num_train_nodes:,}"),
+            ("accountant", self.accountant),
+        ]
+
+    def list_shares(self) -> list[float]:
+        """The part of the budget that each charge gets, by squared shifts, which add up where q = 1."""
+        squares = [
+            charge.times * (charge.rate * event.largest_shift) ** 2 if event else 0.0
+            for charge in self.charges
+            for event in [charge.event(TRAINING_ROW)]
+        ]
+        return [square / math.fsum(squares) for square in squares]
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning; JSON has no infinity, so an infinite epsilon is "inf"."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from hushgraph.errors import PlanError
 from hushgraph.privacy.charges import RowSteps
 from hushgraph.privacy.plans.plan import PrivacyPlan
+from hushgraph.privacy.statement import ROW_WORDS, TREE_WORDS, Wording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +39,8 @@ class RowPlan(PrivacyPlan):
     def covers_predictions(self) -> bool:
         """Where the guarantee holds: a prediction reads one row and the weights."""
         return self.guarantee == "holds"
+
+    @property
+    def words(self) -> Wording:  # type: ignore[override]
+        """Predictions are spoken of as covered where they are."""
+        return ROW_WORDS if self.covers_predictions else TREE_WORDS

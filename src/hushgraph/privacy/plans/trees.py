@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hushgraph._text import digits_down
 from hushgraph.privacy import bounds
 from hushgraph.privacy.charges import RowSteps, Steps, TreeSteps
 from hushgraph.privacy.plans.plan import PrivacyPlan
+from hushgraph.privacy.statement import TREE_WORDS, Wording
 
 # Trees of more rows contribute zero to a step: they would not fit memory.
 LARGEST_TREE = 1 << 24
@@ -22,6 +24,7 @@ class TreePlan(PrivacyPlan):
     """
 
     method: ClassVar[str] = "trees"
+    words: ClassVar[Wording] = TREE_WORDS
 
     @property
     def reads_edges(self) -> bool:
@@ -69,6 +72,21 @@ class TreePlan(PrivacyPlan):
         """What the paper claims and no proof covers; empty for a plan whose guarantee holds."""
         is_bounded = self.sampler != "paper" or self.edge_owner != "reader" or not self.reads_edges
         return (() if is_bounded else ("paper sampler with reader-owned edges",)) + super().unproven
+
+    def list_figures(self) -> list[tuple[str, str]]:
+        """The same, with what bounds the lists."""
+        reads = "unlimited" if self.max_reads is None else f"{self.max_reads:,}"
+        return [
+            ("changed trees, n", f"{self.changed_trees:,}"),
+            (
+                "the paper's noise multiplier, sigma / (2 C n)",
+                digits_down(self.paper_noise_multiplier, digits=6),
+            ),
+            ("readers of one node, K", f"{self.max_readers:,}"),
+            ("reads of one node, D", reads),
+            ("sampler", self.sampler),
+            *super().list_figures(),
+        ]
 
     @property
     def rows_per_root(self) -> int:
