@@ -30,13 +30,15 @@ lint: setup ## Check style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Types are checked beside the tests and shown behind them: before, one of two processors waited.
+# How many processes run tests at once.
+WORKERS ?= 2
+# Types are checked beside the tests and shown behind them.
 test: setup ## Check style and types, and run all tests.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@echo "$(BIN)/mypy & $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder"; \
+	@echo "$(BIN)/mypy & $(BIN)/pytest -n $(WORKERS) --dist worksteal"; \
 	$(BIN)/mypy > .venv/types.txt 2>&1 & types=$$!; \
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal; tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; test $$tests -eq 0 && test $$types -eq 0
 
 faults: setup ## Plant faults in copies of the source and check that the tests see each.

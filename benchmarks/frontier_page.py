@@ -7,16 +7,16 @@ A table stands between <!-- frontier NAME --> and <!-- end -->; the figure is do
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from hushgraph.reproduction import frontier
-from hushgraph.reproduction.frontier import Line
+from hushgraph.reproduction import spec
+from hushgraph.reproduction.frontier import FrontierTable, build_frontier
+from hushgraph.reproduction.measurements import read_records
 
 ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "benchmarks" / "records" / "frontier" / "frontier.jsonl"
+RECORDS = ROOT / "benchmarks" / "records" / "frontier" / "records.jsonl"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "frontier.md")
 FIGURE = ROOT / "docs" / "assets" / "frontier.svg"
 # The columns of the table in README: a heading and the row of the frontier that it shows.
@@ -32,31 +32,31 @@ EPSILONS = (1.0, 4.0, 8.0)
 _PLACE = re.compile(r"(<!-- frontier (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def read_lines() -> list[Line]:
-    """The rows of the committed records that were measured with every seed."""
-    records = [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]
-    return [line for line in frontier.summarise(records) if len(line.runs) == frontier.SEEDS]
+def read_table() -> FrontierTable:
+    """The lines of the committed records that were measured with every seed."""
+    experiment = spec.load("frontier")
+    table = build_frontier(experiment, read_records(RECORDS))
+    return replace(table, lines=tuple(line for line in table.lines if len(line.runs) == experiment.seeds))
 
 
-def fill(page: str, lines: Sequence[Line]) -> str:
+def fill(page: str, frontier: FrontierTable) -> str:
     """Return the page with its tables written anew."""
 
     def write_table(place: re.Match[str]) -> str:
         name = place["name"]
-        of_graph = [line for line in lines if line.data == name]
-        table = _overview(lines) if name == "overview" else frontier.format_graph(of_graph)
+        table = _overview(frontier) if name == "overview" else frontier.markdown(name)
         return f"{place[1]}\n{table}\n\n{place[3]}"
 
     return _PLACE.sub(write_table, page)
 
 
-def _overview(lines: Sequence[Line]) -> str:
+def _overview(frontier: FrontierTable) -> str:
     """One row for each graph; private methods at a small, a middle and a large epsilon."""
-    cells = {(line.data, line.row, line.epsilon): f"{line.ours:.1f}" for line in lines}
+    cells = {(line.data, line.row, line.epsilon): f"{line.ours:.1f}" for line in frontier.lines}
     shown = " / ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     heads = [f"at epsilon {shown}", *PRIVATE, *CEILINGS]
     table = [heads, ["---"] * len(heads)]
-    for data in dict.fromkeys(line.data for line in lines):
+    for data in frontier.graphs:
         private = [
             " / ".join(cells.get((data, row, epsilon), "") for epsilon in EPSILONS)
             for row in PRIVATE.values()
@@ -67,10 +67,10 @@ def _overview(lines: Sequence[Line]) -> str:
 
 def main() -> None:
     """Write both pages and the figure."""
-    lines = read_lines()
+    frontier = read_table()
     for path in PAGES:
-        path.write_text(fill(path.read_text(encoding="utf-8"), lines), encoding="utf-8")
-    frontier.draw(lines, FIGURE)
+        path.write_text(fill(path.read_text(encoding="utf-8"), frontier), encoding="utf-8")
+    frontier.draw(FIGURE)
 
 
 if __name__ == "__main__":

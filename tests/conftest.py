@@ -7,7 +7,7 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collectstart() -> None:
-    """Called in processes that run tests; the one that only hands out files needs nothing of this."""
+    """Called in processes that run tests; the one that only hands out tests needs nothing of this."""
     prepare()
 
 
@@ -50,65 +50,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     atexit.register(gc.unfreeze)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
-    """Let the second process read the files from the last on, so that each compiles half of them."""
-    report = yield
-    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" and isinstance(collector, pytest.Directory):
-        report.result.reverse()
-    return report
-
-
-# Two processes take whole files, in this order and then all others. The first two files compile different
-# kernels, which both processes use afterwards. The longest follow, so that no core waits for one at the end.
-FIRST = (
-    "claims/test_clipped_sum.py",
-    "claims/test_board_faults.py",
-    "training/test_distributed.py",
-    "test_documentation.py",
-    "cli/test_silence.py",
-    "reproduction/test_quick.py",
-    "test_site.py",
-    "browser/test_pages.py",
-    "claims/test_rings.py",
-    "claims/test_norms.py",
-    "privacy/test_charges.py",
-    "audit/test_attack.py",
-    "claims/test_budget.py",
-    "test_packaging.py",
-    "engines/test_streaming.py",
-    "claims/test_billboard.py",
-    "claims/test_extreme_features.py",
-    "claims/test_stability.py",
-    "claims/test_billboard_runs.py",
-    "cli/test_audit.py",
-    "training/test_threads.py",
-    "claims/test_one_row.py",
-    "audit/test_billboard.py",
-    "audit/test_numbers.py",
-    "cli/test_mistakes.py",
-    "training/test_train.py",
-    "claims/test_resume.py",
-    "claims/test_dominating_pair.py",
-    "claims/test_one_row_decides_nothing.py",
-    "claims/test_fuzz.py",
-    "datasets/tables/test_reading.py",
-    "audit/test_scene.py",
-    "cli/test_terminal.py",
-    "datasets/tables/test_mistakes.py",
-    "accounting/test_pair_accountant.py",
-    "cli/test_completion.py",
-    "accounting/test_calibrate.py",
-    "test_benchmarks.py",
-    "engines/test_duck.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {Path(__file__).parent / name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: (places.get(item.path, len(FIRST)), item.path))
 
 
 @pytest.fixture

@@ -79,13 +79,13 @@ def test_the_metadata() -> None:
     assert PROJECT["requires-python"] == ">=" + ".".join(map(str, OLDEST))
     versions = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
     assert versions == ["3.11", "3.12", "3.13"]
-    assert {"dev", "ogb", "pyg"} <= set(PROJECT["optional-dependencies"])
+    assert {"dev", "pyg"} <= set(PROJECT["optional-dependencies"])
     for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
         unbounded = [needed for needed in group if ">=" not in needed]
         assert all(needed.startswith("hushgraph[") for needed in unbounded), unbounded
 
 
-def test_torch_geometric_is_needed_by_its_bridge_alone() -> None:
+def test_torch_geometric_is_needed_by_its_bridge_and_the_catalog_alone() -> None:
     assert not [needed for needed in PROJECT["dependencies"] if needed.startswith("torch-geometric")]
     importing = [
         path.relative_to(PACKAGE).as_posix()
@@ -95,7 +95,7 @@ def test_torch_geometric_is_needed_by_its_bridge_alone() -> None:
         if (isinstance(node, ast.ImportFrom) and str(node.module).startswith("torch_geometric"))
         or (isinstance(node, ast.Import) and node.names[0].name.startswith("torch_geometric"))
     ]
-    assert set(importing) == {"datasets/pyg.py"}
+    assert set(importing) == {"datasets/pyg.py", "datasets/catalog/formats.py"}
 
 
 def test_the_command_is_installed() -> None:

@@ -12,7 +12,7 @@ from hushgraph.cli.app import main
 from hushgraph.datasets import names
 from hushgraph.datasets.catalog import registry as catalog
 from hushgraph.datasets.catalog.data_root import data_root
-from hushgraph.datasets.catalog.download import DownloadError
+from hushgraph.errors import DownloadError
 
 
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

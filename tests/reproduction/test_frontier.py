@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -13,13 +12,18 @@ import numpy as np
 import pytest
 
 from hushgraph.cli.app import main
-from hushgraph.cli.reproduce import run_frontier
-from hushgraph.errors import InputError
+from hushgraph.cli.reproduce import run_experiments
 from hushgraph.graph.graph import Graph
-from hushgraph.reproduction import frontier
-from hushgraph.reproduction.frontier import GRAPHS, METHODS, Frontier, Line, list_jobs, take_out_test_nodes
-from hushgraph.reproduction.runner import Options
+from hushgraph.reproduction import spec
+from hushgraph.reproduction.arrivals import take_out_test_nodes
+from hushgraph.reproduction.frontier import FrontierTable
+from hushgraph.reproduction.jobs import list_jobs, run_digest, train_arguments
+from hushgraph.reproduction.runner import DP_MODES, Options, Reproduction
 from hushgraph.training import train as training
+
+FRONTIER = spec.load("frontier")
+ROWS = [name for row in FRONTIER.rows for name in (row.printed, row.clear) if name is not None]
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "frontier" / "records.jsonl"
 
 
 def silent(line: str) -> None:
@@ -29,31 +33,33 @@ def silent(line: str) -> None:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     out = tmp_path_factory.mktemp("frontier")
-    return out, run_frontier(Options(out=out, quick=True, device="cpu"), quiet=True)
+    return out, run_experiments(["frontier"], Options(out=out, quick=True, device="cpu"), quiet=True)
 
 
 def records_of(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "frontier.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
 
 
 def test_a_quick_run_fills_every_row(quick: tuple[Path, dict[str, Any]]) -> None:
     out, result = quick
-    assert list(dict.fromkeys(line["row"] for line in result["lines"])) == frontier.list_rows()
+    (table,) = result["tables"]
+    assert list(dict.fromkeys(line["row"] for line in table["lines"])) == ROWS
+    assert {line["data"] for line in table["lines"]} == {"generated"}
     # Five rows at two budgets and five ceilings.
-    assert len(result["lines"]) == 5 * 2 + 5
+    assert len(table["lines"]) == 5 * 2 + 5
     assert (result["planned"], result["left"], len(records_of(out))) == (12, 12, 12)
-    names = {"frontier.json", "frontier.jsonl", "frontier.jsonl.lock", "frontier.md"}
-    names |= {"frontier.png", "frontier.svg"}
+    names = {"figures", "frontier.json", "frontier.md", "records.jsonl", "records.jsonl.lock"}
     assert {path.name for path in out.iterdir()} == names
+    assert {path.name for path in (out / "figures").iterdir()} == {"frontier.png", "frontier.svg"}
     table = [line for line in (out / "frontier.md").read_text().splitlines() if line.startswith("|")]
-    assert table[0] == "| method | epsilon 1 | epsilon 8 | without noise |"
-    assert [line.split(" | ")[0][2:] for line in table[2:]] == frontier.list_rows()
+    assert table[0] == "| method | epsilon 0.5 | epsilon 12 | without noise |"
+    assert [line.split(" | ")[0][2:] for line in table[2:]] == ROWS
 
 
 def test_every_line_traces_to_records(quick: tuple[Path, dict[str, Any]]) -> None:
     out, result = quick
     known = {record["run"]: record for record in records_of(out)}
-    for line in result["lines"]:
+    for line in result["tables"][0]["lines"]:
         (record,) = (known[run] for run in line["runs"])
         is_clear = line["row"].endswith("in the clear")
         accuracy = record["test_accuracy_in_the_clear" if is_clear else "test_accuracy"]
@@ -79,18 +85,23 @@ def test_the_same_call_trains_nothing_again(
 ) -> None:
     out, first = quick
     monkeypatch.setattr(training, "train", None)
-    again = run_frontier(Options(out=out, quick=True, device="cpu"), quiet=True)
-    assert (again["left"], again["lines"]) == (0, first["lines"])
+    again = run_experiments(["frontier"], Options(out=out, quick=True, device="cpu"), quiet=True)
+    assert (again["left"], again["tables"]) == (0, first["tables"])
 
 
 def test_all_runs_of_the_experiment() -> None:
-    jobs = list_jobs(Options(out=Path()))
-    # Four private methods at six budgets and three ceilings, on seven graphs, three times.
-    assert len(jobs) == len({job.digest for job in jobs}) == 7 * 3 * (4 * 6 + 4)
+    jobs = list_jobs(FRONTIER, modes=DP_MODES)
+    # Four private methods at six budgets and four ceilings, on seven graphs, three times.
+    assert len(jobs) == 7 * 3 * (4 * 6 + 4)
     assert {job.epsilon for job in jobs} == {0.5, 1.0, 2.0, 4.0, 8.0, 12.0, None}
-    # A graph is read once.
-    order = [job.graph.name for job in jobs]
-    assert sum(a != b for a, b in itertools.pairwise(order)) == len(GRAPHS) - 1
+
+
+def test_the_committed_records_are_those_of_its_runs() -> None:
+    digests = {
+        run_digest(train_arguments(job), data=job.column.name, reading=job.reading({}), seed=job.seed)
+        for job in list_jobs(FRONTIER, modes=DP_MODES)
+    }
+    assert {json.loads(line)["run"] for line in RECORDS.read_text().splitlines()} == digests
 
 
 @pytest.mark.parametrize(
@@ -98,11 +109,11 @@ def test_all_runs_of_the_experiment() -> None:
     [
         (("planetoid_*",), 3 * 3 * 28),
         (("trees",), 7 * 3 * 6),
-        (("facebook_32_schools/ceiling-*", "ogbn_arxiv_hints/mlp"), 3 * 4 + 3 * 6),
+        (("facebook_32_schools/ceiling-*", "ogbn_arxiv_hints/mlp"), 3 * 4 + 3 * 7),
     ],
 )
 def test_patterns_choose_graphs_and_methods(only: tuple[str, ...], count: int) -> None:
-    assert len(list_jobs(Options(out=Path(), only=only))) == count
+    assert len(list_jobs(FRONTIER, modes=DP_MODES, only=only)) == count
 
 
 def test_test_nodes_are_taken_out_and_come_back_with_their_lists() -> None:
@@ -129,67 +140,69 @@ def test_test_nodes_are_taken_out_and_come_back_with_their_lists() -> None:
     assert arrivals.labels.tolist() == [1, -1]
 
 
-def write_records(out: Path, **changes: Any) -> None:
+def work_with_records(folder: Path, **changes: Any) -> Reproduction:
     """Three seeds of the billboard at epsilon 4."""
-    out.mkdir(exist_ok=True)
-    jobs = [
-        job for job in list_jobs(Options(out=out, only=("planetoid_cora/billboard",))) if job.epsilon == 4.0
-    ]
+    (folder / "planetoid_cora.npz").touch()
+    out = folder / "out"
+    out.mkdir()
+    options = Options(out=out, data_root=folder, only=("planetoid_cora/billboard",))
+    planned = [run for run in Reproduction(["frontier"], options, say=silent).plan if run.job.epsilon == 4.0]
     lines = []
-    for job, accuracy in zip(jobs, (0.5, 0.6, 0.7), strict=True):
+    for run, accuracy in zip(planned, (0.5, 0.6, 0.7), strict=True):
         measured = {"test_accuracy": accuracy, "test_accuracy_in_the_clear": accuracy + 0.1}
-        lines.append({**job.labels, **measured, "epsilon_holds": 3.9, "run": job.digest, **changes})
-    (out / "frontier.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        lines.append({**run.labels, **measured, "epsilon_holds": 3.9, "run": run.run, **changes})
+    (out / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Reproduction(["frontier"], options, say=silent)
 
 
-def data_folder(root: Path) -> Path:
-    (root / "planetoid_cora.npz").touch()
-    return root
+def table_of(work: Reproduction) -> FrontierTable:
+    (table,) = work.tables()
+    assert isinstance(table, FrontierTable)
+    return table
 
 
 def test_mean_and_spread_over_seeds(tmp_path: Path) -> None:
-    write_records(tmp_path / "out")
-    options = Options(out=tmp_path / "out", data_root=data_folder(tmp_path), only=("planetoid_cora",))
-    covered, clear = Frontier(options, say=silent).lines()
-    assert (covered.row, clear.row) == (METHODS[0].row, METHODS[0].clear_row)
+    table = table_of(work_with_records(tmp_path))
+    covered, clear = table.lines
+    assert [covered.row, clear.row] == ROWS[:2]
     assert math.isclose(covered.ours, mean([50, 60, 70]))
     assert covered.spread == pytest.approx(stdev([50, 60, 70]))
     assert clear.ours == pytest.approx(70)
     assert (covered.epsilon, covered.epsilon_holds) == (4.0, 3.9)
-    text = frontier.write_table([covered, clear], tmp_path)
-    assert "| DP-Billboard, covered | 60.0 ± 10.0 |  |" in text
-    assert "standard deviation over 3 seeds" in text
+    assert "| DP-Billboard, covered | 60.0 ± 10.0 |  |" in table.markdown("planetoid_cora")
+    assert "standard deviation over 3 seeds" in table.notes[0]
 
 
 def test_graphs_that_are_missing_are_named(tmp_path: Path) -> None:
     told: list[str] = []
-    options = Options(out=tmp_path / "out", data_root=data_folder(tmp_path), only=("planetoid_*",))
-    work = Frontier(options, say=told.append)
-    assert {job.graph.name for job in work.plan} == {"planetoid_cora"}
+    (tmp_path / "planetoid_cora.npz").touch()
+    options = Options(out=tmp_path / "out", data_root=tmp_path, only=("planetoid_*",))
+    work = Reproduction(["frontier"], options, say=told.append)
+    assert {run.job.column.name for run in work.plan} == {"planetoid_cora"}
     assert [line.partition(":")[0] for line in told] == ["planetoid_pubmed", "planetoid_citeseer"]
-    with pytest.raises(InputError, match=r"nothing is left to run: facebook_32_schools: .*--data-root"):
-        Frontier(Options(out=tmp_path, data_root=tmp_path, only=("facebook*",)), say=silent)
 
 
-def test_quick_does_not_replace_the_table_of_real_graphs(tmp_path: Path) -> None:
-    write_records(tmp_path)
-    with pytest.raises(InputError, match="records of real data"):
-        Frontier(Options(out=tmp_path, quick=True), say=silent)
+def test_the_seed_draws_the_split_and_nothing_else(tmp_path: Path) -> None:
+    parts = {"edge_index": [[0, 1], [1, 2]], "x": np.eye(40), "y": np.arange(40) % 7}
+    np.savez(tmp_path / "planetoid_cora.npz", **parts)  # type: ignore[arg-type]
+    options = Options(out=tmp_path / "out", data_root=tmp_path, only=("planetoid_cora",))
+    work = Reproduction(["frontier"], options, say=silent)
+    column = FRONTIER.column("planetoid_cora")
+    first, second = (work.sources.graph(column, seed) for seed in (0, 1))
+    assert first.train_idx.tolist() != second.train_idx.tolist()
+    assert np.array_equal(first.x, second.x)
+    assert (first.num_classes, second.num_classes) == (7, 7)
 
 
 def test_a_line_without_a_bound_in_one_seed_has_none(tmp_path: Path) -> None:
-    write_records(tmp_path / "out", epsilon_holds=None)
-    options = Options(out=tmp_path / "out", data_root=data_folder(tmp_path), only=("planetoid_cora",))
-    lines: list[Line] = Frontier(options, say=silent).lines()
-    assert [line.epsilon_holds for line in lines] == [None, None]
+    table = table_of(work_with_records(tmp_path, epsilon_holds=None))
+    assert [line.epsilon_holds for line in table.lines] == [None, None]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--quick", "--only", "nobody"], "no run has this name; graphs are facebook_32_schools"),
-        (["--quick", "--mode", "sound"], "frontier has one mode"),
-        (["--quick", "--substitute", "a=b"], "leave out --mode and --substitute"),
+        (["--quick", "--only", "nobody"], "no cell has this name; datasets are facebook_32_schools"),
         (["--data-root", "."], "nothing is left to run"),
     ],
 )

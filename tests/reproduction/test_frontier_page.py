@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import benchmark_scripts
-from hushgraph.reproduction import frontier
+from hushgraph.reproduction import spec
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +18,16 @@ def script() -> ModuleType:
 
 
 def test_the_pages_show_the_records(script: ModuleType) -> None:
-    lines = script.read_lines()
+    table = script.read_table()
     for path in script.PAGES:
         page = path.read_text(encoding="utf-8")
-        assert script.fill(page, lines) == page, f"run benchmarks/frontier_page.py: {path.name} differs"
+        assert script.fill(page, table) == page, f"run benchmarks/frontier_page.py: {path.name} differs"
 
 
 def test_every_graph_has_a_table(script: ModuleType) -> None:
     page = script.PAGES[1].read_text(encoding="utf-8")
     shown = {place["name"] for place in script._PLACE.finditer(page)}
-    assert shown == {graph.name for graph in frontier.GRAPHS}
+    assert shown == {column.name for column in spec.load("frontier").columns}
 
 
 def test_a_cell_is_the_mean_of_three_runs_that_hold(script: ModuleType) -> None:
@@ -44,7 +44,7 @@ def test_a_cell_is_the_mean_of_three_runs_that_hold(script: ModuleType) -> None:
     mean = 100 * fmean(record["test_accuracy"] for record in cell)
     line = next(
         line
-        for line in script.read_lines()
+        for line in script.read_table().lines
         if (line.data, line.row, line.epsilon) == ("facebook_32_schools", "DP-Billboard, covered", 4)
     )
     assert line.ours == pytest.approx(mean)

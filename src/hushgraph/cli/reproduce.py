@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -17,7 +16,6 @@ from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
     from hushgraph.privacy import choices
-    from hushgraph.reproduction.frontier import Frontier, Line
     from hushgraph.reproduction.runner import Options, Reproduction
 
 EXAMPLES = """\
@@ -27,7 +25,6 @@ hushgraph reproduce transductive --data-root data --only ogbn-arxiv
 hushgraph reproduce frontier --data-root data --only facebook_32_schools"""
 
 MODES = {"both": ("as-published", "sound"), "sound": ("sound",), "as-published": ("as-published",)}
-FRONTIER = "frontier"
 # A narrow terminal wraps lines; cutting figures short would be worse.
 _NARROWEST = 120
 
@@ -70,13 +67,11 @@ def reproduce(
     from hushgraph.reproduction import spec
 
     if show_list:
-        listed = list_experiments((*spec.names(), FRONTIER) if name in (None, "all") else (name,))
+        listed = list_experiments(spec.names() if name in (None, "all") else (name,))
         typer.echo(json.dumps({"experiments": listed}) if as_json else _format_list(listed))
         return
     if name is None:
-        raise InputError(f"no NAME: give one of {', '.join((*spec.names(), FRONTIER))}, or all")
-    if name == FRONTIER and (mode != "both" or substitute):
-        raise InputError("frontier has one mode and graphs of its own; leave out --mode and --substitute")
+        raise InputError(f"no NAME: give one of {', '.join(spec.names())}, or all")
     out = out or Path("reproduction-quick" if quick else "reproduction")
     with terminal.status("Loading PyTorch", quiet=as_json) as line:
         from hushgraph.reproduction.data_sources import parse_substitutes
@@ -91,12 +86,10 @@ def reproduce(
             quick=quick,
             device=cast("choices.Device", device),
         )
-        names = spec.names() if name == "all" else (name,)
-        how: dict[str, Any] = {"quiet": as_json, "dry_run": dry_run, "line": line}
+        of_paper = [each for each in spec.names() if spec.load(each).kind != "frontier"]
+        names = of_paper if name == "all" else (name,)
         try:
-            result = (
-                run_frontier(chosen, **how) if name == FRONTIER else run_experiments(names, chosen, **how)
-            )
+            result = run_experiments(names, chosen, quiet=as_json, dry_run=dry_run, line=line)
         except KeyboardInterrupt:
             message = f"stopped; finished runs are in {out}, the same command continues from there"
             raise terminal.StoppedError(message) from None
@@ -111,9 +104,6 @@ def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
 
     listed = []
     for name in names:
-        if name == FRONTIER:
-            listed.append(_list_frontier())
-            continue
         experiment = spec.load(name)
         listed.append(
             {
@@ -126,20 +116,6 @@ def list_experiments(names: Sequence[str]) -> list[dict[str, Any]]:
             }
         )
     return listed
-
-
-def _list_frontier() -> dict[str, Any]:
-    from hushgraph.reproduction import frontier
-    from hushgraph.reproduction.runner import Options
-
-    return {
-        "name": FRONTIER,
-        "title": frontier.TITLE,
-        "source": "not in the paper",
-        "columns": [graph.name for graph in frontier.GRAPHS],
-        "seeds": frontier.SEEDS,
-        "runs": len(frontier.list_jobs(Options(out=Path()))),
-    }
 
 
 def _format_list(experiments: Sequence[dict[str, Any]]) -> str:
@@ -213,61 +189,7 @@ def run_experiments(
     }
 
 
-def run_frontier(
-    chosen: Options,
-    *,
-    quiet: bool = False,
-    dry_run: bool = False,
-    line: terminal.StatusLine | None = None,
-) -> dict[str, Any]:
-    """Run the frontier, print and write its table, draw its figure; arguments as for `run_experiments`.
-
-    Returns:
-        What `--json` prints.
-    """
-    from hushgraph.reproduction import frontier
-
-    line = terminal.StatusLine(quiet=True) if line is None else line
-    screen = terminal.console()
-    screen.quiet, screen.width = quiet, max(screen.width, _NARROWEST)
-
-    def say(text: str) -> None:
-        line.clear()
-        terminal.print_line(screen, text)
-
-    work = frontier.Frontier(chosen, say=say)
-    counts = {"planned": len(work.plan), "left": len(work.left), "to_train": len(work.left)}
-    say(f"Records: {counts['planned']}; runs to train: {counts['to_train']}.")
-    if dry_run:
-        return {"dry_run": True, **counts, "skipped": work.skipped}
-    _run_work(work, counts["left"], line)
-    lines = work.lines()
-    with work.records.results():
-        say(f"\n{frontier.write_table(lines, chosen.out)}")
-        figures = _draw_frontier(lines, chosen.out, say)
-    say(f"Records, table and figure are in {chosen.out}.")
-    return {
-        **counts,
-        "out": str(chosen.out),
-        "records": str(work.records.path),
-        "lines": [asdict(each) for each in lines],
-        "figures": [str(path) for path in figures],
-        "skipped": work.skipped,
-    }
-
-
-def _draw_frontier(lines: Sequence[Line], out: Path, say: Callable[[str], None]) -> list[Path]:
-    if not _can_draw(say):
-        return []
-    from hushgraph.reproduction import frontier
-
-    paths = [out / f"{FRONTIER}.{suffix}" for suffix in ("svg", "png")]
-    for path in paths:
-        frontier.draw(lines, path)
-    return paths
-
-
-def _run_work(work: Reproduction | Frontier, total: int, line: terminal.StatusLine) -> None:
+def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None:
     """Train what is left, with a bar that moves within runs too."""
     done, label = 0, ""
     # Imported here, since PyTorch takes seconds.

@@ -1,9 +1,8 @@
-"""Splits: drawn from node ids alone, or read from a file."""
+"""Splits, drawn from node ids alone."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -64,26 +63,6 @@ def random_split(
         np.flatnonzero((position >= train_end) & (position < val_end)),
         np.flatnonzero((position >= val_end) & (position < test_end)),
     )
-
-
-def read_split(
-    stem: Path, num_nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Read a split from the file `stem` plus .npy, .csv, .csv.gz or .txt; None if there is no such file.
-
-    The file holds one number per node: 0 for training, 1 for validation, 2 for test.
-    """
-    endings = (".npy", ".csv", ".csv.gz", ".txt")
-    path = next((p for p in (stem.with_name(stem.name + end) for end in endings) if p.is_file()), None)
-    if path is None:
-        return None
-    from hushgraph.datasets.catalog.formats import read_array, read_table
-
-    part = (read_array(path) if path.suffix == ".npy" else read_table(path, np.int64)).ravel()
-    if len(part) != num_nodes or part.dtype.kind not in "iu" or part.min() < 0 or part.max() > 2:
-        raise GraphError(f"{path} holds {len(part):,} values; expected {num_nodes:,}, each 0, 1 or 2")
-    train, val, test = (np.flatnonzero(part == number) for number in range(3))
-    return train, val, test
 
 
 def _hash(ids: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:

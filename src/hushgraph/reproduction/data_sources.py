@@ -89,9 +89,11 @@ class Sources:
             )
         return Source(name=column.dataset, comparable=True, path=None, reading=reading)
 
-    def graph(self, column: Column) -> Graph:
-        """Return the graph of a column, including edges between splits."""
+    def graph(self, column: Column, seed: int = 0) -> Graph:
+        """Return the graph of a column, including edges between splits; `seed` draws a random split."""
         source = self.source(column)
+        if column.split is not None and not self.quick and seed:
+            return load_graph(self.graph(column), split=column.split, split_seed=seed)
         key = (source.name, source.path, *source.reading.values())
         if key not in self._graphs:
             graph = self._read(source, column)
@@ -108,7 +110,7 @@ class Sources:
             return catalog.load(column.dataset, self.root)
         # Nobody declares the classes of a substitute.
         classes = column.classes if source.comparable else None
-        graph = load_graph(source.path, symmetrize=column.symmetrize, num_classes=classes)
+        graph = load_graph(source.path, symmetrize=column.symmetrize, num_classes=classes, split=column.split)
         if "derived" in source.reading:
             return catalog.derive(column.dataset, graph, self.root)
         return graph if column.split_by is None else split_by_group(graph, source.path, column.split_by)

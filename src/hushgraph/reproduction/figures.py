@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hushgraph.errors import InputError, RunError
 from hushgraph.plots import canvas
 from hushgraph.reproduction import captions, panels, spec
+from hushgraph.reproduction.frontier import build_frontier
 from hushgraph.reproduction.measurements import MODES, Measurement, group_records, read_records
 
 if TYPE_CHECKING:
@@ -29,15 +30,23 @@ def draw(records: Path | Iterable[Mapping[str, Any]], out: Path) -> list[Path]:
     Returns:
         The files, in the order of the records.
     """
-    measurements = group_records(read_records(records))
+    by_experiment: dict[str, list[dict[str, Any]]] = {}
+    for record in read_records(records):
+        by_experiment.setdefault(record["experiment"], []).append(record)
     written: list[Path] = []
     with canvas.drawing():
         _create_folder(out)
-        for experiment in dict.fromkeys(one.experiment for one in measurements):
-            figure = build_figure([one for one in measurements if one.experiment == experiment])
-            for suffix in FORMATS:
-                written.append(out / f"{experiment}.{suffix}")
-                canvas.save(figure, written[-1], title=captions.figure_title(experiment))
+        for name, group in by_experiment.items():
+            paths = [out / f"{name}.{suffix}" for suffix in FORMATS]
+            written += paths
+            if name in spec.names() and spec.load(name).kind == "frontier":
+                table = build_frontier(spec.load(name), group)
+                for path in paths:
+                    table.draw(path)
+                continue
+            figure = build_figure(group_records(group))
+            for path in paths:
+                canvas.save(figure, path, title=captions.figure_title(name))
     return written
 
 

@@ -52,6 +52,22 @@ class Job:
         return self.column.setting or self.experiment.setting
 
     @property
+    def has_fixed_seed(self) -> bool:
+        """Whether the seed determines the run; else it draws the split alone."""
+        return self.experiment.kind != "frontier"
+
+    def reading(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how its graph is read, for its digest; `source` holds the options of the source."""
+        if self.has_fixed_seed:
+            return {**source, "per_class": self.experiment.kind == "classes"}
+        return {
+            "symmetrize": self.column.symmetrize,
+            "split": self.column.split,
+            "split_seed": None if self.column.split is None else self.seed,
+            "has_new_nodes": self.row.new_nodes,
+        }
+
+    @property
     def label(self) -> str:
         """One line that identifies this run within its experiment."""
         axes = "".join(f", {name}={value:g}" for name, value in self.axes)
@@ -107,8 +123,8 @@ def list_jobs(
 def train_arguments(job: Job, *, quick: bool = False) -> dict[str, Any]:
     """Return the arguments of `train`, before `fit_to_data` adapts them to the number of training nodes."""
     axes = dict(job.axes)
-    arguments: dict[str, Any] = {"model": job.row.model, "num_layers": job.row.layers, "setting": job.setting}
-    arguments["evaluate_every"] = _NEVER
+    model = {"model": job.row.model, "num_layers": job.row.layers, "setting": job.setting}
+    arguments: dict[str, Any] = {**(job.row.arguments or model), "evaluate_every": _NEVER}
     if job.mode == "sound":
         # Our defaults, except for what the experiment varies.
         arguments["epsilon"] = job.epsilon

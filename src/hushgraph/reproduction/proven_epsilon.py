@@ -41,8 +41,7 @@ def find_proven_epsilon(plan: PrivacyPlan, groups: int) -> ProvenEpsilon:
     if not plan.is_private:
         return ProvenEpsilon(holds=None, if_public=None, reason="none: trained without noise")
     if plan.guarantee == "holds":
-        parts = f"{plan.sampler} sampler, {plan.batches} batches, {plan.accountant} accountant"
-        reason = f"{parts}: all covered by a proof"
+        reason = "every part is covered by a proof"
         return ProvenEpsilon(holds=plan.epsilon, if_public=plan.epsilon, reason=reason)
     reasons = "; ".join(WHY_UNPROVEN[reason] for reason in plan.unproven)
     if not reasons:

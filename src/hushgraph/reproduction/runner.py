@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from hushgraph.errors import BudgetExceededError, InputError
 from hushgraph.privacy.choices import Device
 from hushgraph.reproduction import jobs, result_tables, spec
+from hushgraph.reproduction.arrivals import measure_in_the_clear, measure_new_nodes, take_out_test_nodes
 from hushgraph.reproduction.data_sources import GENERATED, MissingDataError, Source, Sources
+from hushgraph.reproduction.frontier import FrontierTable, build_frontier
 from hushgraph.reproduction.jobs import Job
 from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
 from hushgraph.reproduction.records import Records, relabel
@@ -170,9 +172,9 @@ class Reproduction:
         self.records.append(record)
         self.say(f"{number} {name}: {100 * (record['test_accuracy'] or 0):.2f}% in {record['seconds']:.1f} s")
 
-    def tables(self) -> list[result_tables.Table]:
+    def tables(self) -> list[result_tables.Table | FrontierTable]:
         """Build one table for each experiment with statistics or records, of this call or of earlier ones."""
-        built = []
+        built: list[result_tables.Table | FrontierTable] = []
         for experiment in self.experiments:
             if experiment.kind == "statistics":
                 statistics = [
@@ -187,7 +189,9 @@ class Reproduction:
                 for planned in self._plan_all_runs(experiment)
                 if (record := self._find_record(planned)) is not None
             ]
-            if recorded:
+            if recorded and experiment.kind == "frontier":
+                built.append(build_frontier(experiment, [record for _, _, record in recorded]))
+            elif recorded:
                 left_out = self.left_out.get(experiment.name, ())
                 built.append(result_tables.build_table(experiment, recorded, left_out=left_out))
         return built
@@ -232,7 +236,7 @@ class Reproduction:
                     self._skip(job.column.name, error)
                 continue
             arguments = jobs.train_arguments(job, quick=options.quick)
-            reading = {**source.reading, "per_class": experiment.kind == "classes"}
+            reading = job.reading(source.reading)
             run = jobs.run_digest(arguments, data=source.name, reading=reading, seed=job.seed)
             labels = {
                 "experiment": experiment.name,
@@ -273,19 +277,26 @@ class Reproduction:
     def _train(self, planned: PlannedRun, observe: Observe) -> dict[str, Any]:
         from hushgraph.training.train import train
 
-        graph = self.sources.graph(planned.job.column)
+        job = planned.job
+        graph = self.sources.graph(job.column, job.seed)
+        graph, arrivals = take_out_test_nodes(graph) if job.row.new_nodes else (graph, None)
         arguments = jobs.fit_to_data(planned.arguments, len(graph.train_idx))
         run = train(
             graph,
             **arguments,
-            seed=planned.job.seed,
+            seed=job.seed if job.has_fixed_seed else None,
             device=self.options.device,
             observer=lambda done, total, epsilon, accuracy: observe(done, total),
         )
         # A quick run does not spend the budget: claim what the paper's accountant gives for its few steps.
-        is_short = self.options.quick and planned.job.mode == "as-published"
-        claimed = run.plan.epsilon if is_short else planned.job.epsilon
-        return planned.labels | {"claimed_epsilon": claimed} | _build_record(run, planned, graph)
+        is_short = self.options.quick and job.mode == "as-published"
+        record = planned.labels | {"claimed_epsilon": run.plan.epsilon if is_short else job.epsilon}
+        record |= _build_record(run, planned, graph)
+        if arrivals is not None:
+            record["test_accuracy"] = measure_new_nodes(run, arrivals)
+        if job.row.clear is not None:
+            record["test_accuracy_in_the_clear"] = measure_in_the_clear(run, graph)
+        return record
 
 
 def _matches(column: str, patterns: Sequence[str]) -> bool:
@@ -303,7 +314,11 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
         "epsilon_holds": proven.holds,
         "epsilon_if_thresholds_were_public": proven.if_public,
         "holds_reason": proven.reason,
+        "guarantee": run.result["guarantee"],
         "assumptions": run.result["assumptions"],
+        "predictions": run.result["predictions"],
+        "asked": planned.arguments,
+        "train_nodes": len(graph.train_idx),
         "delta": run.plan.delta if run.plan.is_private else None,
         "plan": json.loads(run.plan.to_json()),
         "config": json.loads(run.config.to_json()),

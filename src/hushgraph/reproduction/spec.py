@@ -18,7 +18,7 @@ from hushgraph.errors import InputError
 
 FOLDER = Path(__file__).parent / "paper"
 COMMON = "common"
-KINDS = ("table", "curve", "classes", "statistics")
+KINDS = ("table", "curve", "classes", "statistics", "frontier")
 # Without noise, "non-private" has the settings of the paper and "non-private-ours" our defaults.
 NON_PRIVATE = ("non-private", "non-private-ours")
 MODES = ("as-published", "sound", *NON_PRIVATE)
@@ -70,6 +70,7 @@ class Column:
         classes: how many classes that file has, as published.
         symmetrize: whether to add the reverse of every edge.
         split_by: an array of the file with one group per node; whole groups are assigned to the splits.
+        split: fractions of a random split, drawn anew for every seed; by default the split of the data.
         setting: the setting of this column, if it is not that of the experiment.
         statistics: the numbers in the paper's table of datasets.
     """
@@ -80,6 +81,7 @@ class Column:
     classes: int | None = None
     symmetrize: bool = False
     split_by: str | None = None
+    split: str | None = None
     setting: str | None = None
     statistics: Mapping[str, float] = field(default_factory=dict)
 
@@ -96,6 +98,9 @@ class Row:
         modes: the modes it runs in.
         like: the experiment whose settings its cells share.
         minus: two rows whose difference this row is; it runs nothing.
+        arguments: of `train`, instead of the model and the settings of the cells.
+        clear: the printed name of a second accuracy, that of predictions in the clear.
+        new_nodes: whether test nodes are taken out before training and arrive afterwards.
         cells: the cells by column.
     """
 
@@ -108,6 +113,9 @@ class Row:
     modes: tuple[str, ...] = ()
     like: str | None = None
     minus: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    clear: str | None = None
+    new_nodes: bool = False
     cells: Mapping[str, Cell] = field(default_factory=dict)
 
 
@@ -118,7 +126,8 @@ class Experiment:
     Attributes:
         name: the name of its file.
         title: one line.
-        kind: "table", "curve", "classes" (accuracy by class) or "statistics" (of datasets; trains nothing).
+        kind: "table", "curve", "classes" (accuracy by class), "statistics" (of datasets; trains nothing) or
+            "frontier" (default settings without a fixed seed, at every epsilon).
         source: the table or figure of the paper; empty if the experiment is not in the paper.
         setting: "transductive" or "inductive".
         epsilon: the budget of every private cell without an epsilon axis.
@@ -204,7 +213,7 @@ def parse(name: str, given: Mapping[str, Any]) -> Experiment:
 
 def find_cell(experiment: Experiment, row: Row, column: str) -> Cell | None:
     """Return the cell of a row and column, with the settings of another experiment if the row says so."""
-    own = row.cells.get(column)
+    own = Cell() if row.arguments else row.cells.get(column)
     if row.like is None or (own is not None and own.has_settings):
         return own
     other = load(row.like)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from functools import reduce
 from operator import xor
+from pathlib import PurePosixPath
 
 import pytest
 
-from hushgraph.datasets.catalog.official import SOURCES, STATISTICS
+from hushgraph.datasets.catalog.official import SHA256, SOURCES, STATISTICS
 
 # MLDatasets.jl pins several files at once: the exclusive or of their SHA-256.
 COMBINED = {
@@ -21,15 +22,14 @@ COMBINED = {
 
 @pytest.mark.parametrize(("names", "combined"), COMBINED.items())
 def test_checksums_agree_with_a_second_source(names: tuple[str, ...], combined: str) -> None:
-    checksums = [remote.sha256 or "" for name in names for remote in SOURCES[name].remotes]
+    checksums = [SHA256[PurePosixPath(path).name] for name in names for path in SOURCES[name].downloads]
     assert f"{reduce(xor, (int(checksum, 16) for checksum in checksums)):064x}" == combined
 
 
 def test_everything_but_the_files_on_google_drive_is_pinned() -> None:
     assert {name for name, source in SOURCES.items() if not source.is_pinned} == {"reddit"}
-    checksums = [remote.sha256 for source in SOURCES.values() for remote in source.remotes if remote.sha256]
-    assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in checksums)
-    assert len(set(checksums)) == len(checksums)
+    assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in SHA256.values())
+    assert len(set(SHA256.values())) == len(SHA256)
 
 
 def test_every_source_has_statistics() -> None:

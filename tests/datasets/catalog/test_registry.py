@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hushgraph.datasets import describe, load, load_graph, names
+from hushgraph.datasets.catalog import download
 from hushgraph.datasets.catalog import registry as catalog
 from hushgraph.datasets.catalog.data_root import data_root, override_data_root
-from hushgraph.datasets.catalog.download import DownloadError, Remote
 from hushgraph.datasets.catalog.official import SOURCES, STATISTICS
-from hushgraph.errors import GraphError
+from hushgraph.errors import DownloadError, GraphError
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 
@@ -140,32 +140,37 @@ def test_arxiv_has_the_published_edges() -> None:
 def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
-    def refuse(remote: Remote, folder: Path, **_: object) -> Path:
-        if (folder / remote.path).is_file():
-            return folder / remote.path
-        asked.append(remote.url)
-        raise DownloadError(f"no connection to {remote.url} (nobody is there)")
+    def refuse(url: str, path: Path) -> None:
+        asked.append(url)
+        raise DownloadError(f"{url} cannot be downloaded (nobody is there)")
 
     monkeypatch.setattr(catalog, "fetch", refuse)
     return asked
 
 
+@pytest.fixture
+def unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of any content are read."""
+    monkeypatch.setattr(download, "SHA256", {})
+
+
 def test_without_a_network(offline: list[str], tmp_path: Path) -> None:
     with pytest.raises(
         DownloadError,
-        match=r"ogbn-arxiv: no connection to https://.*/arxiv.zip \(nobody is there\); try again where there "
-        r"is a network, or put arxiv.zip into .*ogbn_arxiv yourself",
+        match=r"ogbn-arxiv: https://.*/arxiv.zip cannot be downloaded \(nobody is there\); try again where "
+        r"there is a network, or put arxiv.zip into .*ogbn_arxiv yourself",
     ):
         load("ogbn-arxiv-clustered", tmp_path)
-    assert offline == [SOURCES["ogbn-arxiv"].remotes[0].url]
+    assert offline == [SOURCES["ogbn-arxiv"].downloads["arxiv.zip"]]
     assert catalog.on_disk("ogbn-arxiv", tmp_path) == "no"
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_an_archive_brought_by_hand(offline: list[str], tmp_path: Path) -> None:
     archive = tmp_path / "ogbn_arxiv" / "arxiv.zip"
     archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as opened:
-        for file in catalog._ENTRIES["ogbn-arxiv"].files:
+        for file in SOURCES["ogbn-arxiv"].files:
             opened.writestr(f"arxiv/{file}", "x")
     assert catalog.on_disk("ogbn-arxiv", tmp_path) == "in part"
     assert catalog.fetch_files("ogbn-arxiv-disjoint", tmp_path) == tmp_path / "ogbn_arxiv"
@@ -174,6 +179,7 @@ def test_an_archive_brought_by_hand(offline: list[str], tmp_path: Path) -> None:
     assert offline == []
 
 
+@pytest.mark.usefixtures("unpinned")
 def test_an_archive_that_lacks_files(offline: list[str], tmp_path: Path) -> None:
     (tmp_path / "ogbn_mag").mkdir()
     with zipfile.ZipFile(tmp_path / "ogbn_mag" / "mag.zip", "w") as opened:
@@ -185,14 +191,21 @@ def test_an_archive_that_lacks_files(offline: list[str], tmp_path: Path) -> None
     assert offline == []
 
 
+def test_an_archive_of_another_content_is_refused(offline: list[str], tmp_path: Path) -> None:
+    (tmp_path / "ogbn_mag").mkdir()
+    (tmp_path / "ogbn_mag" / "mag.zip").write_bytes(b"something else")
+    with pytest.raises(DownloadError, match=r"ogbn-mag: .*mag.zip has sha256=.*, expected 2afe62ead87f2c30"):
+        catalog.fetch_files("ogbn-mag", tmp_path)
+    assert offline == []
+
+
+@pytest.mark.usefixtures("unpinned")
 def test_a_fetched_archive_goes_once_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bring(remote: Remote, folder: Path, **_: object) -> Path:
-        path = folder / remote.path
+    def bring(url: str, path: Path) -> None:
         path.parent.mkdir(parents=True)
         with zipfile.ZipFile(path, "w") as opened:
             for file in ("reddit_data.npz", "reddit_graph.npz"):
                 opened.writestr(file, "x")
-        return path
 
     monkeypatch.setattr(catalog, "fetch", bring)
     catalog.fetch_files("reddit-full", tmp_path)

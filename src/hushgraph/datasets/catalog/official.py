@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from hushgraph.datasets.catalog.download import Remote
-from hushgraph.datasets.catalog.formats import PLANETOID_FILES
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import Graph
 
@@ -14,6 +14,7 @@ _OGB = "https://snap.stanford.edu/ogb/data/nodeproppred"
 _PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data"
 _SHCHUR = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz"
 _DRIVE = "https://drive.usercontent.google.com/download?confirm=t&id="
+_PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,27 +68,33 @@ class Source:
 
     Attributes:
         folder: the name of its folder in the data root. `ogb` and PyG use the same, so their files are found.
-        remotes: the files to download, in order.
+        downloads: the address of every file, by its path in the folder.
+        size: the approximate number of bytes to download.
         licence: as stated by the publisher.
+        archive_root: for an archive, the folder in it whose content is extracted ("" for everything).
+        contents: the files that are read from an archive; empty if the downloads are read themselves.
     """
 
     folder: str
-    remotes: tuple[Remote, ...]
-    licence: str
+    downloads: Mapping[str, str]
+    size: int
+    licence: str = "MIT"
+    archive_root: str = ""
+    contents: tuple[str, ...] = ()
 
     @property
-    def size(self) -> int:
-        """The approximate number of bytes to download."""
-        return sum(remote.size for remote in self.remotes)
+    def files(self) -> tuple[str, ...]:
+        """The files that are read, relative to the folder."""
+        return self.contents or tuple(self.downloads)
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the SHA-256 of every file is known, so that a changed download is refused."""
-        return all(remote.sha256 is not None for remote in self.remotes)
+        """Whether the SHA-256 of every download is known, so that a changed one is refused."""
+        return all(PurePosixPath(path).name in SHA256 for path in self.downloads)
 
 
 # SHA-256 of every download whose value is known; docs/datasets.md names the sources of these values.
-_SHA256 = {
+SHA256 = {
     "arxiv.zip": "49f85c801589ecdcc52cfaca99693aaea7b8af16a9ac3f41dd85a5f3193fe276",
     "products.zip": "5ea0a112edaec2141c0a2a612dd4aed58df97ff3e1ab1a0ca8238f43cbbb50a8",
     "mag.zip": "2afe62ead87f2c301a7398796991d347db85b2d01c5442c95169372bf5a9fca4",
@@ -123,75 +130,71 @@ _SHA256 = {
 }
 
 
-# name in OGB: size, licence
-_OGB_ARCHIVES = {
-    "arxiv": (83 * _MB, "ODC-BY"),
-    "products": (1_461 * _MB, "Amazon licence"),
-    "mag": (413 * _MB, "ODC-BY"),
-}
-# name: folder, size of all files
-_PLANETOID_FOLDERS = {
-    "cora": ("Cora", 1 * _MB),
-    "citeseer": ("CiteSeer", 2 * _MB),
-    "pubmed": ("PubMed", 13 * _MB),
-}
-# name: folder, file, size
-_SHCHUR_FILES = {
-    "coauthor-cs": ("CS", "ms_academic_cs.npz", 13 * _MB),
-    "coauthor-physics": ("Physics", "ms_academic_phy.npz", 16 * _MB),
-    "amazon-computers": ("Computers", "amazon_electronics_computers.npz", 32 * _MB),
-    "amazon-photo": ("Photo", "amazon_electronics_photo.npz", 17 * _MB),
-}
-# file: id on Google Drive, those of PyG's Reddit2; size
-_GRAPHSAINT_FILES = {
-    "adj_full.npz": ("1sncK996BM5lpuDf75lDFqCiDZyErc1c2", 80 * _MB),
-    "feats.npy": ("1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3", 1_122 * _MB),
-    "class_map.json": ("1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u", 3 * _MB),
-    "role.json": ("1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A", 2 * _MB),
-}
+def _ogb(name: str, size: int, licence: str, *tables: str, split: str) -> Source:
+    """The archive of an OGB dataset: edges, features and labels, then the three parts of the split."""
+    parts = (f"{split}/{part}.csv.gz" for part in ("train", "valid", "test"))
+    return Source(
+        folder=f"ogbn_{name}",
+        downloads={f"{name}.zip": f"{_OGB}/{name}.zip"},
+        size=size,
+        licence=licence,
+        archive_root=name,
+        contents=(*tables, *parts),
+    )
 
-# What is downloaded for a dataset: address, path, size, folder to unpack.
-_DOWNLOADS: dict[str, list[tuple[str, str, int, str | None]]] = {
-    **{
-        f"ogbn-{name}": [(f"{_OGB}/{name}.zip", f"{name}.zip", size, name)]
-        for name, (size, _) in _OGB_ARCHIVES.items()
-    },
-    "reddit": [
-        (f"{_DRIVE}{drive_id}", f"raw/{file}", size, None)
-        for file, (drive_id, size) in _GRAPHSAINT_FILES.items()
-    ],
-    "reddit-full": [("https://data.dgl.ai/dataset/reddit.zip", "raw/reddit.zip", 1_398 * _MB, "")],
-    **{
-        name: [
-            (f"{_PLANETOID}/{file}", f"raw/{file}", size // len(PLANETOID_FILES[name]), None)
-            for file in PLANETOID_FILES[name]
-        ]
-        for name, (_, size) in _PLANETOID_FOLDERS.items()
-    },
-    **{
-        name: [(f"{_SHCHUR}/{file}", f"raw/{file}", size, None)]
-        for name, (_, file, size) in _SHCHUR_FILES.items()
-    },
-}
-# Folder and licence of a dataset.
-_FOLDERS = {
-    **{f"ogbn-{name}": (f"ogbn_{name}", licence) for name, (_, licence) in _OGB_ARCHIVES.items()},
-    "reddit": ("reddit", "not stated"),
-    "reddit-full": ("reddit_full", "not stated"),
-    **{name: (folder, "MIT") for name, (folder, _) in _PLANETOID_FOLDERS.items()},
-    **{name: (folder, "MIT") for name, (folder, _, _) in _SHCHUR_FILES.items()},
-}
+
+def _planetoid(name: str, folder: str, size: int) -> Source:
+    files = [f"ind.{name}.{part}" for part in _PLANETOID_PARTS]
+    return Source(
+        folder=folder, downloads={f"raw/{file}": f"{_PLANETOID}/{file}" for file in files}, size=size
+    )
+
+
+def _shchur(folder: str, file: str, size: int) -> Source:
+    return Source(folder=folder, downloads={f"raw/{file}": f"{_SHCHUR}/{file}"}, size=size)
+
+
+_TABLES = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
 
 SOURCES = {
-    name: Source(
-        folder=folder,
-        remotes=tuple(
-            Remote(url=url, path=path, size=size, sha256=_SHA256.get(path.split("/")[-1]), unpack=unpack)
-            for url, path, size, unpack in _DOWNLOADS[name]
-        ),
-        licence=licence,
-    )
-    for name, (folder, licence) in _FOLDERS.items()
+    "ogbn-arxiv": _ogb("arxiv", 83 * _MB, "ODC-BY", *_TABLES, split="split/time"),
+    "ogbn-products": _ogb("products", 1_461 * _MB, "Amazon licence", *_TABLES, split="split/sales_ranking"),
+    # It has one folder per type of node; only papers are read.
+    "ogbn-mag": _ogb(
+        "mag",
+        413 * _MB,
+        "ODC-BY",
+        "raw/relations/paper___cites___paper/edge.csv.gz",
+        "raw/node-feat/paper/node-feat.csv.gz",
+        "raw/node-label/paper/node-label.csv.gz",
+        split="split/time/paper",
+    ),
+    # The files of GraphSAINT, as PyG's Reddit2 names them.
+    "reddit": Source(
+        folder="reddit",
+        downloads={
+            "raw/adj_full.npz": f"{_DRIVE}1sncK996BM5lpuDf75lDFqCiDZyErc1c2",
+            "raw/feats.npy": f"{_DRIVE}1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3",
+            "raw/class_map.json": f"{_DRIVE}1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u",
+            "raw/role.json": f"{_DRIVE}1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A",
+        },
+        size=1_207 * _MB,
+        licence="not stated",
+    ),
+    "reddit-full": Source(
+        folder="reddit_full",
+        downloads={"raw/reddit.zip": "https://data.dgl.ai/dataset/reddit.zip"},
+        size=1_398 * _MB,
+        licence="not stated",
+        contents=("raw/reddit_data.npz", "raw/reddit_graph.npz"),
+    ),
+    "cora": _planetoid("cora", "Cora", 1 * _MB),
+    "citeseer": _planetoid("citeseer", "CiteSeer", 2 * _MB),
+    "pubmed": _planetoid("pubmed", "PubMed", 13 * _MB),
+    "coauthor-cs": _shchur("CS", "ms_academic_cs.npz", 13 * _MB),
+    "coauthor-physics": _shchur("Physics", "ms_academic_phy.npz", 16 * _MB),
+    "amazon-computers": _shchur("Computers", "amazon_electronics_computers.npz", 32 * _MB),
+    "amazon-photo": _shchur("Photo", "amazon_electronics_photo.npz", 17 * _MB),
 }
 
 _REDDIT_SPLIT = (153_932, 23_699, 55_334)

@@ -11,22 +11,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hushgraph.datasets.catalog.data_root import data_root
-from hushgraph.datasets.catalog.download import Remote, download_bar, fetch, unpack
-from hushgraph.datasets.catalog.formats import (
-    OGB_FILES,
-    PLANETOID_FILES,
-    REDDIT_FILES,
-    REDDIT_FULL_FILES,
-    read_ogb,
-    read_planetoid,
-    read_reddit,
-    read_reddit_full,
-    read_shchur,
-)
+from hushgraph.datasets.catalog.download import check_digest, fetch, unpack
+from hushgraph.datasets.catalog.formats import read_ogb, read_table, read_with_pyg
 from hushgraph.datasets.catalog.official import SOURCES, STATISTICS, Source, Statistics
 from hushgraph.datasets.paths import format_path, path_exists
-from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split, read_split
+from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
 from hushgraph.datasets.synthetic import synthetic
 from hushgraph.errors import DownloadError, GraphError
 from hushgraph.graph.graph import Graph
@@ -42,26 +34,17 @@ class Entry:
     Attributes:
         description: one line.
         generate: generates the graph.
-        files: the files that `read` needs, relative to the folder of the dataset.
-        read: returns the arguments of `Graph.from_arrays` from the folder, possibly without a split.
+        read: returns the arguments of `Graph.from_arrays` from the source and the data root, possibly without
+            a split.
         base: the dataset that this one is derived from.
         derive: derives the graph from that of `base` and its folder.
     """
 
     description: str
     generate: Callable[[], Graph] | None = None
-    files: tuple[str, ...] = ()
-    read: Callable[[Path], dict[str, Any]] | None = None
+    read: Callable[[Source, Path], dict[str, Any]] | None = None
     base: str | None = None
     derive: Callable[[Graph, Path], Graph] | None = None
-
-
-def _read_planetoid(name: str, folder: Path) -> dict[str, Any]:
-    return read_planetoid(folder / "raw", name)
-
-
-def _read_shchur(file: str, folder: Path) -> dict[str, Any]:
-    return read_shchur(folder / file)
 
 
 def _drop_edges_between_splits(graph: Graph, folder: Path) -> Graph:
@@ -70,60 +53,52 @@ def _drop_edges_between_splits(graph: Graph, folder: Path) -> Graph:
 
 def _clustered(graph: Graph, folder: Path) -> Graph:
     """Split by the file of the authors if it is there, else by our interpretation of their description."""
-    parts = read_split(folder / "split" / "clustered", graph.num_nodes)
-    if parts is None:
+    path = folder / "split" / "clustered.csv"
+    if path.is_file():
+        part = read_table(path, np.int64).ravel()
+        if len(part) != graph.num_nodes or part.min() < 0 or part.max() > 2:
+            raise GraphError(
+                f"{path} holds {len(part):,} values; expected {graph.num_nodes:,}, each 0, 1 or 2"
+            )
+        train, val, test = (np.flatnonzero(part == number) for number in range(3))
+    else:
         from hushgraph.datasets.catalog.clustering import clustered_split
 
-        parts = clustered_split(graph)
-    return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2]).disjoint()
+        train, val, test = clustered_split(graph)
+    return replace(graph, train_idx=train, val_idx=val, test_idx=test).disjoint()
 
 
-_OGB = {
-    "ogbn-arxiv": "computer science papers and citations, by subject; split by time",
-    "ogbn-mag": "papers and citations, by venue; split by time",
-    "ogbn-products": "goods bought together, by category; split by sales",
-}
-_PLANETOID = dict.fromkeys(PLANETOID_FILES, "papers and citations, by subject; public split")
-_SHCHUR = {
-    "amazon-computers": "goods bought together, by category; random split",
-    "amazon-photo": "goods bought together, by category; random split",
-    "coauthor-cs": "authors who wrote together, by field; random split",
-    "coauthor-physics": "authors who wrote together, by field; random split",
-}
+_CITATIONS = "papers and citations, by subject; public split"
+_GOODS = "goods bought together, by category; random split"
+_AUTHORS = "authors who wrote together, by field; random split"
+# The classes of PyG that read the files of a dataset.
+_READ_PLANETOID = partial(read_with_pyg, "Planetoid")
+_READ_COAUTHOR = partial(read_with_pyg, "Coauthor")
+_READ_AMAZON = partial(read_with_pyg, "Amazon")
 _ENTRIES = {
     "demo": Entry(
         description="generated: 20,000 nodes, 8 planted classes, power-law degrees, weak features",
         generate=synthetic,
     ),
-    **{
-        name: Entry(description=description, files=OGB_FILES[SOURCES[name].folder], read=read_ogb)
-        for name, description in _OGB.items()
-    },
-    **{
-        name: Entry(
-            description=description,
-            files=tuple(f"raw/{file}" for file in PLANETOID_FILES[name]),
-            read=partial(_read_planetoid, name),
-        )
-        for name, description in _PLANETOID.items()
-    },
-    **{
-        name: Entry(
-            description=description,
-            files=(SOURCES[name].remotes[0].path,),
-            read=partial(_read_shchur, SOURCES[name].remotes[0].path),
-        )
-        for name, description in _SHCHUR.items()
-    },
+    "ogbn-arxiv": Entry(
+        description="computer science papers and citations, by subject; split by time", read=read_ogb
+    ),
+    "ogbn-mag": Entry(description="papers and citations, by venue; split by time", read=read_ogb),
+    "ogbn-products": Entry(description="goods bought together, by category; split by sales", read=read_ogb),
+    "cora": Entry(description=_CITATIONS, read=_READ_PLANETOID),
+    "citeseer": Entry(description=_CITATIONS, read=_READ_PLANETOID),
+    "pubmed": Entry(description=_CITATIONS, read=_READ_PLANETOID),
+    "amazon-computers": Entry(description=_GOODS, read=_READ_AMAZON),
+    "amazon-photo": Entry(description=_GOODS, read=_READ_AMAZON),
+    "coauthor-cs": Entry(description=_AUTHORS, read=_READ_COAUTHOR),
+    "coauthor-physics": Entry(description=_AUTHORS, read=_READ_COAUTHOR),
     "reddit": Entry(
         description="posts with common commenters, by community; split by time; the edges of GraphSAGE",
-        files=tuple(f"raw/{file}" for file in REDDIT_FILES),
-        read=lambda folder: read_reddit(folder / "raw"),
+        read=partial(read_with_pyg, "Reddit2"),
     ),
     "reddit-full": Entry(
         description="reddit with five times as many edges, the version of DGL and PyG",
-        files=tuple(f"raw/{file}" for file in REDDIT_FULL_FILES),
-        read=lambda folder: read_reddit_full(folder / "raw"),
+        read=partial(read_with_pyg, "Reddit"),
     ),
     "ogbn-arxiv-clustered": Entry(
         description="ogbn-arxiv split along communities, without edges between splits",
@@ -209,50 +184,49 @@ def on_disk(name: str, root: str | PathLike[str] | None = None) -> str:
     if entry.generate is not None:
         return "not needed"
     origin, folder = entry.base or name, data_root(root)
-    place = folder / SOURCES[origin].folder
-    if _npz(origin, folder) is not None or not _missing(origin, place):
+    source = SOURCES[origin]
+    place = folder / source.folder
+    if _npz(origin, folder) is not None or not _missing(source, place):
         return "yes"
-    downloads = [f"{remote.path}{end}" for remote in SOURCES[origin].remotes for end in ("", ".part")]
-    has_some = any((place / file).is_file() for file in (*_ENTRIES[origin].files, *downloads))
+    has_some = any((place / file).is_file() for file in (*source.files, *source.downloads))
     return "in part" if has_some else "no"
 
 
 def fetch_files(name: str, root: str | PathLike[str] | None = None) -> Path | None:
     """Download the missing files of `name` and return their folder; None if the graph is generated."""
-    entry, folder = _entry(name), data_root(root)
+    entry = _entry(name)
     if entry.generate is not None:
         return None
     origin = entry.base or name
-    place = folder / SOURCES[origin].folder
-    for remote in SOURCES[origin].remotes if _missing(origin, place) else ():
+    source = SOURCES[origin]
+    place = data_root(root) / source.folder
+    if source.contents and not _missing(source, place):
+        return place
+    for relative, url in source.downloads.items():
+        path = place / relative
+        was_there = path.is_file()
         try:
-            _download(origin, remote, place)
+            if not was_there:
+                fetch(url, path)
+            check_digest(path)
+            if source.contents:
+                unpack(path, source.archive_root)
         except DownloadError as error:
-            file = place / remote.path
             raise DownloadError(
-                f"{origin}: {error}; try again where there is a network, or put {file.name} into "
-                f"{file.parent} yourself"
+                f"{origin}: {error}; try again where there is a network, or put {path.name} into "
+                f"{path.parent} yourself"
             ) from None
-    if missing := _missing(origin, place):
+        if source.contents and not was_there:
+            path.unlink()
+    if missing := _missing(source, place):
         raise GraphError(
             f"{origin}: {place} lacks {', '.join(missing)}; delete the folder to download it again"
         )
     return place
 
 
-def _download(name: str, remote: Remote, place: Path) -> None:
-    """Download and unpack a file; an archive that was there before is kept."""
-    was_there = (place / remote.path).is_file()
-    with download_bar(f"{name}: {Path(remote.path).name}") as progress:
-        path = fetch(remote, place, progress=progress)
-    if remote.unpack is not None:
-        unpack(path, remote.unpack, path.parent)
-        if not was_there:
-            path.unlink()
-
-
-def _missing(name: str, place: Path) -> list[str]:
-    return [file for file in _ENTRIES[name].files if not (place / file).is_file()]
+def _missing(source: Source, place: Path) -> list[str]:
+    return [file for file in source.files if not (place / file).is_file()]
 
 
 def _npz(name: str, folder: Path) -> Path | None:
@@ -273,11 +247,10 @@ def _load_npz_file(name: str, folder: Path) -> Graph | None:
 
 
 def _load_official(name: str, folder: Path) -> Graph:
-    place = fetch_files(name, folder)
     read = _ENTRIES[name].read
-    if place is None or read is None:  # pragma: no cover
+    if fetch_files(name, folder) is None or read is None:  # pragma: no cover
         raise GraphError(f"{name} has no files")
-    arrays = read(place)
+    arrays = read(SOURCES[name], folder)
     if "train_idx" not in arrays:
         parts = random_split(arrays["x"].shape[0], parse_fractions(DEFAULT_SPLIT))
         arrays |= dict(zip(("train_idx", "val_idx", "test_idx"), parts, strict=True))
