@@ -21,7 +21,7 @@ import numpy as np
 
 import hushgraph as hg
 from hushgraph.datasets import load_graph
-from hushgraph.runs.folder import versions
+from hushgraph.runs.versions import versions
 
 # Graphs without a split in the file, and with one that has hardly any training nodes, get a random one.
 SPLITS: dict[str, str | None] = {

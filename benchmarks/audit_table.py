@@ -190,7 +190,7 @@ def audited(cell: Cell) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
-    from hushgraph.runs.folder import versions
+    from hushgraph.runs.versions import versions
 
     attack = attack_billboard if cell.way in ("billboard", "board") else attack_trees
     record = attack(cell)

@@ -45,7 +45,6 @@ def work(workload: str, steps: int) -> None:
     from hushgraph.gradients.batch import Features
     from hushgraph.gradients.clip import Clipping
     from hushgraph.gradients.sums import sum_error
-    from hushgraph.models.device import keep_freed_memory
     from hushgraph.models.gnn import GNN
     from hushgraph.noise.source import ExactNoise
     from hushgraph.privacy.ledger import Ledger
@@ -97,8 +96,7 @@ def work(workload: str, steps: int) -> None:
             noise=ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error) if group.leads else None,
             group=group,
         )
-        with keep_freed_memory():
-            trainer.run(lambda done: ends.append(time.perf_counter()))
+        trainer.run(lambda done: ends.append(time.perf_counter()))
         seconds = statistics.median(
             b - a for a, b in zip(ends[_WARM_UP - 1 :], ends[_WARM_UP:], strict=False)
         )

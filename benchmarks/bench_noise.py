@@ -35,7 +35,6 @@ from bench_step import CLASSES, FEATURES, NODES, TRAINING, arxiv_shaped
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -91,7 +90,7 @@ def make_batches(
         from hushgraph.gradients.rows import RowSums
         from hushgraph.gradients.rows_torch import RecordedRowSums
         from hushgraph.training.row_batches import RowBatches
-        from hushgraph.training.trainer import takes_rows
+        from hushgraph.training.steps import takes_rows
 
         if takes_rows(plan, model):
             sums = RowSums() if device.type == "cpu" else RecordedRowSums(device)
@@ -100,7 +99,7 @@ def make_batches(
         pass
     batches = TreeBatches(**common, resample_every=STEPS)
     try:
-        from hushgraph.training.trainer import choose_tree_sums
+        from hushgraph.training.steps import choose_tree_sums
     except ImportError:
         return batches, {}
     return batches, {"clipped_sum": choose_tree_sums(plan, graph.num_nodes, device)}
@@ -279,32 +278,29 @@ def main() -> None:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
-    with keep_freed_memory():
-        steps = Steps(torch.device(name), CLOCKS[arguments.clock])
-        if arguments.serve:
-            serve(steps)
-            return
-        print(
-            f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {arguments.clock} clock"
-        )
-        report_draws()
-        workloads = [arguments.only] if arguments.only else list(WORKLOADS)
-        if arguments.against is None:
-            for workload in workloads:
-                takers = {
-                    kind: lambda kind=kind, workload=workload: steps.take(workload, kind)
-                    for kind in ("float", "default")
-                }
-                report(workload, takers, arguments.repeats, arguments.seconds)
-            return
-        others = ["--device", name, "--threads", str(arguments.threads), "--clock", arguments.clock]
-        with other_version(arguments.against, others) as other:
-            for workload in workloads:
-                takers = {
-                    "other version": lambda workload=workload: other(workload),
-                    "this version": lambda workload=workload: steps.take(workload, "default"),
-                }
-                report(workload, takers, arguments.repeats, arguments.seconds)
+    steps = Steps(torch.device(name), CLOCKS[arguments.clock])
+    if arguments.serve:
+        serve(steps)
+        return
+    print(f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {arguments.clock} clock")
+    report_draws()
+    workloads = [arguments.only] if arguments.only else list(WORKLOADS)
+    if arguments.against is None:
+        for workload in workloads:
+            takers = {
+                kind: lambda kind=kind, workload=workload: steps.take(workload, kind)
+                for kind in ("float", "default")
+            }
+            report(workload, takers, arguments.repeats, arguments.seconds)
+        return
+    others = ["--device", name, "--threads", str(arguments.threads), "--clock", arguments.clock]
+    with other_version(arguments.against, others) as other:
+        for workload in workloads:
+            takers = {
+                "other version": lambda workload=workload: other(workload),
+                "this version": lambda workload=workload: steps.take(workload, "default"),
+            }
+            report(workload, takers, arguments.repeats, arguments.seconds)
 
 
 if __name__ == "__main__":

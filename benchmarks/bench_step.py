@@ -26,7 +26,6 @@ from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.batches import PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
@@ -148,7 +147,7 @@ def choose_sums(name: str, device: torch.device) -> Callable[..., dict[str, torc
     """The clipped sums that training has on this device."""
     # Other benchmarks read this file with versions that do not have it.
     from hushgraph.privacy.plans import PrivacyPlan
-    from hushgraph.training.trainer import choose_tree_sums
+    from hushgraph.training.steps import choose_tree_sums
 
     w = WORKLOADS[name]
     plan = PrivacyPlan(
@@ -244,5 +243,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     # As training does.
-    with keep_freed_memory():
-        main()
+    main()

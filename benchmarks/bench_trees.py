@@ -38,7 +38,6 @@ from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import keep_freed_memory
 from hushgraph.models.gnn import GNN
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -196,17 +195,16 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     numba.set_num_threads(min(arguments.threads, numba.config.NUMBA_NUM_THREADS))
-    with keep_freed_memory():
-        steps = Steps(CLOCKS[arguments.clock])
-        if arguments.serve:
-            for line in sys.stdin:
-                print(steps.take(line.strip()), flush=True)
-            return
-        print(f"{arguments.threads} threads, torch {torch.__version__}, {arguments.clock} clock")
-        if arguments.fill:
-            compare_fill(CLOCKS[arguments.clock], arguments.turns)
-        else:
-            compare(arguments, steps)
+    steps = Steps(CLOCKS[arguments.clock])
+    if arguments.serve:
+        for line in sys.stdin:
+            print(steps.take(line.strip()), flush=True)
+        return
+    print(f"{arguments.threads} threads, torch {torch.__version__}, {arguments.clock} clock")
+    if arguments.fill:
+        compare_fill(CLOCKS[arguments.clock], arguments.turns)
+    else:
+        compare(arguments, steps)
 
 
 def compare(arguments: argparse.Namespace, steps: Steps) -> None:

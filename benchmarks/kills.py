@@ -29,9 +29,9 @@ import torch
 
 import hushgraph as hg
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs import folder as runs
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training import trainer as loop
+from hushgraph.training import watch
 
 STEPS = 120
 SETTINGS: dict[str, Any] = {
@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
 }
 RECORD = Path(__file__).parent / "records" / "kills.json"
 take = loop.Trainer.take_step
-write, save = runs.write_checkpoint, RunFolder.finish
+write, save = watch.write_checkpoint, RunFolder.finish
 
 
 def start(path: Path, graph: Any, *, often: bool) -> int:
@@ -74,9 +74,9 @@ def start(path: Path, graph: Any, *, often: bool) -> int:
             say(b"ending")
             return save(self, *given)
 
-        loop.Trainer.take_step, runs.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
+        loop.Trainer.take_step, watch.write_checkpoint, RunFolder.finish = step, checkpoint, weights  # type: ignore
         if often:
-            loop.CHECKPOINT_SECONDS = 0.0
+            watch.CHECKPOINT_SECONDS = 0.0
         say(b"starting" if not (path / "run.json").exists() else b"resuming")
         if (path / "run.json").exists():
             hg.resume(path, graph, device="cpu")

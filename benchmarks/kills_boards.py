@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ from hushgraph.engines import duck, records
 from hushgraph.errors import RunError
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training import boards, session
+from hushgraph.training import session
+from hushgraph.training.parts import Parts
 
 RECORD = Path(__file__).parent / "records" / "kills_boards.json"
 NODES, CLASSES = 120, 3
@@ -141,11 +143,11 @@ class Life:
     def install(self) -> None:
         """Put the hooks into this process."""
         noted = self.note_board(board.cast_and_release)
-        session.Parts = partial(session.Parts, release_board=noted)  # type: ignore[misc, assignment]
+        begin = import_module("hushgraph.training.train")
+        begin.Parts = partial(Parts, release_board=noted)  # type: ignore[attr-defined]
         duck.release = self.note_board(duck.release)
-        boards.Boards._make = self.watch_board(boards.Boards._make)  # type: ignore[method-assign]
-        publish = self.watch_board(duck._Phases._publish_board)
-        duck._Phases._publish_board = publish  # type: ignore[method-assign]
+        session.release_board = self.watch_board(session.release_board)  # type: ignore[attr-defined]
+        duck.release_board = self.watch_board(duck.release_board)  # type: ignore[attr-defined]
         for name in CALLS:
             setattr(os, name, self.count_call(name, getattr(os, name)))
 

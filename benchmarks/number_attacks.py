@@ -45,7 +45,8 @@ from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import State, Trainer, takes_rows
+from hushgraph.training.steps import takes_rows
+from hushgraph.training.trainer import State, Trainer
 from hushgraph.training.tree_batches import TreeBatches
 
 ROOTS, FEATURES, CLASSES, CANARY = 64, 64, 3, 5

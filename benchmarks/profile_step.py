@@ -18,7 +18,6 @@ from bench_step import Work
 from hushgraph.gradients import ghost
 from hushgraph.gradients import unclipped as plain
 from hushgraph.gradients.clip import Clipping
-from hushgraph.models.device import keep_freed_memory
 
 
 def main() -> None:
@@ -66,5 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with keep_freed_memory():
-        main()
+    main()

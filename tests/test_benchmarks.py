@@ -29,7 +29,6 @@ for name in sys.argv[1:]:
 
 def test_all_of_them_import() -> None:
     names = [path.stem for path in SCRIPTS]
-    assert len(names) > 15
     paths = os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT / "src"), str(ROOT / "tests" / "helpers")])
     environment = os.environ | {"PYTHONPATH": paths}
     command = [sys.executable, "-c", IMPORT, *names]

@@ -1,8 +1,10 @@
-"""Format numbers for readers, so that nothing reads better than it is: epsilon is rounded up, noise down."""
+"""Text for readers: numbers that never read better than they are, and the name that was probably meant."""
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
@@ -34,3 +36,10 @@ def _format_digits(value: float, digits: int, rounding: str) -> str:
     rounded = Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))).normalize()
     is_extreme = rounded != 0 and (rounded.adjusted() < -4 or rounded.adjusted() > 15)
     return f"{rounded:e}" if is_extreme else f"{rounded:f}"
+
+
+def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name that is most like `name`, whatever its case; None if none is similar enough."""
+    folded = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
+    return folded[near[0]] if near else None

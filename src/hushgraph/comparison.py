@@ -8,12 +8,11 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
-from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
@@ -25,6 +24,7 @@ from hushgraph.privacy.guarantee import (
 )
 from hushgraph.privacy.plans import PREDICTIONS, json_number
 from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
+from hushgraph.settings import TABLE, RunSettings, check_names, with_settings
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -43,12 +43,11 @@ NAMES = tuple(FOLDERS)
 # Private runs first: theirs are the plans that can be refused.
 _ORDER = (BILLBOARD, TREES, "DP-MLP", "GNN", "MLP")
 _MODELS = ("gcn", "gin", "gat")
-_TREES_ONLY = {"max_readers", "max_reads", "sampler", "accountant", "noise"}
 # Bounds that training without privacy has no use for: it reads as much as its own defaults let it.
-_PRIVATE_ONLY = {*_TREES_ONLY, "clipping", "clip"}
-# What the model of a billboard has one of.
-_LAYERS = {"encoder_layers", "decoder_layers"}
-_READING = ("symmetrize", "split", "split_seed", "num_classes", "columns")
+_PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant", "noise", "clipping", "clip"}
+# How the data is read, which is done once.
+_READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
+_READING |= {name for name, entry in TABLE.items() if entry.column is not None}
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
 _OURS = ("private", "noise_multiplier", "method", "setting")
 # In the settings of a comparison: where each of its private runs is charged.
@@ -240,20 +239,14 @@ class Comparison:
             raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None
 
 
+@with_settings(RunSettings, without=(*_OURS, "progress"))
 def compare(
     data: Any,
     *,
-    epsilon: float,
-    model: choices.Model = "gcn",
-    num_layers: int = 1,
-    seed: int | None = None,
-    device: choices.Device = "auto",
-    out: str | os.PathLike[str] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
     name: str | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
-    **train_arguments: Any,
+    **settings: Unpack[RunSettings],
 ) -> Comparison:
     """Train five models on the same data and split: two without privacy, three at one epsilon.
 
@@ -261,18 +254,15 @@ def compare(
     no edges.
 
     Args:
-        data, device: as in `train`.
-        epsilon: of each of the private runs.
-        model, num_layers: "gcn", "gin" or "gat", and its depth: GNN and DP-GNN.
-        seed: of all runs; makes the private ones reproducible and therefore not private.
-        out: a folder for the run folders `gnn`, `mlp`, `dp-billboard`, `dp-gnn` and `dp-mlp`; temporary ones
-            unless given. The same call goes on with what it finds there after an interruption.
-        budget: the budget of the data, which all private runs are charged to together before the first
-            begins, or none. Runs without privacy are not charged: nothing of them may be released.
+        data: as in `train`.
         name: what to call the data; as it was given unless said otherwise.
         observer, on_start: as in `train`, for each run.
-        train_arguments: of `train`, for all runs. Those that bound what a private run may read are not for
-            the runs without privacy, those of trees not for the billboard.
+        settings: listed below, for all runs; `epsilon`, which must be given, is that of each private run, and
+            `model` is "gcn", "gin" or "gat". Those that bound what a private run may read are not for the
+            runs without privacy, those of trees not for the billboard. `out` gets a folder for each run:
+            `gnn`, `mlp`, `dp-billboard`, `dp-gnn` and `dp-mlp`; the same call goes on with what it finds
+            there after an interruption. All private runs are charged to `budget` together before the first
+            begins.
 
     Returns:
         Rows with accuracies on the validation and test splits, and the runs.
@@ -288,28 +278,30 @@ def compare(
         >>> [row.name for row in comparison.rows]
         ['GNN', 'MLP', 'DP-Billboard', 'DP-GNN (trees)', 'DP-MLP']
     """
-    if model not in _MODELS:
-        raise InputError(f"model={model!r}: expected one of {', '.join(_MODELS)}, to be compared with an MLP")
     for ours in _OURS:
-        if ours in train_arguments:
+        if ours in settings:
             raise InputError(
                 f"{ours}: compare trains with and without privacy, and by both methods, by itself; leave it "
                 "out"
             )
+    check_names(settings, TABLE, who="compare")
+    given: dict[str, Any] = {"epsilon": None, "model": "gcn", "num_layers": 1, **settings}
+    if given["model"] not in _MODELS:
+        raise InputError(
+            f"model={given['model']!r}: expected one of {', '.join(_MODELS)}, to be compared with an MLP"
+        )
+    out, budget, device = given.pop("out", None), given.pop("budget", None), given.pop("device", "auto")
+    seed = given.get("seed")
     from hushgraph.models.device import choose_device
     from hushgraph.runs.folder import check_out
     from hushgraph.training.train import resume, train
 
     where = None if out is None else Path(out)
-    opened = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
-    asked = {"data": data, "epsilon": epsilon, "model": model, "num_layers": num_layers, "seed": seed}
-    asked["budget"] = None if opened is None else os.path.abspath(opened.path)
-    settings = _describe_settings(asked | train_arguments)
-    known = None if where is None else _read_begun(where, settings)
-    each = {
-        which: {"seed": seed, **_arguments_of(which, epsilon, model, num_layers, train_arguments)}
-        for which in _ORDER
-    }
+    opened: DataBudget | None = DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget
+    charged_to = None if opened is None else os.path.abspath(opened.path)
+    described = _describe_settings({"data": data, "budget": charged_to, **given})
+    known = None if where is None else _read_begun(where, described)
+    each = {which: _arguments_of(which, given) for which in _ORDER}
     prepared = _prepare_all(data, each)
     choose_device(device)
     folders = {which: None if where is None else where / FOLDERS[which] for which in each}
@@ -318,12 +310,12 @@ def compare(
             check_out(folder)
     entries: dict[str, BudgetEntry] = {}
     if opened is not None:
-        entries = _charge_all(opened, prepared, folders, where, settings, known)
+        entries = _charge_all(opened, prepared, folders, where, described, known)
 
     def begin(folder: RunFolder) -> None:
         # Not before everything is checked: a comparison that is refused leaves no folder behind.
         if where is not None and not (where / SETTINGS).exists():
-            _write_settings(where, settings)
+            _write_settings(where, described)
         if on_start is not None:
             on_start(folder)
 
@@ -356,18 +348,15 @@ def name_run(folder: RunFolder) -> str:
     return "MLP" if is_mlp else "GNN"
 
 
-def _arguments_of(
-    which: str, epsilon: float, model: str, num_layers: int, given: Mapping[str, Any]
-) -> dict[str, Any]:
+def _arguments_of(which: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `train` for one of the runs."""
     if which == BILLBOARD:
-        shared = {key: value for key, value in given.items() if key not in _TREES_ONLY | _LAYERS}
-        return {"method": "billboard", "epsilon": epsilon, **shared}
-    shape = {"model": "mlp" if which.endswith("MLP") else model, "num_layers": num_layers}
+        shared = {key: value for key, value in given.items() if not TABLE[key].trees}
+        return {**shared, "method": "billboard"}
+    shaped = {**given, "model": "mlp"} if which.endswith("MLP") else dict(given)
     if which.startswith("DP-"):
-        return {**shape, "epsilon": epsilon, **given}
-    public = {key: value for key, value in given.items() if key not in _PRIVATE_ONLY}
-    return {**shape, "private": False, **public}
+        return shaped
+    return {key: value for key, value in shaped.items() if key not in _PRIVATE_ONLY} | {"private": False}
 
 
 def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> dict[str, Prepared]:
@@ -479,10 +468,13 @@ def _read_begun(out: Path, settings: Mapping[str, str]) -> dict[str, Any] | None
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{file}: cannot be read ({error}); restore it or choose another folder") from None
+    # What was left out and what was given as its default are the same.
+    usual = _describe_settings({name: entry.default for name, entry in TABLE.items()} | {"data": ""})
     for key in sorted({*known, *settings} - {_ENTRIES}):
-        if known.get(key) != settings.get(key):
+        before, now = known.get(key, usual.get(key)), settings.get(key, usual.get(key))
+        if before != now:
             raise RunError(
-                f"out={out}: its comparison has {key}={known.get(key)}, and {key}={settings.get(key)} is "
+                f"out={out}: its comparison has {key}={before}, and {key}={now} is "
                 "asked for; ask for the same to go on, or choose another folder"
             )
     return known

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import copy
-import difflib
-import inspect
-import os
-import sys
-import types
-from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from torch import nn
@@ -18,91 +12,18 @@ from torch import nn
 from hushgraph.datasets import load_graph
 from hushgraph.errors import InputError, NotFittedError
 from hushgraph.inference.in_memory import evaluate
+from hushgraph.settings import TABLE, RunSettings, check_names, with_settings
 from hushgraph.training.train import train
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
     import numpy.typing as npt
 
-    from hushgraph.graph.columns import Columns
-    from hushgraph.privacy import choices
-    from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plans import PrivacyPlan
-    from hushgraph.training.prepare import OptimizerFactory
     from hushgraph.training.run import Run
 
 _SPLITS = ("train", "val", "test", "all")
-# Parts of scikit-learn that fit an estimator many times, on rows that they choose.
-_REPEATING = tuple(
-    f"sklearn.{name}"
-    for name in (
-        "model_selection",
-        "ensemble",
-        "calibration",
-        "feature_selection",
-        "multiclass",
-        "multioutput",
-    )
-)
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-class _RefusedToSearches:
-    """A method that model selection cannot get hold of.
-
-    A search asks for the method before it looks at the data, and turns what the method itself raises into
-    warnings and missing scores. So the refusal is here.
-    """
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
-        self.__doc__ = method.__doc__
-
-    def __get__(self, instance: NodeClassifier | None, owner: type) -> Callable[..., Any]:
-        if instance is None:
-            return self._method
-        frame: types.FrameType | None = sys._getframe(1)
-        while frame is not None:
-            module = _name_caller(frame)
-            if module.startswith(_REPEATING):
-                raise InputError(_describe_search(module, instance))
-            frame = frame.f_back
-        return types.MethodType(self._method, instance)
-
-
-def _name_caller(frame: types.FrameType) -> str:
-    """The module of a frame, or the one that a function about to be called is from."""
-    module = str(frame.f_globals.get("__name__", ""))
-    if module == "sklearn.utils._param_validation":
-        # It checks the arguments of a function before it calls that function.
-        return str(getattr(frame.f_locals.get("func"), "__module__", module))
-    return module
-
-
-def _refuse_searches(method: _Method) -> _Method:
-    return cast("_Method", _RefusedToSearches(method))
-
-
-def _describe_search(module: str, estimator: NodeClassifier) -> str:
-    """Say why a search is refused, what its fits would cost, and what to do instead."""
-    name = ".".join(module.split(".")[:2])
-    if not estimator.private:
-        cost = "each of its fits reads the whole graph"
-    elif estimator.epsilon is None:
-        cost = "each of its fits would spend the whole epsilon of noise_multiplier again"
-    else:
-        cost = (
-            f"each of its fits would spend epsilon={estimator.epsilon} again, {10 * estimator.epsilon:g} for "
-            "10 fits"
-        )
-    return (
-        f"{name} fits an estimator many times on rows that it cuts out: {cost}, and a graph cannot be cut "
-        "into rows; choose settings on public or generated data (hushgraph.datasets.synthetic), compare "
-        "models with hushgraph.compare, or call fit yourself with budget=FILE, which charges every fit, and "
-        "score(data, split='val')"
-    )
 
 
 class NodeClassifier:
@@ -111,24 +32,8 @@ class NodeClassifier:
     The constructor only stores its arguments; `fit` checks them. They are those of `hushgraph.train`, with
     the same defaults, so all but a budget (`epsilon`, `noise_multiplier` or `private=False`) may be left out.
 
-    A graph is given whole, and its labels and splits are part of it: `y` stays None, and helpers that cut `X`
-    into rows, as cross-validation does, are refused.
-
-    Args:
-        method: "billboard" or "trees"; as in `hushgraph.train`.
-        model: "gcn", "gin", "gat", "mlp", or a module, of which `fit` trains a copy.
-        num_layers: r, rounds of message passing.
-        epsilon, noise_multiplier, private, delta: the budget.
-        max_readers, max_reads, edge_owner, directed: what training may read.
-        batch_size, steps, optimizer, learning_rate: of training.
-        hidden, encoder_layers, decoder_layers, activation: of the built-in models.
-        sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
-        setting, symmetrize, split, split_seed, num_classes, columns: how to read the data.
-        seed: makes `fit` reproducible and therefore not private.
-        device: "auto", "cpu" or "cuda".
-        out: folder of the run; a temporary one unless given.
-        budget: the budget of the data, which every `fit` is charged to.
-        progress: whether `fit` shows a bar; as in `hushgraph.train`.
+    A graph is given whole, and its labels and splits are part of it: `y` stays None. Searches and
+    cross-validation, which cut data into rows and fit many times, therefore fail before anything is spent.
 
     Attributes:
         run_: the finished `Run`.
@@ -161,102 +66,30 @@ class NodeClassifier:
     classes_: npt.NDArray[Any]
     n_features_in_: int
 
-    def __init__(
-        self,
-        *,
-        method: choices.Method | None = None,
-        model: choices.Model | nn.Module | None = None,
-        num_layers: int | None = None,
-        epsilon: float | None = None,
-        noise_multiplier: float | None = None,
-        private: bool = True,
-        delta: float | None = None,
-        max_readers: int | None = None,
-        max_reads: int | None = None,
-        edge_owner: choices.EdgeOwner = "sender",
-        directed: bool = False,
-        batch_size: int | None = None,
-        steps: int | None = None,
-        sampler: choices.Sampler = "stable",
-        accountant: choices.Accountant = "pair",
-        clipping: choices.Clipping = "normalised",
-        noise: choices.Noise = "common",
-        clip: float = 1.0,
-        optimizer: choices.Optimizer | OptimizerFactory = "adam",
-        learning_rate: float | None = None,
-        hidden: int | None = None,
-        encoder_layers: int = 1,
-        decoder_layers: int = 1,
-        activation: choices.Activation = "tanh",
-        setting: choices.Setting = "transductive",
-        symmetrize: bool = False,
-        split: str | None = None,
-        split_seed: int = 0,
-        num_classes: int | None = None,
-        columns: Columns | Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        device: choices.Device = "auto",
-        out: str | os.PathLike[str] | None = None,
-        budget: str | os.PathLike[str] | DataBudget | None = None,
-        progress: bool | None = None,
-    ) -> None:
-        self.method = method
-        self.model = model
-        self.num_layers = num_layers
-        self.epsilon = epsilon
-        self.noise_multiplier = noise_multiplier
-        self.private = private
-        self.delta = delta
-        self.max_readers = max_readers
-        self.max_reads = max_reads
-        self.edge_owner = edge_owner
-        self.directed = directed
-        self.batch_size = batch_size
-        self.steps = steps
-        self.sampler = sampler
-        self.accountant = accountant
-        self.clipping = clipping
-        self.noise = noise
-        self.clip = clip
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.hidden = hidden
-        self.encoder_layers = encoder_layers
-        self.decoder_layers = decoder_layers
-        self.activation = activation
-        self.setting = setting
-        self.symmetrize = symmetrize
-        self.split = split
-        self.split_seed = split_seed
-        self.num_classes = num_classes
-        self.columns = columns
-        self.seed = seed
-        self.device = device
-        self.out = out
-        self.budget = budget
-        self.progress = progress
+    @with_settings(RunSettings)
+    def __init__(self, **settings: Unpack[RunSettings]) -> None:
+        check_names(settings, TABLE, who=type(self).__name__)
+        for name, entry in TABLE.items():
+            setattr(self, name, settings.get(name, entry.default))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Every setting is an attribute."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name; `deep` changes nothing, as none of them is an estimator."""
-        return {name: getattr(self, name) for name in self._defaults()}
+        return {name: getattr(self, name) for name in TABLE}
 
     def set_params(self, **params: Any) -> Self:
         """Change some of the constructor's arguments; a name that is none of them changes nothing at all."""
-        known = self._defaults()
-        for name in params:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else "get_params() lists those there are"
-                raise InputError(f"{name}: {type(self).__name__} has no such parameter; {hint}")
+        check_names(params, TABLE, who=type(self).__name__)
         for name, value in params.items():
             setattr(self, name, value)
         return self
 
-    @_refuse_searches
     def fit(self, data: Any, y: None = None) -> Self:
-        """Train from scratch.
-
-        A search or cross-validation of scikit-learn is refused: it would spend epsilon for every fit.
+        """Train from scratch; each call spends epsilon.
 
         Args:
             data: as `hushgraph.train` takes it.
@@ -322,7 +155,7 @@ class NodeClassifier:
         changed = [
             f"{name}={value!r}"
             for name, value in self.get_params().items()
-            if value is not (usual := self._defaults()[name]) and value != usual
+            if value is not (usual := TABLE[name].default) and value != usual
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -340,11 +173,6 @@ class NodeClassifier:
             non_deterministic=self.seed is None,
         )
 
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        """The constructor's arguments and their defaults."""
-        return {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
-
     def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(data) first")
@@ -354,5 +182,8 @@ class NodeClassifier:
 def _refuse_labels(y: Any) -> None:
     if y is not None:
         raise InputError(
-            f"y={type(y).__name__}: expected None, as labels are part of the graph; put them in data.y"
+            f"y={type(y).__name__}: expected None, as labels are part of the graph; put them in data.y. A "
+            "graph cannot be cut into rows, and every fit of a search would spend epsilon again: choose "
+            "settings on public or generated data (hushgraph.datasets.synthetic), compare models with "
+            "hushgraph.compare, or call fit yourself with budget=FILE and score(data, split='val')"
         )

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.ledger_copy import LedgerCopy
 from hushgraph.privacy.lines import read_line, write_line
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training import boards
+from hushgraph.training.parts import Parts
 
 REFUSED = "another folder went on with it, or this one is an older copy"
 SETTINGS: dict[str, Any] = {"epsilon": 1.0, "hidden": 8, "steps": 6, "device": "cpu", "model": "mlp"}
@@ -143,7 +144,7 @@ def test_a_copy_from_before_a_board_was_released_is_refused(
     tmp_path: Path, graph: Graph, budget: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The board is charged in both, and the first released it: another one would be a second release."""
-    save = boards.save_board
+    save = Parts().save_board
 
     def copy_and_save(*arguments: Any) -> None:
         shutil.copytree(tmp_path / "run", tmp_path / "copy")
@@ -151,7 +152,7 @@ def test_a_copy_from_before_a_board_was_released_is_refused(
         raise StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(boards, "save_board", copy_and_save)
+        patch.setattr("hushgraph.training.train.Parts", partial(Parts, save_board=copy_and_save))
         with pytest.raises(StopError):
             hg.train(graph, out=tmp_path / "run", budget=budget, **SETTINGS | {"model": None})
     assert Ledger.open(tmp_path / "copy" / "ledger.jsonl", read_only=True).releases_charged == 1

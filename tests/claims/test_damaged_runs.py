@@ -19,8 +19,8 @@ from hushgraph._files import read_tensors, write_tensors
 from hushgraph.errors import DivergedError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.runs.folder import _checksum
-from hushgraph.training import session
 from hushgraph.training import trainer as loop
+from hushgraph.training.memory import GraphView
 from run_folders import SETTINGS, charged, contents, finished, refused, stopped
 
 
@@ -154,7 +154,7 @@ def test_training_that_diverges_says_so(
 
     monkeypatch.setattr(loop.Trainer, "take_step", step)
     with monkeypatch.context() as patch:
-        patch.setattr(session.Session, "_measure_accuracies", lambda *_: {"val_accuracy": None})
+        patch.setattr(GraphView, "measure_accuracies", lambda *_: {"val": None, "test": None})
         refused(
             lambda: hg.train(graph, out=tmp_path / "run", steps=2, **SETTINGS),
             "lower learning rate",

@@ -23,6 +23,7 @@ from hushgraph.privacy import ledger as ledger_file
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training import trainer as loop
+from hushgraph.training import watch
 from run_folders import SETTINGS, STEPS, charged, contents, finished, refused, stopped
 
 
@@ -109,7 +110,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     copied: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (copied / "checkpoint.safetensors").read_bytes()
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "CHECKPOINT_SECONDS", 0.0)
     real = os.fsync
 
     def full(descriptor: int) -> None:

@@ -75,7 +75,7 @@ def test_a_fault_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("--epsilon 1e300 --method trees", "epsilon=1e+300"),
         ("--epsilon 1e-12 --delta 1e-14", "epsilon=1e-12"),
         ("--epsilon 1e-12 --delta 1e-14 --method trees", "too much noise for its grid"),
-        ("--encoder-layers 2 --method billboard", "only trees have that"),
+        ("--encoder-layers 2 --method billboard", "applies only to"),
     ],
 )
 def test_what_no_machine_can_do_is_one_line(

@@ -237,7 +237,7 @@ def test_pairs_have_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     for number, (graph, neighbour, _, _) in enumerate(pairs(PLAN_PAIRS, seed=3, symmetrize=True)):
         arguments = {"steps": 5, "delta": 1e-3, **cases[number % len(cases)]}
         limit = bound_tree_size(2, 12, 2, graph.num_nodes) - number % 2
-        monkeypatch.setattr("hushgraph.training.prepare.LARGEST_TREE", limit)
+        monkeypatch.setattr("hushgraph.methods.trees.LARGEST_TREE", limit)
         outcomes = [outcome(each, **arguments) for each in (graph, neighbour)]
         assert outcomes[0] == outcomes[1], arguments
         refused += "too many to train on" in outcomes[0]

@@ -48,6 +48,7 @@ import torch
 torch.set_num_threads(1)
 import hushgraph as hg
 from hushgraph.training import trainer as loop
+from hushgraph.training import watch
 
 root, kills, steps, settings = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
 graph = hg.datasets.synthetic(num_nodes=150, num_classes=3, num_features=8, average_degree=5)
@@ -69,7 +70,7 @@ def start(path, often):
 
         loop.Trainer.take_step = step
         if often:
-            loop.CHECKPOINT_SECONDS = 0.0
+            watch.CHECKPOINT_SECONDS = 0.0
         if (path / "run.json").exists():
             hg.resume(path, graph, device="cpu")
         else:

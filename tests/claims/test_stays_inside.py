@@ -31,6 +31,7 @@ SUMMARY = {
     "assumptions",
     # Which method, whether predictions are covered, and the price of smaller changes: all of the plan.
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
+    *("epsilon_evaluated", "epsilon_other"),
 }
 # What the plan of a billboard says beyond that.
 BILLBOARD = {"board_share", "board_noise"}
@@ -80,8 +81,8 @@ def write_npz(graph: Graph, path: Path) -> Path:
 
 
 def plan_keys(kind: type[PrivacyPlan]) -> set[str]:
-    """The fields of a plan that are written; `directed` is, where it is declared."""
-    return {field.name for field in fields(kind)} - {"directed"}
+    """The fields of a plan, and what says how to read them."""
+    return {field.name for field in fields(kind)} | {"format", "method", "adjacency"}
 
 
 class Screen(io.StringIO):
@@ -166,7 +167,7 @@ def test_only_these_keys_are_written(said: Said) -> None:
         for line in lines:
             found = json.loads(line)
             if name == "run.json":
-                assert set(found["plan"]) == plan_keys(PrivacyPlan) | {"adjacency"}
+                assert set(found["plan"]) == plan_keys(PrivacyPlan)
                 assert set(found["config"]) == {field.name for field in fields(TrainingConfig)}
                 assert set(found) == allowed
             elif name == "result.json":
@@ -184,7 +185,7 @@ def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path) -> None:
     assert set(json.loads(files["result.json"])) == ALLOWED["result.json"] | BILLBOARD
     described = json.loads(files["run.json"])
     assert set(described) == ALLOWED["run.json"]
-    assert set(described["plan"]) == plan_keys(BillboardPlan) | {"adjacency", "method"}
+    assert set(described["plan"]) == plan_keys(BillboardPlan)
     for name in ("metrics.jsonl", "ledger.jsonl"):
         for line in files[name].splitlines():
             assert keys_in(json.loads(line)) <= ALLOWED[name]

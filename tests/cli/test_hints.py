@@ -9,11 +9,12 @@ import pytest
 import typer
 
 from hushgraph.cli.app import build_app, main
-from hushgraph.cli.options import _CONVERSIONS, _SYNONYMS, nearest_flag, parse_choices, suggest_value
+from hushgraph.cli.options import nearest_flag, parse_choices, suggest_value
 from hushgraph.graph.columns import UnknownCategory, UnknownIds
 from hushgraph.privacy import choices
 from hushgraph.privacy.fields import CHOICES
 from hushgraph.runs.config import _CHOICES
+from hushgraph.settings import SYNONYMS
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ def test_only_lists_of_values_are_choices() -> None:
 def test_every_hint_is_a_flag() -> None:
     commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
     flags = {name[2:] for command in commands.values() for each in command.params for name in each.opts}
-    meant = {*_SYNONYMS.values(), *(flag for flag, _ in _CONVERSIONS.values())}
+    meant = {flag if isinstance(flag, str) else flag[0] for flag in SYNONYMS.values()}
     assert meant - flags == set()
-    assert not flags & {*_SYNONYMS, *_CONVERSIONS}
+    assert not flags & {*SYNONYMS}
 
 
 def test_audit_offers_the_faults_and_canaries_that_there_are() -> None:

@@ -148,7 +148,7 @@ BUDGETS = [
     ),
     Mistake(
         f"{PLAIN} --method billboard --model gcn",
-        "--model='gcn' with --method='billboard': only trees have that; leave it out, or "
+        "--model='gcn' with --method='billboard': applies only to --method='trees'; leave it out, or "
         "use --method='trees'",
         f"{PLAIN} --method trees --model gcn",
     ),

@@ -32,6 +32,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.training import prepare
 from hushgraph.training import train as training
 from hushgraph.training import trainer as loop
+from hushgraph.training.interruption import delay_interrupts
 from plans import make_plan
 
 Run = Callable[..., tuple[int, str, str]]
@@ -76,6 +77,7 @@ CONTRACT = {
     *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
+    *("epsilon_evaluated", "epsilon_other"),
     *("directed", "assumptions"),
 }
 
@@ -321,7 +323,7 @@ def test_ctrl_c_before_anything_began_leaves_nothing(
 
 def test_interruption_waits_for_check_and_restores_the_handler() -> None:
     handler = signal.getsignal(signal.SIGINT)
-    with loop.delay_interrupts() as check:
+    with delay_interrupts() as check:
         assert signal.getsignal(signal.SIGINT) is handler
         check()
         os.kill(os.getpid(), signal.SIGINT)

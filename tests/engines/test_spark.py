@@ -292,7 +292,7 @@ def test_no_training_nodes_and_a_folder_that_cannot_be_renamed(session: Any, tmp
     with pytest.raises(GraphError, match="training split"):
         engine.make_rows(nodes, edges, tmp_path / "run", edge_owner="sender", num_classes=2, epsilon=4.0)
     with pytest.raises(Exception, match=r"renamed|does not exist"):
-        engine._Storage.of(session, tmp_path, None).rename("work/nothing", "board")
+        engine.Storage.of(session, tmp_path, None).rename("work/nothing", "board")
 
 
 def test_a_folder_that_is_there_is_not_gone_on_with_silently(session: Any, tmp_path: Path) -> None:

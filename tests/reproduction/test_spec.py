@@ -46,15 +46,6 @@ def test_printed_differences_are_differences() -> None:
                 assert value == pytest.approx(ours, abs=5e-4)
 
 
-def test_hyperparameters_have_the_names_of_the_tables() -> None:
-    settings = spec.hyperparameters()
-    assert settings["transductive", "ogbn-products", "DP-GCN (SGD)", "batch_size"] == 40_000
-    assert settings["transductive", "ogbn-arxiv", "MLP", "K"] is None
-    assert settings["inductive-gin", "reddit-disjoint", "DP-GIN (2-layer)", "lambda"] == 1.0
-    assert settings["common", "", "", "hidden"] == 256
-    assert not any(table == "inductive-facebook" for table, *_ in settings)
-
-
 def test_a_row_like_another_takes_its_settings_and_keeps_its_own_numbers() -> None:
     experiment = spec.load("degree")
     row = next(row for row in experiment.rows if row.row == "DP-GCN")

@@ -26,6 +26,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, split_id
+from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.training import trainer as loop
 from plans import make_plan
 
@@ -490,11 +491,11 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         data="none",
     )
     folder.create().close()
-    assert folder.metrics() == []
+    assert read_metrics(folder.path) == []
     line = {"epsilon": 1.0, "val_accuracy": None, "seconds": 0.5}
-    folder.append_metrics(step=1, **line)
+    append_metrics(folder.path, step=1, **line)
     with (folder.path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 2, "val')
-    folder.append_metrics(step=3, **line)
-    assert folder.metrics() == [{"step": 1, **line}, {"step": 3, **line}]
+    append_metrics(folder.path, step=3, **line)
+    assert read_metrics(folder.path) == [{"step": 1, **line}, {"step": 3, **line}]
     assert RunFolder.open(folder.path) == folder

@@ -20,7 +20,7 @@ from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.training import row_batches
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
-from hushgraph.training.trainer import takes_rows
+from hushgraph.training.steps import takes_rows
 from plans import make_plan
 
 

@@ -34,11 +34,10 @@ from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import Graph
-from hushgraph.models.device import keep_freed_memory
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.checkpoint import Optimizer
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import Optimizer
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.random import KEY_BITS, KeyedGenerator, RandomSource
 from hushgraph.training.distributed import Group
@@ -269,8 +268,7 @@ def quiet_process() -> Iterator[None]:
     torch.set_num_threads(1)
     numba.set_num_threads(1)
     try:
-        with keep_freed_memory():
-            yield
+        yield
     finally:
         torch.set_num_threads(before[0])
         numba.set_num_threads(before[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import json
@@ -21,7 +20,7 @@ from typer.core import TyperCommand
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail
 from hushgraph.errors import ReportedError
-from hushgraph.training.progress import handle_as_ctrl_c
+from hushgraph.training.interruption import handle_as_ctrl_c
 
 # Commands in the order of the help: the module of each, and the name of its examples there.
 _COMMANDS = {
@@ -149,22 +148,21 @@ def _choose_commands(words: Sequence[str]) -> Sequence[str]:
 
 
 def run() -> NoReturn:
-    """Run `main` as the `hushgraph` command and end the process.
-
-    Exit handlers are called and output is flushed, but the interpreter is not shut down: with torch loaded,
-    that takes more than a tenth of a second.
-    """
+    """Run `main` as the `hushgraph` command and end the process with its exit code."""
     # Imports make a million objects that are no garbage, and looking for some among them takes half a second.
     gc.set_threshold(*_COLLECTION)
     code = main()
-    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
-            # The reader has left, the disk is full, or the stream is closed.
+        except ValueError:
+            # It is closed.
             code = code or 1
-    os._exit(code)
+        except OSError:
+            # The reader has left, or the disk is full; Python would complain again at exit.
+            code = code or 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import LAYERS, list_choices, section
+from hushgraph.cli.options import list_choices, section
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
     from hushgraph.audit.result import Audit
@@ -28,7 +29,8 @@ hushgraph audit runs/people-billboard-1
 hushgraph audit --epsilon 4 --fault redrawn-board"""
 
 _plan, _attack, _output = section("What is audited"), section("The attack"), section("Run and output")
-_READING = ("symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
+_READING = [name for name, entry in TABLE.items() if "audit" in entry.commands and entry.describes_data]
+_READING.append("edges")
 # Arguments of `train` under the same names.
 _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
@@ -47,6 +49,7 @@ _OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
 _TRAIN_NODES, _DELTA, _READERS, _STEPS = 1000, 1e-5, 2, 2
 
 
+@options.with_flags("audit")
 def audit(
     context: typer.Context,
     subject: Annotated[
@@ -68,13 +71,12 @@ def audit(
         str | None,
         _plan("Of trees, with a few hidden units. [gcn]", metavar=list_choices(choices.Model)),
     ] = None,
-    layers: Annotated[int | None, _plan(f"Of trees: r, rounds of messages. [{LAYERS}]")] = None,
+    layers: Annotated[int | None, _plan("Of trees: r, rounds of messages. [1]")] = None,
     max_readers: Annotated[int | None, _plan(f"K. [as train for DATA; {_READERS}]")] = None,
     max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
     edge_owner: Annotated[
         str, _plan("Whose row holds an edge. [sender]", metavar=list_choices(choices.EdgeOwner))
     ] = PrivacyPlan.edge_owner,
-    directed: options.Directed = PrivacyPlan.directed,
     steps: Annotated[int | None, _plan(f"T. [as train for DATA; {_STEPS}]")] = None,
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
     canary: Annotated[
@@ -89,32 +91,13 @@ def audit(
         str | None,
         _attack(f"Audit a run broken on purpose: {', '.join(_FAULTS)}. [the code as it is]", metavar="NAME"),
     ] = None,
-    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
-    split: options.Split = TrainingConfig.split,
-    split_seed: options.SplitSeed = TrainingConfig.split_seed,
-    num_classes: options.NumClasses = None,
     edges: options.Edges = None,
-    id_column: options.Id = None,
-    label: options.Label = None,
-    features: options.Features = None,
-    categorical: options.Categorical = None,
-    hash_column: options.Hash = None,
-    ignore: options.Ignore = None,
-    classes: options.Classes = None,
-    split_column: options.SplitColumn = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    delimiter: options.Delimiter = None,
-    missing: options.Missing = None,
-    fill: options.Fill = None,
-    indicators: options.Indicators = None,
-    unknown_category: options.UnknownCategory = None,
-    unknown_ids: options.UnknownIds = None,
     data_root: options.DataRoot = None,
     seed: Annotated[int | None, _output("Of the trials. [from the operating system]")] = None,
     out: Annotated[Path | None, _output("Also write the JSON record here. [not kept]")] = None,
     figure: Annotated[Path | None, _output("Also draw both worlds, as .svg or .png. [no figure]")] = None,
     as_json: options.Json = False,
+    **flags: Any,
 ) -> int:
     """Attack boards and training: a lower bound on epsilon.
 
@@ -184,8 +167,9 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
         raise InputError(f"--fault {fault} with {subject}: a fault changes the plan; leave DATA out")
     terminal.show_loading(line, subject)
     arguments = {name: flags[name] for name in _PLAN_ARGUMENTS}
-    arguments |= {name: flags[name] for name in ("symmetrize", "split", "split_seed", "num_classes")}
-    arguments |= {"num_layers": flags["layers"], "columns": options.read_columns(flags)}
+    settings = options.read_settings(flags)
+    arguments |= {name: settings[name] for name in ("symmetrize", "split", "split_seed", "num_classes")}
+    arguments |= {"num_layers": flags["layers"], "columns": settings["columns"]}
     arguments["method"] = _choose_method(context)
     return settings_for(options.join_edges(subject, flags["edges"]), **arguments)
 
@@ -243,7 +227,7 @@ def _choose_plan(flags: dict[str, Any], method: str) -> Settings:
     if method == "billboard":
         return Settings(plan=BillboardPlan(**common).calibrated(epsilon=flags["epsilon"]), model="billboard")
     model: str = flags["model"] or TrainingConfig.model
-    layers = LAYERS if flags["layers"] is None else flags["layers"]
+    layers = 1 if flags["layers"] is None else flags["layers"]
     readers = _READERS if flags["max_readers"] is None else flags["max_readers"]
     reads = readers if flags["max_reads"] is None and owner == "reader" else flags["max_reads"]
     plan = PrivacyPlan(

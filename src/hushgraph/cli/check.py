@@ -6,12 +6,13 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
+from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
     from hushgraph.datasets.tables.check import Check
@@ -24,31 +25,18 @@ hushgraph check nodes.csv --edges edges.csv --out graph.toml"""
 _output = section("Run and output")
 
 
+@options.with_flags("check")
 def check(
     context: typer.Context,
     data: Annotated[str, options.data_argument("A folder of tables, the table of nodes, or a .toml.")],
+    *,
     edges: options.Edges = None,
-    id_column: options.Id = None,
-    label: options.Label = None,
-    features: options.Features = None,
-    categorical: options.Categorical = None,
-    hash_column: options.Hash = None,
-    ignore: options.Ignore = None,
-    classes: options.Classes = None,
-    split_column: options.SplitColumn = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    delimiter: options.Delimiter = None,
-    missing: options.Missing = None,
-    fill: options.Fill = None,
-    indicators: options.Indicators = None,
-    unknown_category: options.UnknownCategory = None,
-    unknown_ids: options.UnknownIds = None,
     out: Annotated[
         Path | None, _output("Where to write the settings. [graph.toml beside the nodes, if there is none]")
     ] = None,
     force: Annotated[bool, _output("Replace that file if it exists. [keep it]", "--force")] = False,
     as_json: options.Json = False,
+    **flags: Any,
 ) -> int:
     """List what tables hold and every problem before training.
 
@@ -58,7 +46,8 @@ def check(
     with terminal.status(f"Reading {data}", quiet=as_json):
         from hushgraph.datasets.tables.check import check as check_tables
 
-        result = check_tables(options.join_edges(data, edges), columns=options.read_columns(context.params))
+        columns = options.read_settings(flags)["columns"]
+        result = check_tables(options.join_edges(data, edges), columns=columns)
         written = _write(result, out, force=force)
     if as_json:
         path = None if written is None else str(written)
@@ -80,7 +69,7 @@ def _repeat_flags(context: typer.Context) -> str:
     words = []
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
-        if parameter.name in options.TABLE_FLAGS and value:
+        if parameter.name in TABLE and value:
             for each in value if isinstance(value, (list, tuple)) else [value]:
                 words += [parameter.opts[0], shlex.quote(str(each))]
     return "".join(f" {word}" for word in words)

@@ -14,15 +14,12 @@ import typer
 from hushgraph._files import write_whole
 from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import LAYERS, ConfigFile, PrintConfig, list_choices, section
+from hushgraph.cli.options import ConfigFile, PrintConfig, section
 from hushgraph.cli.train import progress_figures
 from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Row, name_run
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
-from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import judge_size, name_assumed
-from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,69 +41,30 @@ DEMO: dict[str, Any] = {"epsilon": 4.0, "steps": 100, "hidden": 32, "evaluate_ev
 _FIGURE, _RESULT, _DEMO_MARK = "compare.svg", "comparison.json", ".hushgraph-demo"
 _FILES = (_RESULT, "report.html", "report.json", _FIGURE, SETTINGS)
 _FOLDERS = tuple(FOLDERS.values())
-_ARGUMENTS = {"epsilon", "model", "steps", "device", "delta", "max_readers", "hidden", "num_classes"}
-_ARGUMENTS |= {"symmetrize", "split", "split_seed", "seed", "budget"}
-
-_model, _output = section("Models"), section("Run and output")
+_output = section("Run and output")
 
 
+@options.with_flags("compare", required=["epsilon"])
 def compare(
     context: typer.Context,
     data: Annotated[str, options.data_argument("What to train on, as for train.")],
-    epsilon: Annotated[float, _model("Of each of the three private models.")],
-    model: Annotated[
-        str,
-        _model("The GNN. [gcn, the usual start]", metavar=list_choices(choices.Model, without=["mlp"])),
-    ] = TrainingConfig.model,
-    layers: Annotated[int, _model(f"r, its rounds of messages. [{LAYERS}: noise grows with K^r]")] = LAYERS,
-    delta: Annotated[float | None, _model("Of (epsilon, delta). [1 / (10 N)]")] = None,
-    budget: Annotated[
-        Path | None, _model("Charge all private models together to this budget of the data. [none]")
-    ] = None,
-    max_readers: Annotated[int | None, _model("K of trees; 0 reads no edge. [by epsilon]")] = None,
-    directed: options.Directed = PrivacyPlan.directed,
-    steps: Annotated[int | None, _model("Updates of each model. [each by its own rule]")] = None,
-    hidden: Annotated[int | None, _model("Width of each model. [each by its own rule]")] = None,
-    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
-    split: options.Split = TrainingConfig.split,
-    split_seed: options.SplitSeed = TrainingConfig.split_seed,
-    num_classes: options.NumClasses = None,
+    *,
     edges: options.Edges = None,
-    id_column: options.Id = None,
-    label: options.Label = None,
-    features: options.Features = None,
-    categorical: options.Categorical = None,
-    hash_column: options.Hash = None,
-    ignore: options.Ignore = None,
-    classes: options.Classes = None,
-    split_column: options.SplitColumn = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    delimiter: options.Delimiter = None,
-    missing: options.Missing = None,
-    fill: options.Fill = None,
-    indicators: options.Indicators = None,
-    unknown_category: options.UnknownCategory = None,
-    unknown_ids: options.UnknownIds = None,
     data_root: options.DataRoot = None,
-    seed: options.Seed = TrainingConfig.seed,
-    device: options.Device = options.DEVICE,
     out: Annotated[
         Path | None, _output("Folder for comparison.json, report.html and the runs. [nothing is kept]")
     ] = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     as_json: options.Json = False,
+    **flags: Any,
 ) -> None:
     """Train five models side by side on your data.
 
     GNN, MLP, DP-Billboard, DP-GNN and DP-MLP, all on the same split: what privacy costs, and what the edges
     are still worth under it. With --out the same command continues after an interruption.
     """
-    arguments = {name: context.params[name] for name in _ARGUMENTS}
-    arguments |= {"num_layers": layers, "columns": options.read_columns(context.params)}
-    # Left out otherwise, so that comparisons that were begun without this flag go on.
-    arguments |= {"directed": True} if directed else {}
+    arguments = {name: value for name, value in options.read_settings(flags).items() if value is not None}
     try:
         _compare(out, data, lambda: options.join_edges(data, edges), as_json, **arguments)
     except KeyboardInterrupt:
@@ -185,7 +143,7 @@ def compare_into(
         line.show("Preparing the first step")
 
     # Imported here, since PyTorch takes seconds.
-    from hushgraph.training.trainer import delay_interrupts
+    from hushgraph.training.interruption import delay_interrupts
 
     with delay_interrupts() as check:
 

@@ -1,33 +1,28 @@
-"""Flags: how they are declared, which values they accept, which commands share them; `--config FILE.toml`."""
+"""Flags: made from the table of settings, checked against their choices, read with `--config FILE.toml`."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ForwardRef, TypeVar, get_args
 
 import typer
 
 from hushgraph.errors import InputError
-from hushgraph.graph.columns import EVERY_NUMBER
-from hushgraph.graph.columns import UnknownCategory as UnknownCategories
-from hushgraph.graph.columns import UnknownIds as UnknownEnds
 from hushgraph.privacy import choices
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting
 
 CONFIG_PATH = "hushgraph.config"
 """Key of `context.meta` under which `--config` keeps the path of its file."""
 UNUSED = "hushgraph.config.unused"
 """Key of `context.meta` for the parameters in the file that belong to another command."""
-DEVICE: str = get_args(choices.Device)[0]
-"""The default of `--device`."""
-LAYERS = 1
-"""The default of `--layers`."""
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _EXPECTED: dict[Any, tuple[str, tuple[type, ...]]] = {
     bool: ("true or false", (bool,)),
     int: ("a whole number", (int,)),
@@ -44,46 +39,6 @@ _NON_PRIVATE = "non-private"
 # Similarity of two flags from which one is suggested for the other. Suggesting --non-private switches
 # privacy off for whoever follows the hint, so it needs a clearer case.
 _SIMILAR, _ALMOST_EQUAL = 0.75, 0.9
-# What other libraries and papers call a flag, where the meaning is the same.
-_SYNONYMS = {
-    "arch": "model",
-    "batch": "batch-size",
-    "bs": "batch-size",
-    "clip-norm": "clip",
-    "d": "max-reads",
-    "depth": "layers",
-    "eps": "epsilon",
-    "expected-batch-size": "batch-size",
-    "gpu": "device",
-    "hidden-channels": "hidden",
-    "hidden-dim": "hidden",
-    "hidden-size": "hidden",
-    "hops": "layers",
-    "iterations": "steps",
-    "k": "max-readers",
-    "learning-rate": "lr",
-    "max-degree": "max-readers",
-    "max-grad-norm": "clip",
-    "max-steps": "steps",
-    "num-hops": "layers",
-    "num-layers": "layers",
-    "num-steps": "steps",
-    "num-train-nodes": "train-nodes",
-    "output": "out",
-    "output-dir": "out",
-    "random-seed": "seed",
-    "random-state": "seed",
-    "target-delta": "delta",
-    "target-epsilon": "epsilon",
-    "undirected": "symmetrize",
-}
-# The same where the value has to be converted, which the hint says.
-_CONVERSIONS = {
-    "epochs": ("steps", "one step is one update"),
-    "max-epochs": ("steps", "one step is one update"),
-    "num-epochs": ("steps", "one step is one update"),
-    "sigma": ("noise-multiplier", "sigma / (2 C n)"),
-}
 
 
 def list_choices(literal: Any, *, without: Iterable[str] = ()) -> str:
@@ -145,7 +100,8 @@ def suggest_value(word: str, known: Iterable[str]) -> str:
 def nearest_flag(word: str, known: Iterable[str]) -> str | None:
     """The known flag that `word` stands for, both without leading dashes; None where that is a guess."""
     flags = list(known)
-    meant = _CONVERSIONS[word][0] if word in _CONVERSIONS else _SYNONYMS.get(word)
+    meant = SYNONYMS.get(word)
+    meant = meant[0] if isinstance(meant, tuple) else meant
     if meant in flags:
         return meant
     for near in difflib.get_close_matches(word, flags, cutoff=_SIMILAR):
@@ -157,7 +113,8 @@ def nearest_flag(word: str, known: Iterable[str]) -> str | None:
 
 def conversion_note(word: str) -> str:
     """How the value of the suggested flag follows from that of `word`; empty where it is the same."""
-    return f" ({_CONVERSIONS[word][1]})" if word in _CONVERSIONS else ""
+    meant = SYNONYMS.get(word)
+    return f" ({meant[1]})" if isinstance(meant, tuple) else ""
 
 
 def is_given(context: Any, name: str) -> bool:
@@ -168,6 +125,12 @@ def is_given(context: Any, name: str) -> bool:
 def config_prefix(context: Any, name: str) -> str:
     """`FILE: ` where the file of `--config` sets this parameter; otherwise empty."""
     return f"{context.meta[CONFIG_PATH]}: " if _source(context, name) == "DEFAULT_MAP" else ""
+
+
+def name_flag(context: Any, name: str) -> str:
+    """The flag of a parameter, with the file of `--config` before it where that sets it."""
+    opts = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    return config_prefix(context, name) + str(opts[name])
 
 
 def _source(context: Any, name: str) -> str:
@@ -193,72 +156,10 @@ def _choose_data_root(context: typer.Context, value: Path | None) -> None:
         context.call_on_close(override_data_root(value))
 
 
-_privacy, _budget = section("What training may read"), section("Budget")
-_model, _training = section("Model"), section("Training")
-_data, _tables, _output = section("Data"), section("Tables (CSV or Parquet)"), section("Run and output")
+_data, _output = section("Data"), section("Run and output")
 
 Data = Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")]
-Delta = Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]")]
-Budget = Annotated[
-    Path | None, _budget("Charge the whole run to this budget of the data; see budget. [none]")
-]
-EdgeOwner = Annotated[
-    str,
-    _privacy(
-        f"Whose row holds an edge. [{PrivacyPlan.edge_owner}, whom it names first]",
-        metavar=list_choices(choices.EdgeOwner),
-    ),
-]
-Directed = Annotated[bool, _privacy("An edge is one record. [two, one in the row of each end]", "--directed")]
-Sampler = Annotated[
-    str,
-    _privacy(
-        f"How lists are cut. [{PrivacyPlan.sampler}, which has a proof]",
-        metavar=list_choices(choices.Sampler),
-    ),
-]
-Accountant = Annotated[
-    str,
-    _privacy(
-        f"What prices a step. [{PrivacyPlan.accountant}, the tighter one]",
-        metavar=list_choices(choices.Accountant),
-    ),
-]
-Clipping = Annotated[
-    str,
-    _privacy(f"[{PrivacyPlan.clipping}, which reads no data]", metavar=list_choices(choices.Clipping)),
-]
-Clip = Annotated[
-    float, _privacy(f"C, the largest gradient norm of a root. [{PrivacyPlan.clip:g}: lr sets the scale]")
-]
-Noise = Annotated[
-    str,
-    _privacy(f"Its spread. [{PrivacyPlan.noise}, which has a proof]", metavar=list_choices(choices.Noise)),
-]
-Method = Annotated[
-    str | None,
-    _model(
-        "What pays for the graph. [billboard; trees with a flag that only they have]",
-        metavar=list_choices(choices.Method),
-    ),
-]
-Model = Annotated[
-    str | None,
-    _model("The architecture of trees. [gcn, the usual start]", metavar=list_choices(choices.Model)),
-]
-Layers = Annotated[int | None, _model(f"r, rounds of messages. [{LAYERS}: noise grows with K^r]")]
-
-Setting = Annotated[
-    str,
-    _data("inductive drops edges between splits. [transductive]", metavar=list_choices(choices.Setting)),
-]
-Symmetrize = Annotated[bool, _data("Add the reverse of every edge. [edges as given]", "--symmetrize")]
-Split = Annotated[str | None, _data("Draw one, as 0.6/0.2/0.2. [the data's own, or that]")]
-SplitSeed = Annotated[int, _data("Of that draw. [0: a split is public]")]
-NumClasses = Annotated[
-    int | None, _data("Declares it. [the data's own, or largest label + 1, assumed public]")
-]
-PlainEdges = Annotated[Path | None, _data("The edges, where DATA is the table of nodes.")]
+Edges = Annotated[Path | None, _data("The edges, where DATA is the nodes. [edges.* in the folder DATA]")]
 DataRoot = Annotated[
     Path | None,
     _data(
@@ -269,95 +170,69 @@ DataRoot = Annotated[
         expose_value=False,
     ),
 ]
-
-Seed = Annotated[int | None, _output("Reproducible, so not private. [from the operating system]")]
-Device = Annotated[str, _output(f"[{DEVICE}: a GPU if there is one]", metavar=list_choices(choices.Device))]
+Device = Annotated[str, _output("[auto: a GPU if there is one]", metavar=list_choices(choices.Device))]
 Json = Annotated[bool, _output("One JSON object as the last line of output.", "--json")]
 Quiet = Annotated[bool, _output("Print errors and --json alone.", "--quiet")]
 
-Edges = Annotated[Path | None, _tables("The edges, where DATA is the nodes. [edges.* in the folder DATA]")]
-Id = Annotated[str | None, _tables("Column of node ids, text or numbers. [id]", "--id")]
-Label = Annotated[str | None, _tables("Column of classes. [label]")]
-Features = Annotated[str | None, _tables("Columns of numbers. [all left over]", metavar="A,B,...")]
-Ignore = Annotated[str | None, _tables("Columns not to read. [none]", metavar="A,B,...")]
-Categorical = Annotated[
-    list[str] | None,
-    _tables("A column and its values, one-hot; repeat it. [none: values are public]", metavar="COL=A|B"),
-]
-Hash = Annotated[
-    list[str] | None,
-    _tables("A column and its number of buckets, one-hot; repeat it. [none]", "--hash", metavar="COL=N"),
-]
-Classes = Annotated[
-    str | None, _tables("Names of the classes in order. [labels are numbers]", metavar="A,B,...")
-]
-SplitColumn = Annotated[str | None, _tables("Column with train, val, test. [split]")]
-Source = Annotated[str | None, _tables("Column of an edge: who is read. [source]")]
-Target = Annotated[str | None, _tables("Column of an edge: who reads. [target]")]
-Delimiter = Annotated[str | None, _tables("Of CSV; or tab. [a comma]", metavar="CHAR")]
 
-Missing = Annotated[
-    str | None, _tables("Texts that count as an empty cell, not in ids. [none]", metavar="A,B,...")
-]
-Fill = Annotated[
-    list[str] | None,
-    _tables("Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]", metavar="[COL=]X"),
-]
-Indicators = Annotated[
-    str | None, _tables("Filled columns with a feature for that. [none]", metavar="A,B,...")
-]
-UnknownCategory = Annotated[
-    str | None,
-    _tables("A value that --categorical does not list. [refuse]", metavar=list_choices(UnknownCategories)),
-]
-UnknownIds = Annotated[
-    str | None,
-    _tables("Edges with an end that is not a node. [refuse]", metavar=list_choices(UnknownEnds)),
-]
+def with_flags(command: Command, *, required: Collection[str] = ()) -> Callable[[_Function], _Function]:
+    """Return a decorator that puts the flags of a command in place of the `**flags` of its function.
 
-TABLE_FLAGS = {
-    "id_column": "id",
-    "label": "label",
-    "features": "features",
-    "ignore": "ignore",
-    "categorical": "categorical",
-    "hash_column": "hashed",
-    "classes": "classes",
-    "split_column": "split",
-    "source": "source",
-    "target": "target",
-    "delimiter": "delimiter",
-    "missing": "missing",
-    "fill": "fill",
-    "indicators": "indicators",
-    "unknown_category": "unknown_category",
-    "unknown_ids": "unknown_ids",
-}
-"""Parameters of a command, and the names that `Columns` has for them."""
+    Args:
+        command: whose flags, by the table of settings. Parameters of the function itself come after those.
+        required: settings that must be given.
+    """
+
+    def spell_out(function: _Function) -> _Function:
+        signature = inspect.signature(function, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        added = [
+            declare_flag(entry, is_required=entry.name in required)
+            for entry in sorted(TABLE.values(), key=lambda entry: SECTIONS.index(entry.section))
+            if command in entry.commands
+        ]
+        positional = [each for each in own if each.kind is not each.KEYWORD_ONLY]
+        named = [each for each in own if each.kind is each.KEYWORD_ONLY]
+        function.__dict__["__signature__"] = signature.replace(parameters=[*positional, *added, *named])
+        return function
+
+    return spell_out
 
 
-def read_columns(parameters: dict[str, Any]) -> dict[str, Any] | None:
-    """The table flags by the names of `Columns`; None where none is given."""
+def declare_flag(entry: Setting, *, is_required: bool = False) -> inspect.Parameter:
+    """The parameter of a command that a setting is."""
+    kind: Any = entry.type
+    if entry.repeats:
+        kind = list[str] | None
+    elif entry.values or entry.read is not None:
+        kind = str | None
+    elif isinstance(kind, ForwardRef):
+        kind = Path | None
+    default = False if entry.negated else entry.default
+    names = [f"--{entry.key}"] if kind is bool or entry.flag else []
+    metavar = entry.metavar or "|".join(entry.values) or None
+    option = section(entry.section)(entry.help, *names, metavar=metavar)
+    return inspect.Parameter(
+        entry.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if is_required else default,
+        annotation=Annotated[kind, option],
+    )
+
+
+def read_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the flags of a command stand for; those of tables together, as `columns`."""
+    settings: dict[str, Any] = {}
     columns: dict[str, Any] = {}
-    for name, key in TABLE_FLAGS.items():
-        value = parameters.get(name)
-        if value is None or value == [] or value == ():
+    for name, value in flags.items():
+        entry = TABLE.get(name)
+        if entry is None:
             continue
-        if key in ("features", "ignore", "classes", "missing", "indicators"):
-            columns[key] = value.split(",")
-        elif key == "fill":
-            columns[key] = _read_constants(value)
-        elif key == "categorical":
-            columns[key] = {
-                column: values.split("|") for column, values in _split_pairs("categorical", value)
-            }
-        elif key == "hashed":
-            columns[key] = {
-                column: _read_buckets(column, text) for column, text in _split_pairs("hash", value)
-            }
-        else:
-            columns[key] = value
-    return columns or None
+        if entry.column is None:
+            settings[name] = not value if entry.negated else value
+        elif value:
+            columns[entry.column] = value if entry.read is None else entry.read(value)
+    return settings | {"columns": columns or None}
 
 
 def join_edges(data: str, edges: Path | None) -> Any:
@@ -365,44 +240,11 @@ def join_edges(data: str, edges: Path | None) -> Any:
     return data if edges is None else (data, edges)
 
 
-def _split_pairs(flag: str, values: list[str]) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for value in values:
-        column, equals, rest = value.partition("=")
-        if not (column and equals and rest):
-            form = "COL=A|B" if flag == "categorical" else "COL=16"
-            raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {form}")
-        if column in dict(pairs):
-            raise InputError(f"{flag}={value!r}: column {column!r} was given before; give it once")
-        pairs.append((column, rest))
-    return pairs
-
-
-def _read_constants(values: list[str]) -> dict[str, float]:
-    """The constants of `--fill`, by column; a number alone is for every column of numbers."""
-    constants: dict[str, float] = {}
-    for value in values:
-        column, equals, number = value.rpartition("=")
-        try:
-            constants[column if equals else EVERY_NUMBER] = float(number)
-        except ValueError:
-            raise InputError(
-                f"fill={value!r}: expected a number, as 0, or a column and one, as COL=0"
-            ) from None
-    return constants
-
-
-def _read_buckets(column: str, number: str) -> int:
-    if not number.isdecimal():
-        raise InputError(f"hash={column}={number}: expected a number of buckets, as {column}=16")
-    return int(number)
-
-
 def _fill_defaults(context: typer.Context, value: Path | None) -> None:
     """Make the values in the file the defaults, so that the command line wins."""
     if value is not None and not context.resilient_parsing:
         context.meta[CONFIG_PATH] = value
-        settings = read_settings(value, context.command.params, also=_foreign_parameters(context))
+        settings = read_file(value, context.command.params, also=_foreign_parameters(context))
         names = {parameter.name for parameter in context.command.params}
         context.meta[UNUSED] = sorted(settings.keys() - names)
         used = {name: settings[name] for name in settings if name in names}
@@ -438,7 +280,7 @@ PrintConfig = Annotated[
 ]
 
 
-def read_settings(path: Path, parameters: list[Any], *, also: Sequence[Any] = ()) -> dict[str, Any]:
+def read_file(path: Path, parameters: list[Any], *, also: Sequence[Any] = ()) -> dict[str, Any]:
     """Read a TOML file; return its values by the names of the parameters they are for.
 
     Args:

@@ -9,12 +9,11 @@ import typer
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import LAYERS, UNUSED, ConfigFile, PrintConfig, section
+from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.defaults import LARGEST_BATCH
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
+from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,73 +29,24 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
     --steps 668 --noise-multiplier 2 --accountant paper"""
 
-# Parameters that describe the call, the data or a plan without data, not arguments of `prepare`.
-_NOT_SETTINGS = {"data", "train_nodes", "edges", "data_root", "config", "print_config"}
-_NOT_SETTINGS |= {"explain", "as_json", "layers", *options.TABLE_FLAGS}
-# Without DATA there is nothing that these could describe.
-_DATA_ALONE = ("setting", "symmetrize", "split", "split_seed", "num_classes", "edges", *options.TABLE_FLAGS)
-
-_figures, _bounds = section("Give two, or --epsilon alone"), section("What training may read")
 _size, _output = section("Training"), section("Run and output")
 
 
+@options.with_flags("plan")
 def plan(
     context: typer.Context,
     data: Annotated[
         str | None, options.data_argument("What to train on, as for train. [--train-nodes instead]")
     ] = None,
-    steps: Annotated[int | None, _figures("Updates. [as for train, beside --epsilon]")] = None,
-    noise_multiplier: Annotated[float | None, _figures("lambda = sigma / (2 C n).")] = None,
-    epsilon: Annotated[float | None, _figures("The epsilon to stay within.")] = None,
-    delta: options.Delta = None,
+    *,
     train_nodes: Annotated[int | None, _size("N, nodes in the training split. [those of DATA]")] = None,
-    batch_size: Annotated[
-        int | None, _size(f"Expected roots a step. [N, at most {LARGEST_BATCH:,}, as for train]")
-    ] = None,
-    max_readers: Annotated[
-        int | None, _bounds("K, how many training nodes read one node. [as train for DATA]")
-    ] = None,
-    max_reads: Annotated[
-        int | None,
-        _bounds("D, how many nodes one training node reads. [as train; unlimited without DATA, also free]"),
-    ] = None,
-    edge_owner: options.EdgeOwner = PrivacyPlan.edge_owner,
-    directed: options.Directed = PrivacyPlan.directed,
-    sampler: options.Sampler = PrivacyPlan.sampler,
-    accountant: options.Accountant = PrivacyPlan.accountant,
-    clipping: options.Clipping = PrivacyPlan.clipping,
-    clip: options.Clip = PrivacyPlan.clip,
-    noise: options.Noise = PrivacyPlan.noise,
-    method: options.Method = None,
-    model: options.Model = None,
-    layers: options.Layers = None,
-    setting: options.Setting = TrainingConfig.setting,
-    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
-    split: options.Split = TrainingConfig.split,
-    split_seed: options.SplitSeed = TrainingConfig.split_seed,
-    num_classes: options.NumClasses = None,
     edges: options.Edges = None,
-    id_column: options.Id = None,
-    label: options.Label = None,
-    features: options.Features = None,
-    categorical: options.Categorical = None,
-    hash_column: options.Hash = None,
-    ignore: options.Ignore = None,
-    classes: options.Classes = None,
-    split_column: options.SplitColumn = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    delimiter: options.Delimiter = None,
-    missing: options.Missing = None,
-    fill: options.Fill = None,
-    indicators: options.Indicators = None,
-    unknown_category: options.UnknownCategory = None,
-    unknown_ids: options.UnknownIds = None,
     data_root: options.DataRoot = None,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     explain: Annotated[bool, _output("Print the full statement.", "--explain")] = False,
     as_json: options.Json = False,
+    **flags: Any,
 ) -> None:
     """Price a run without training; it spends nothing.
 
@@ -160,8 +110,7 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
         raise InputError(
             f"--train-nodes {flags['train_nodes']} with DATA: the data says how many; leave it out"
         )
-    settings = {name: value for name, value in flags.items() if name not in _NOT_SETTINGS}
-    return settings | {"num_layers": flags["layers"], "columns": options.read_columns(flags)}
+    return options.read_settings(flags)
 
 
 def _solve(context: typer.Context) -> Solved:
@@ -176,10 +125,11 @@ def _solve(context: typer.Context) -> Solved:
     ]
     if missing:
         raise InputError(f"no {' and no '.join(missing)}: give DATA, or both; see hushgraph plan --help")
-    foreign = [_flag(context, name) for name in _DATA_ALONE if options.is_given(context, name)]
+    reading = [name for name in flags if name == "edges" or (name in TABLE and TABLE[name].describes_data)]
+    foreign = [options.name_flag(context, name) for name in reading if options.is_given(context, name)]
     if foreign:
         raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
-    layers = LAYERS if flags["layers"] is None else flags["layers"]
+    layers = 1 if flags["num_layers"] is None else flags["num_layers"]
     return planner.solve(
         num_train_nodes=flags["train_nodes"],
         num_layers=0 if flags["model"] == "mlp" else layers,
@@ -188,11 +138,6 @@ def _solve(context: typer.Context) -> Solved:
         **{name: flags[name] for name in ("max_readers", "max_reads", "sampler", "accountant")},
         **{name: flags[name] for name in ("clip", "clipping", "noise")},
     )
-
-
-def _flag(context: typer.Context, name: str) -> str:
-    opts = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    return options.config_prefix(context, name) + opts[name]
 
 
 def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def report(
     accuracy: Annotated[
         bool, _output("Accuracies in the card too, which nothing covers. [no]", "--accuracy")
     ] = False,
-    edges: options.PlainEdges = None,
+    edges: options.Edges = None,
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:

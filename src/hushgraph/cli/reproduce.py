@@ -51,7 +51,7 @@ def reproduce(
         list[str] | None,
         section("Data")("Read a dataset from a file of the data folder.", metavar="NAME=FILE"),
     ] = None,
-    device: options.Device = options.DEVICE,
+    device: options.Device = "auto",
     out: Annotated[
         Path | None,
         _output("Folder of records, tables and figures. [reproduction; with --quick reproduction-quick]"),
@@ -193,7 +193,7 @@ def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None
     """Train what is left, with a bar that moves within runs too."""
     done, label = 0, ""
     # Imported here, since PyTorch takes seconds.
-    from hushgraph.training.trainer import delay_interrupts
+    from hushgraph.training.interruption import delay_interrupts
 
     with delay_interrupts() as check:
 

@@ -32,8 +32,8 @@ _NAMED = re.compile(r"(?:(?<=^)|(?<=[ (]))([a-z][a-z_]*)=")
 # An argument of the library in a sentence; one word alone could be meant as a word.
 _WORD = re.compile(r"(?<![\w.'\"/=-])([a-z]+(?:_[a-z]+)+)(?![\w.'\"/=-]*[\w'\"/=])")
 _NOT_PRIVATE = "private=False"
-# Arguments of the library whose parameter has another name.
-_ARGUMENTS = {"learning_rate": "lr", "num_layers": "layers", "num_train_nodes": "train_nodes"}
+# An argument of the library whose parameter has another name.
+_ARGUMENTS = {"num_train_nodes": "train_nodes"}
 
 
 class StoppedError(Exception):
@@ -236,8 +236,8 @@ def _use_flags(message: str, flags: Mapping[str, str]) -> str:
     def replace_word(match: re.Match[str]) -> str:
         return find(match) if find(match).startswith("--") else match[0]
 
-    if "non_private" in flags:
-        message = message.replace(_NOT_PRIVATE, flags["non_private"])
+    if "private" in flags:
+        message = message.replace(_NOT_PRIVATE, flags["private"])
     return _WORD.sub(replace_word, _NAMED.sub(replace_value, message))
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,10 @@ from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.privacy import choices
-from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.runs.config import TrainingConfig, choose_method
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
@@ -35,100 +36,20 @@ hushgraph train people.npz --resume gin
 hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
     --classes red,blue --hash city=16 --split 0.6/0.2/0.2"""
 
-# Parameters that are not settings of the run, so that they may accompany --resume.
-_NOT_SETTINGS = {"data", "edges", "data_root", "resume", "device", "as_json", "quiet"}
-_NOT_SETTINGS |= {"config", "print_config", "dry_run", "engine", "memory", "keep_rows", "charge_again"}
-# Settings of a run whose board an engine makes.
-_WITH_ENGINE = {"epsilon", "non_private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
-_WITH_ENGINE |= {"lr", "symmetrize", "num_classes", "out", *options.TABLE_FLAGS}
-# Settings that `hushgraph.train` has other names for.
-_RENAMED = {"layers", "lr", "non_private", "out", *options.TABLE_FLAGS}
+# Settings of a run whose board an engine makes, besides those of tables.
+_WITH_ENGINE = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
+_WITH_ENGINE |= {"learning_rate", "symmetrize", "num_classes"}
 
-_budget, _model, _bounds = section("Budget"), section("Model"), section("What training may read")
-_learning, _output = section("Training"), section("Run and output")
+_output = section("Run and output")
 
 
+@options.with_flags("train")
 def train(
     context: typer.Context,
     data: options.Data,
-    epsilon: Annotated[float | None, _budget("Spend at most this; the noise follows.")] = None,
-    noise_multiplier: Annotated[
-        float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with --epsilon the steps.")
-    ] = None,
-    non_private: Annotated[
-        bool, _budget("No clipping, no noise, epsilon infinite.", "--non-private")
-    ] = False,
-    delta: options.Delta = None,
-    budget: options.Budget = None,
-    max_readers: Annotated[
-        int | None, _bounds("K, how many training nodes read one node; 0 reads no edge. [by epsilon]")
-    ] = None,
-    max_reads: Annotated[
-        int | None,
-        _bounds("D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]"),
-    ] = None,
-    edge_owner: options.EdgeOwner = PrivacyPlan.edge_owner,
-    directed: options.Directed = PrivacyPlan.directed,
-    sampler: options.Sampler = PrivacyPlan.sampler,
-    accountant: options.Accountant = PrivacyPlan.accountant,
-    clipping: options.Clipping = PrivacyPlan.clipping,
-    clip: options.Clip = PrivacyPlan.clip,
-    noise: options.Noise = PrivacyPlan.noise,
-    method: options.Method = None,
-    model: options.Model = None,
-    layers: options.Layers = None,
-    hidden: Annotated[
-        int | None, _model(f"Width. [64; trees {TrainingConfig.hidden}: noise grows with it]")
-    ] = None,
-    encoder_layers: Annotated[
-        int, _model(f"Linear layers before messages. [{TrainingConfig.encoder_layers}: shallow stands noise]")
-    ] = TrainingConfig.encoder_layers,
-    decoder_layers: Annotated[
-        int, _model(f"Linear layers after messages. [{TrainingConfig.decoder_layers}, likewise]")
-    ] = TrainingConfig.decoder_layers,
-    activation: Annotated[
-        str,
-        _model(
-            f"[{TrainingConfig.activation}, which bounds what it passes on]",
-            metavar=list_choices(choices.Activation),
-        ),
-    ] = TrainingConfig.activation,
-    batch_size: Annotated[
-        int | None, _learning(f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]")
-    ] = None,
-    steps: Annotated[
-        int | None, _learning(f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]")
-    ] = None,
-    optimizer: Annotated[
-        str,
-        _learning(
-            f"[{TrainingConfig.optimizer}, which needs the least tuning]",
-            metavar=list_choices(choices.Optimizer),
-        ),
-    ] = TrainingConfig.optimizer,
-    lr: Annotated[float | None, _learning("Learning rate, falling to 0. [lower the more noise]")] = None,
-    setting: options.Setting = TrainingConfig.setting,
-    symmetrize: options.Symmetrize = TrainingConfig.symmetrize,
-    split: options.Split = TrainingConfig.split,
-    split_seed: options.SplitSeed = TrainingConfig.split_seed,
-    num_classes: options.NumClasses = None,
+    *,
     edges: options.Edges = None,
-    id_column: options.Id = None,
-    label: options.Label = None,
-    features: options.Features = None,
-    categorical: options.Categorical = None,
-    hash_column: options.Hash = None,
-    ignore: options.Ignore = None,
-    classes: options.Classes = None,
-    split_column: options.SplitColumn = None,
-    source: options.Source = None,
-    target: options.Target = None,
-    delimiter: options.Delimiter = None,
-    missing: options.Missing = None,
-    fill: options.Fill = None,
-    indicators: options.Indicators = None,
-    unknown_category: options.UnknownCategory = None,
-    unknown_ids: options.UnknownIds = None,
+    data_root: options.DataRoot = None,
     engine: Annotated[
         str | None,
         _output(
@@ -140,10 +61,6 @@ def train(
     keep_rows: Annotated[
         bool, _output("Keep the private rows of --engine after training. [no]", "--keep-rows")
     ] = False,
-    data_root: options.DataRoot = None,
-    seed: options.Seed = TrainingConfig.seed,
-    device: options.Device = options.DEVICE,
-    out: Annotated[Path | None, _output("Folder of the run. [runs/DATA-MODEL-N, the first free N]")] = None,
     resume: Annotated[Path | None, _output("Continue the run in this folder, on its DATA.")] = None,
     charge_again: Annotated[
         bool,
@@ -154,11 +71,9 @@ def train(
     ] = False,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
-    train_accuracy: Annotated[
-        bool, _output("Also for a private run: a private figure, not covered. [no]", "--train-accuracy")
-    ] = TrainingConfig.train_accuracy,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    **flags: Any,
 ) -> None:
     """Train one model with node-level differential privacy.
 
@@ -191,7 +106,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training import distributed
     from hushgraph.training import train as training
-    from hushgraph.training.trainer import delay_interrupts
+    from hushgraph.training.interruption import delay_interrupts
 
     flags = context.params
     data, edges, resume = flags["data"], flags["edges"], flags["resume"]
@@ -260,9 +175,7 @@ def _train_on_engine(
     if flags["resume"] is not None:
         limits |= {"resume": True, "charge_again": flags["charge_again"]}
     else:
-        known = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
-        known |= {"learning_rate", "symmetrize", "num_classes"}
-        limits |= {name: value for name, value in settings.items() if name in known} | {"columns": columns}
+        limits |= {name: settings[name] for name in _WITH_ENGINE} | {"columns": columns}
     try:
         return train_tables(nodes, edges, out, **limits, **hooks)
     except HushgraphError:
@@ -307,12 +220,7 @@ def _check_engine(context: typer.Context) -> None:
         if flags["keep_rows"]:
             raise InputError("--keep-rows: only an engine writes rows; add --engine duckdb")
         return
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name not in _NOT_SETTINGS | _WITH_ENGINE
-        and options.is_given(context, str(parameter.name))
-    ]
+    given = _list_given(context, allowed={*_WITH_ENGINE, "out"}, with_tables=True)
     if given:
         raise InputError(f"{', '.join(given)} with --engine: runs on engines do not have that; leave it out")
     if flags["dry_run"]:
@@ -330,20 +238,30 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
     if flags["resume"] is not None:
         _refuse_settings(context)
         return {}
-    settings = {name: value for name, value in flags.items() if name not in _NOT_SETTINGS | _RENAMED}
-    settings |= {"num_layers": flags["layers"], "learning_rate": flags["lr"]}
-    return settings | {"private": not flags["non_private"], "columns": options.read_columns(flags)}
+    settings = options.read_settings(flags)
+    del settings["out"], settings["device"]
+    return settings
 
 
 def _refuse_settings(context: typer.Context) -> None:
     """Raise InputError where settings are given for a run that is resumed, which keeps its own."""
-    given = [
-        options.config_prefix(context, str(parameter.name)) + parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name not in _NOT_SETTINGS and options.is_given(context, str(parameter.name))
-    ]
+    given = _list_given(context)
     if given:
         raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
+
+
+def _list_given(
+    context: typer.Context, *, allowed: Collection[str] = (), with_tables: bool = False
+) -> list[str]:
+    """The flags given that are settings of a run and not allowed."""
+    return [
+        options.name_flag(context, name)
+        for name, entry in TABLE.items()
+        if name not in {"device", *allowed}
+        and name in context.params
+        and not (with_tables and entry.column)
+        and options.is_given(context, name)
+    ]
 
 
 def _show_dry_run(context: typer.Context) -> None:
@@ -390,8 +308,10 @@ def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> 
 def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
     """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
-    method = choose_method(settings["method"], settings)
-    model = method if method == "billboard" else settings["model"] or TrainingConfig.model
+    from hushgraph.methods.choose import choose_method
+
+    method = choose_method(settings)
+    model = settings["model"] or (TrainingConfig.model if method.name == "trees" else method.name)
     number = 1
     while (parent / f"{stem}-{model}-{number}").exists():
         number += 1

@@ -15,8 +15,8 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,46 +24,42 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph._files import write_whole
-from hushgraph.billboard.ballots import Ballots, Int64Array, add_label_ballots, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, digest_board, load_board, release, save_board
+from hushgraph.billboard.ballots import ballots_of_lists
+from hushgraph.billboard.board import Board, Draws, load_board, release, save_board
 from hushgraph.billboard.reading import (
-    NOTHING,
-    add_own,
-    add_records,
     combine_boards,
-    normalise,
     place_weights,
     scale_readings,
-    take_off,
 )
 from hushgraph.datasets.tables.files import find_tables
 from hushgraph.engines.plan import (
     begin_run,
     board_folder,
     board_noise,
-    charge_board,
+    check_engine_settings,
     check_new,
     check_same_nodes,
-    choose_owner,
+    describe_run,
     open_begun,
-    plan_run,
     publish,
     read_about,
     rows_folder,
-    with_budget,
+    with_engine_settings,
     work_folder,
     write_about,
 )
 from hushgraph.engines.records import Int32Array, Records
-from hushgraph.engines.released import BOARD, check_release, find_values, release_values, released_std
+from hushgraph.engines.released import map_values, read_digest, release_values, released_std
+from hushgraph.engines.sums import cast_range, list_entries, read_range
 from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.noise import normal
-from hushgraph.privacy import choices
-from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import BOARD_FILES, RunFolder
+from hushgraph.runs.consistency import BOARD_FILES
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training.boards import digest_of
+from hushgraph.training.source import check_release, find_released, release_board
 
 Float32Array = npt.NDArray[np.float32]
 OnPhase = Callable[[str], None]
@@ -78,31 +74,19 @@ _COUNTS = "tables.json"
 _BYTES_PER_NODE = 24
 # What the identifier of a place may take, and how often the board is in memory while it is written.
 _BYTES_PER_NAME, _COPIES = 64, 3
-# Rows whose ballots are computed at a time.
-_BLOCK = 1 << 20
 
 
+@with_engine_settings
 def make_rows(
     nodes: str | os.PathLike[str],
     edges: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    edge_owner: choices.EdgeOwner | None = None,
-    num_classes: int | None = None,
-    epsilon: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    symmetrize: bool = False,
-    columns: Columns | Mapping[str, Any] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
     memory: int | str = "4GiB",
     threads: int | None = None,
     draws: Draws = normal.draw,
     on_phase: OnPhase | None = None,
+    **settings: Any,
 ) -> RunFolder:
     """Cast and read the board of a run on tables that need not fit memory; training can begin after it.
 
@@ -111,19 +95,13 @@ def make_rows(
     Args:
         nodes, edges: a Parquet or CSV file each, or a pattern such as "edges/*.parquet".
         out: the folder of the run, which must be new or empty.
-        edge_owner: whose row holds an edge record: the sender's unless given.
-        num_classes: c, which is public; it follows from the names in `columns.classes` where these are given.
-        epsilon: the budget of board and training together.
-        private: False makes a board without noise.
-        delta, batch_size, steps, learning_rate, hidden: as in `hushgraph.train`.
-        symmetrize: add the reverse of every edge.
-        columns: what the columns mean. Features are numbers.
-        budget: the budget of the data, which the whole run is charged to before it begins.
         memory: what the process may use, such as "8GiB". Half goes to DuckDB; 24 bytes a node are needed of
             the rest.
         threads: of DuckDB; as many as there are cores unless given.
         draws: the randomness of the noise.
         on_phase: told what begins.
+        settings: listed below. The number of classes follows from `columns.classes` where these are named;
+            features are numbers.
 
     Returns:
         The folder of the run: `board/part-*.parquet` (identifier, one number per class), and
@@ -149,38 +127,10 @@ def make_rows(
         >>> duckdb.execute("SELECT count(*) FROM 'people-run.rows/*.parquet'").fetchone()
         (500,)
     """
-    owner = choose_owner(edge_owner)
-    settings: dict[str, Any] = {
-        "epsilon": epsilon,
-        "private": private,
-        "delta": delta,
-        "batch_size": batch_size,
-        "steps": steps,
-        "learning_rate": learning_rate,
-        "hidden": hidden,
-    }
-
-    def describe(tables: Tables) -> RunFolder:
-        plan, config = plan_run(
-            num_train_nodes=tables.count_training_nodes(),
-            num_classes=tables.num_classes,
-            edge_owner=owner,
-            **settings,
-        )
-        return RunFolder(
-            path=Path(out),
-            plan=plan,
-            config=replace(config, symmetrize=symmetrize),
-            num_features=len(tables.features),
-            num_classes=tables.num_classes,
-            split_id=tables.split_id(),
-            data=os.fspath(nodes),
-            columns=tables.columns,
-        )
-
-    tables = _Source(nodes, edges, columns, num_classes)
+    full = check_engine_settings(settings)
+    tables = _Source(nodes, edges, full["columns"], full["num_classes"])
     maker = _Maker(Path(out), tables, parse_memory(memory), threads, draws, on_phase or _tell_nobody)
-    return maker.begin(describe, budget)
+    return maker.begin(full)
 
 
 def resume_rows(
@@ -242,17 +192,14 @@ class _Maker:
     draws: Draws
     tell: OnPhase
 
-    def begin(
-        self,
-        describe: Callable[[Tables], RunFolder],
-        budget: str | os.PathLike[str] | DataBudget | None,
-    ) -> RunFolder:
+    def begin(self, settings: Mapping[str, Any]) -> RunFolder:
         """Check the tables as a whole, then create the run and take its phases."""
         check_new(self.path)
         new, is_begun = self._make_work(may_be_there=False), False
         try:
             with self._open_tables() as tables:
-                folder = with_budget(describe(tables), budget)
+                data = os.fspath(self.source.nodes)
+                folder = describe_run(self.path, tables, settings, data=data)
                 phases = self._phases(folder, tables)
                 phases.read_tables()
                 with begin_run(folder, engine=_ENGINE) as ledger:
@@ -286,7 +233,7 @@ class _Maker:
 
                     def check(ledger: Ledger) -> None:
                         checked.append(check_tables())
-                        checked[0].check_board(ledger)
+                        checked[0].check(ledger)
 
                     ledger = stack.enter_context(folder.go_on(charge_again=charge_again, check=check))
                     is_checked = True
@@ -393,37 +340,45 @@ class _Phases:
     def _labels(self) -> Int32Array:
         return self.tables.training_labels()
 
-    def check_board(self, ledger: Ledger) -> None:
+    def check(self, ledger: Ledger) -> None:
         """Refuse to go on where the board was released and is missing, or is another one."""
         if board_folder(self.folder.path).is_dir():
-            check_release(ledger, digest_files(self.tables.connection, self.folder))
+            check_release(ledger, 0, digest_files(self.tables.connection, self.folder))
         else:
             self._find_values(ledger)
         saved = self.folder.path / BOARD_FILES[0]
         if saved.exists():
-            board = load_board(saved, plan=self.folder.plan.fingerprint())
-            check_release(ledger, digest_board([board.values], board.noise_std))
+            check_release(ledger, 0, digest_of(load_board(saved, plan=self.folder.plan.fingerprint())))
 
     def run(self, ledger: Ledger) -> None:
         """Charge and release the board, write the rows; finished phases are skipped.
 
         The ledger is locked: no other process can make a board under the same charge.
         """
-        if not board_folder(self.folder.path).is_dir():
-            self._publish_board(ledger)
+        release_board(self.folder, self, ledger, 0)
         self._save_for_predictions()
         if not rows_folder(self.folder.path).is_dir():
             self.tell("write rows")
             self._write_rows()
 
-    def _publish_board(self, ledger: Ledger) -> None:
-        """Write the board as Parquet, from numbers that are released, or are made and released now."""
-        values = self._find_values(ledger)
-        if values is None:
-            charge_board(self.folder, ledger)
-            self.tell("make board")
-            release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)
-            values = np.memmap(self._values_path, "<f4", "r", shape=self._shape)
+    def find_board(self, place: int, ledger: Ledger) -> bool:
+        """See `BoardSource`; released numbers are published where a kill prevented it."""
+        if board_folder(self.folder.path).is_dir():
+            return True
+        if not self._find_values(ledger):
+            return False
+        self._publish_board()
+        return True
+
+    def make_board(self, place: int, ledger: Ledger) -> None:
+        """See `BoardSource`."""
+        self.tell("make board")
+        release_values(self._values_path, self._make_values(), noise_std=self._std, ledger=ledger)
+        self._publish_board()
+
+    def _publish_board(self) -> None:
+        """Write the board as Parquet, from numbers that are released."""
+        values = map_values(self._values_path, self._shape)
         draft = self.work / "board"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
@@ -447,19 +402,16 @@ class _Phases:
     def _shape(self) -> tuple[int, int]:
         return self.tables.num_nodes, self.tables.num_classes
 
-    def _find_values(self, ledger: Ledger) -> Float32Array | None:
-        """Return the released numbers; None if none were released. Refuse numbers that are missing."""
-        values = find_values(self._values_path, shape=self._shape, noise_std=self._std, ledger=ledger)
-        if values is None:
-            ledger.check_unreleased(BOARD)
-        return values
+    def _find_values(self, ledger: Ledger) -> bool:
+        read = partial(read_digest, shape=self._shape, noise_std=self._std)
+        return find_released(self._values_path, ledger, 0, read)
 
     def _make_values(self) -> Iterator[Float32Array]:
         """Cast and add noise, range after range of places. Nothing of it has left the process."""
         c, noise = self.tables.num_classes, board_noise(self.folder)
-        gain, rest = _entries(self._records.list_sizes(), self._labels, c)
+        gain, rest = list_entries(self._records.list_sizes(), self._labels, c)
         for begin, end in self._ranges():
-            tally = _cast_range(self._records, begin, end, self._labels, gain, rest, c)
+            tally = cast_range(self._records, begin, end, self._labels, gain, rest, c)
             yield release(tally, noise_std=noise, draws=self.draws).values
 
     def _save_for_predictions(self) -> None:
@@ -490,7 +442,7 @@ class _Phases:
                 self.folder.plan.edge_owner,
                 num_classes=board.num_classes,
             )
-            readings = _read_range(records, begin, end, board, weights, ballots)
+            readings = read_range(records, begin, end, board, weights, ballots)
             config = self.folder.config
             scaled = scale_readings(readings, board, scale=config.reading_scale, radius=config.reading_radius)
             unfinished = path.with_suffix(".draft")
@@ -519,64 +471,6 @@ class _Phases:
         for begin, end in self._records.ranges():
             for first in range(begin, end, self._most_rows):
                 yield first, min(first + self._most_rows, end)
-
-
-def _entries(
-    sizes: Int32Array, labels: Int32Array, num_classes: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """int32 [N] each: what a row adds to its class beyond the rest, and what it takes from all classes."""
-    gain, rest = np.empty(len(sizes), np.int32), np.empty(len(sizes), np.int32)
-    for begin in range(0, len(sizes), _BLOCK):
-        block = slice(begin, begin + _BLOCK)
-        # The owner of edges makes no difference to what is cast.
-        ballots = ballots_of_lists(
-            sizes[block].astype(np.int64), labels[block].astype(np.int64), "sender", num_classes=num_classes
-        )
-        gain[block], rest[block] = ballots.own + ballots.rest, ballots.rest
-    return gain, rest
-
-
-def _cast_range(
-    records: Records,
-    begin: int,
-    end: int,
-    labels: Int32Array,
-    gain: Int32Array,
-    rest: Int32Array,
-    num_classes: int,
-) -> Int64Array:
-    """int64 [end - begin, c]: the tally of these places. Private."""
-    tally = np.zeros((end - begin, num_classes), np.int64)
-    taken = np.zeros(end - begin, np.int64)
-    for owners, places in records.of_places(begin):
-        owners, places = _within(owners, places, places, begin, end)
-        add_label_ballots(owners, places - begin, labels, gain, rest, tally, taken)
-    tally -= taken[:, None]
-    return tally
-
-
-def _read_range(
-    records: Records, begin: int, end: int, board: Board, weights: npt.NDArray[np.float64], ballots: Ballots
-) -> Float32Array:
-    """float32 [end - begin, c]: the readings of these rows, their own ballots taken off."""
-    count = end - begin
-    sums, slots = np.zeros((count, board.num_classes)), np.arange(count)
-    square, own_weight = np.zeros(count), np.zeros(count)
-    for owners, places in records.of_owners(begin):
-        owners, places = _within(owners, places, owners, begin, end)
-        owners = owners - begin
-        add_records(owners, places, slots, weights, board.values, sums, square)
-        add_own(owners, places, slots, weights, own_weight, NOTHING, np.empty(0, np.int32), False)
-    take_off(sums, own_weight, ballots, slots)
-    return normalise(sums, square)
-
-
-def _within(
-    owners: Int64Array, places: Int64Array, keys: Int64Array, begin: int, end: int
-) -> tuple[Int64Array, Int64Array]:
-    """The records whose key is in the range; all of them where the file holds no others."""
-    inside = (keys >= begin) & (keys < end)
-    return (owners, places) if inside.all() else (owners[inside], places[inside])
 
 
 def parse_memory(memory: int | str) -> int:

@@ -10,25 +10,42 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol
 
 from hushgraph._files import write_whole
-from hushgraph.errors import InputError, PlanError, RunError
+from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
-from hushgraph.privacy import choices
+from hushgraph.methods.base import PublicFigures
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
-from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.privacy.run_charge import RunCharge
-from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
+from hushgraph.settings import RunSettings, check_names, complete, list_settings, with_settings
+from hushgraph.training.prepare import check_settings
 
-# Above this, the choice of defaults no longer depends on epsilon.
-_LARGEST_EPSILON = 1e6
+# The settings of runs on engines.
+_SETTINGS = (
+    "edge_owner",
+    "num_classes",
+    "epsilon",
+    "private",
+    "delta",
+    "batch_size",
+    "steps",
+    "learning_rate",
+    "hidden",
+    "symmetrize",
+    "columns",
+    "budget",
+)
+with_engine_settings = with_settings(
+    RunSettings, without=[name for name in list_settings(RunSettings) if name not in _SETTINGS]
+)
+"""Spells out the settings of a function that begins a run on an engine."""
 _ABOUT = "board.json"
+SPLITS = ("train", "val", "test")
 _COLUMNS = ("id", "label", "features", "ignore", "classes", "split", "source", "target", "delimiter")
 
 
@@ -56,61 +73,61 @@ def resolve_columns(
     return given, num_classes
 
 
-def choose_owner(edge_owner: choices.EdgeOwner | None) -> choices.EdgeOwner:
-    """The owner that is given, or the sender; never looked up."""
-    if edge_owner not in (None, *get_args(choices.EdgeOwner)):
-        raise InputError(f"edge_owner={edge_owner!r}: expected 'sender' or 'reader'")
-    return edge_owner or "sender"
+class PublicTables(Protocol):
+    """What is public about the tables of a run."""
+
+    @property
+    def columns(self) -> Columns: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def num_nodes(self) -> int: ...
+
+    @property
+    def features(self) -> tuple[str, ...]: ...
+
+    def count_training_nodes(self) -> int: ...
+
+    def split_id(self) -> str: ...
 
 
-def plan_run(
-    *,
-    num_train_nodes: int,
-    num_classes: int,
-    edge_owner: choices.EdgeOwner,
-    epsilon: float | None,
-    private: bool = True,
-    delta: float | None = None,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-) -> tuple[BillboardPlan, TrainingConfig]:
-    """Choose what is left out from public figures alone, and solve for the noise of board and steps.
+def check_engine_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a run on an engine, checked as far as no data is needed."""
+    table = list_settings(RunSettings)
+    check_names(settings, {name: table[name] for name in _SETTINGS}, who="a run on an engine")
+    full = complete(settings, kind=RunSettings)
+    check_settings(full)
+    return full
+
+
+def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *, data: str) -> RunFolder:
+    """The folder that a run on tables will have; BudgetExceededError where its budget is too small.
 
     One board: the ballots of a second one would come from a model that is trained halfway.
     """
-    if private == (epsilon is None):
-        raise PlanError("give epsilon, or private=False for a run without privacy; expected one of the two")
-    delta = default_delta(num_train_nodes) if delta is None else delta
-    defaults = (
-        choose_billboard_non_private(num_train_nodes=num_train_nodes)
-        if epsilon is None
-        else choose_billboard(
-            num_train_nodes=num_train_nodes,
-            num_classes=num_classes,
-            epsilon=min(epsilon, _LARGEST_EPSILON),
-            delta=delta,
-        )
+    num_train_nodes = tables.count_training_nodes()
+    public = PublicFigures(tables.num_nodes, num_train_nodes, tables.num_classes, most_boards=1)
+    plan, config = check_settings(settings).plan(public, settings)
+    size = judge_size(plan.epsilon, plan.delta)
+    folder = RunFolder(
+        path=out,
+        plan=plan,
+        config=config,
+        num_features=len(tables.features),
+        num_classes=tables.num_classes,
+        split_id=tables.split_id(),
+        data=data,
+        columns=tables.columns,
+        warnings=() if size is None else (size.sentence,),
     )
-    plan = BillboardPlan(
-        num_train_nodes=num_train_nodes,
-        num_classes=num_classes,
-        batch_size=defaults.batch_size if batch_size is None else batch_size,
-        steps=defaults.steps if steps is None else steps,
-        edge_owner=edge_owner,
-        delta=delta,
-        num_boards=1,
-        board_share=defaults.board_share,
-    )
-    config = TrainingConfig(
-        model="mlp",
-        learning_rate=defaults.learning_rate if learning_rate is None else learning_rate,
-        hidden=defaults.hidden if hidden is None else hidden,
-        feature_norm=defaults.feature_norm,
-        momentum=defaults.momentum,
-    )
-    return plan if epsilon is None else plan.calibrated(epsilon=epsilon), config
+    if settings["budget"] is None:
+        return folder
+    entry = BudgetEntry.of(settings["budget"], plan)
+    about: dict[str, Any] = {"run": entry.run, "command": entry.command, "data": data}
+    DataBudget.open(entry.file).check(RunCharge.of_plan(plan, folder.guarantee, **about))
+    return replace(folder, budget=entry)
 
 
 def rows_folder(out: Path) -> Path:
@@ -152,16 +169,6 @@ def check_new(path: Path) -> None:
             )
 
 
-def with_budget(folder: RunFolder, budget: str | os.PathLike[str] | DataBudget | None) -> RunFolder:
-    """The folder with its entry in the budget of its data; BudgetExceededError where that is too small."""
-    if budget is None:
-        return folder
-    entry = BudgetEntry.of(budget, folder.plan)
-    about: dict[str, Any] = {"run": entry.run, "command": entry.command, "data": folder.data}
-    DataBudget.open(entry.file).check(RunCharge.of_plan(folder.plan, folder.guarantee, **about))
-    return replace(folder, budget=entry)
-
-
 def begin_run(folder: RunFolder, *, engine: str, storage: str | None = None) -> Ledger:
     """Create the run and charge the budget of its data; nothing is left behind where that fails.
 
@@ -174,8 +181,6 @@ def begin_run(folder: RunFolder, *, engine: str, storage: str | None = None) -> 
         The ledger, open and locked.
     """
     path = folder.path
-    size = judge_size(folder.plan.epsilon, folder.plan.delta)
-    folder = replace(folder, warnings=() if size is None else (size.sentence,))
     with contextlib.ExitStack() as undo:
         try:
             undo.callback(_remove_begun, path, is_new=not path.exists())
@@ -228,13 +233,6 @@ def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> 
             f"run={folder.path}: the node table has other training nodes, or other numbers of nodes or "
             "features, than the run began with; give the data it began with"
         )
-
-
-def charge_board(folder: RunFolder, ledger: Ledger) -> None:
-    """Charge the board of a run in its ledger, which is locked, unless it is charged already."""
-    [board] = [charge for charge in folder.plan.charges if not charge.is_step]
-    if not ledger.is_charged(board.name):
-        ledger.charge(board)
 
 
 def board_noise(folder: RunFolder) -> float:

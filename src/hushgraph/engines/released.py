@@ -72,48 +72,24 @@ def _write(file: BinaryIO, parts: Iterable[Float32Array], noise_std: float) -> s
     return digest
 
 
-def find_values(
-    path: Path, *, shape: tuple[int, int], noise_std: float, ledger: Ledger
-) -> Float32Array | None:
-    """The numbers that `release_values` wrote, mapped from their file; None where there is no such file.
+def read_digest(file: Path, *, shape: tuple[int, int], noise_std: float) -> str:
+    """The digest of the numbers that `release_values` wrote; RunError where a kill cut them short.
 
-    A complete draft, which only a file system without unnamed files leaves, is the board. RunError for an
-    incomplete one: it shows numbers, and nobody can tell how many were seen.
+    Only a file system without unnamed files leaves such a file: it shows numbers, and nobody can tell how
+    many were seen.
     """
-    for file in (path, draft_path(path)):
-        if file.exists():
-            complete = _map_complete(file, shape, noise_std)
-            if complete is None:
-                raise incomplete_error(file)
-            values, digest = complete
-            check_release(ledger, digest)
-            if file != path:
-                os.replace(file, path)
-            return values
-    return None
+    if file.stat().st_size == 4 * shape[0] * shape[1] + _TRAILER:
+        digest = digest_board([map_values(file, shape)], noise_std)
+        with file.open("rb") as opened:
+            opened.seek(-_TRAILER, os.SEEK_END)
+            if opened.read() == digest.encode():
+                return digest
+    raise incomplete_error(file)
 
 
-def _map_complete(file: Path, shape: tuple[int, int], noise_std: float) -> tuple[Float32Array, str] | None:
-    """The numbers in a file, and their digest; None where a kill cut it short."""
-    if file.stat().st_size != 4 * shape[0] * shape[1] + _TRAILER:
-        return None
-    values = np.memmap(file, "<f4", "r", shape=shape)
-    digest = digest_board([values], noise_std)
-    with file.open("rb") as opened:
-        opened.seek(-_TRAILER, os.SEEK_END)
-        return (values, digest) if opened.read() == digest.encode() else None
-
-
-def check_release(ledger: Ledger, digest: str) -> None:
-    """Refuse a board without a charge, or another one than is on record; put the digest on record."""
-    if not ledger.is_charged(BOARD):
-        raise RunError(
-            f"ledger={ledger.path}: it shows no charge for {BOARD}, so what was spent is unknown; count the "
-            "whole epsilon as spent and start a new run"
-        )
-    ledger.check_digest(BOARD, digest)
-    if ledger.releases.get(BOARD) is None:
-        ledger.record_release(BOARD, digest)
+def map_values(file: Path, shape: tuple[int, int]) -> Float32Array:
+    """The numbers in a complete file, mapped into memory."""
+    return np.memmap(file, "<f4", "r", shape=shape)
 
 
 def incomplete_error(place: Path | str) -> RunError:

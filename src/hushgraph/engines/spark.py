@@ -1,6 +1,6 @@
 """A billboard run on Spark: DataFrames in, a released board and rows of readings out.
 
-    nodes, edges -> records -> tallies on disk -> charge -> board, released once -> readings -> rows
+    nodes, edges -> charge -> records -> tallies on disk -> board, released once -> readings -> rows
 
 Tasks may fail, be repeated, or run twice at the same time. Integer tallies are therefore written before any
 noise is drawn, and noise is drawn within tasks from a key that the driver draws for this one release: whoever
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -26,33 +26,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgraph.billboard.ballots import Int64Array, ballot_entries, ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, release
-from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
+from hushgraph.billboard.ballots import Int64Array
+from hushgraph.billboard.board import Draws, release
 from hushgraph.engines.plan import (
+    SPLITS,
     begin_run,
-    board_folder,
     board_noise,
-    charge_board,
+    check_engine_settings,
     check_new,
     check_same_nodes,
-    choose_owner,
+    describe_run,
     open_begun,
-    plan_run,
     resolve_columns,
-    rows_folder,
-    with_budget,
-    work_folder,
+    with_engine_settings,
 )
-from hushgraph.engines.released import BOARD, check_release, incomplete_error, released_std
-from hushgraph.errors import GraphError, InputError, RunError
+from hushgraph.engines.released import BOARD, incomplete_error, released_std
+from hushgraph.engines.spark_storage import Storage
+from hushgraph.engines.sums import add_entries, read_rows, weigh_places
+from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
 from hushgraph.privacy import choices
-from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
+from hushgraph.training.source import check_release, release_board
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +60,6 @@ DrawsOfPart = Callable[[bytes, int], Draws]
 """From the key of a release and the number of a part to the draws of that part."""
 
 _ENGINE = "spark"
-SPLITS = ("train", "val", "test")
 # Places whose noise is drawn together.
 _PLACES_PER_PART = 1 << 16
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -88,25 +85,15 @@ class SparkRows:
     rows: DataFrame
 
 
+@with_engine_settings
 def make_rows(
     nodes: DataFrame,
     edges: DataFrame,
     out: str | os.PathLike[str],
     *,
-    edge_owner: choices.EdgeOwner | None = None,
     storage: str | None = None,
-    num_classes: int | None = None,
-    epsilon: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    symmetrize: bool = False,
-    columns: Columns | Mapping[str, Any] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | None = None,
     draws: DrawsOfPart = draws_of_part,
+    **settings: Any,
 ) -> SparkRows:
     """Cast and read the board of a run on Spark; training can begin after it.
 
@@ -115,13 +102,11 @@ def make_rows(
     Args:
         nodes, edges: the two tables.
         out: the folder of the run, on the driver's disk, which must be new or empty: plan and ledger.
-        edge_owner: whose row holds an edge record, as in `hushgraph.engines.make_rows`.
         storage: a folder that all executors reach and that renames folders at once, such as one of HDFS, for
             `board`, `rows` and, meanwhile, `work`. Unless given, the board is in `out`, and `OUT.rows` and
             `OUT.work` are beside it.
-        num_classes, epsilon, private, delta: as in `hushgraph.engines.make_rows`.
-        batch_size, steps, learning_rate, hidden, symmetrize, columns, budget: likewise.
         draws: the randomness of a part of the board.
+        settings: listed below, as in `hushgraph.engines.make_rows`.
 
     Guarantees:
         The tally is the sum of integer ballots, exactly that of `hushgraph.billboard.board.cast`. The
@@ -131,32 +116,15 @@ def make_rows(
         run.
     """
     check_new(Path(out))
-    owner = choose_owner(edge_owner)
-    maker = _Maker.of(nodes, edges, owner, symmetrize=symmetrize, columns=columns, num_classes=num_classes)
-    plan, config = plan_run(
-        num_train_nodes=maker.count_training_nodes(),
-        num_classes=maker.num_classes,
-        edge_owner=owner,
-        epsilon=epsilon,
-        private=private,
-        delta=delta,
-        batch_size=batch_size,
-        steps=steps,
-        learning_rate=learning_rate,
-        hidden=hidden,
+    full = check_engine_settings(settings)
+    maker = _Maker.of(
+        nodes,
+        edges,
+        full["edge_owner"],
+        **{name: full[name] for name in ("symmetrize", "columns", "num_classes")},
     )
-    folder = RunFolder(
-        path=Path(out),
-        plan=plan,
-        config=replace(config, symmetrize=symmetrize),
-        num_features=len(maker.features),
-        num_classes=maker.num_classes,
-        split_id=maker.split_id(),
-        data="DataFrame",
-        columns=maker.columns,
-    )
-    folder = with_budget(folder, budget)
-    place = _Storage.of(nodes.sparkSession, folder.path, storage)
+    folder = describe_run(Path(out), maker, full, data="DataFrame")
+    place = Storage.of(nodes.sparkSession, folder.path, storage)
     place.check_new(folder.path)
     with begin_run(folder, engine=_ENGINE, storage=storage) as ledger:
         return maker.run(folder, ledger, place, draws)
@@ -184,7 +152,7 @@ def resume_rows(path: str | os.PathLike[str], nodes: DataFrame, edges: DataFrame
     )
     check_same_nodes(folder, split_id=maker.split_id(), num_features=len(maker.features))
     with folder.go_on() as ledger:
-        return maker.run(folder, ledger, _Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
+        return maker.run(folder, ledger, Storage.of(nodes.sparkSession, folder.path, storage), draws_of_part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +200,11 @@ class _Maker:
     def features(self) -> tuple[str, ...]:
         """The names of the feature columns, in order."""
         return tuple(self.columns.features or ())
+
+    @property
+    def num_nodes(self) -> int:
+        """N, the number of rows of the node table."""
+        return int(self.nodes.count())
 
     @property
     def _kind(self) -> str:
@@ -295,36 +268,18 @@ class _Maker:
         if problems:
             raise GraphError(f"{'; '.join(problems)}; correct them")
 
-    def run(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> SparkRows:
+    def run(self, folder: RunFolder, ledger: Ledger, place: Storage, draws: DrawsOfPart) -> SparkRows:
         """Charge and release the board, write the rows; what is there is used as it is.
 
         The ledger is locked: nobody else overwrites the tallies that the key is for.
         """
-        self._release_board(folder, ledger, place, draws)
+        release_board(folder, _Boards(self, folder, place, draws), ledger, 0)
         if not place.exists("rows"):
-            self._sort_out_records(place)
+            self.sort_out_records(place)
             self.write_rows(place, folder)
             place.rename("work/rows", "rows")
         place.remove("work")
         return SparkRows(folder=folder, board=place.read("board"), rows=place.read("rows"))
-
-    def _release_board(self, folder: RunFolder, ledger: Ledger, place: _Storage, draws: DrawsOfPart) -> None:
-        """Charge, make and release the board, unless it is there."""
-        noise = board_noise(folder)
-        if place.exists("board"):
-            check_release(ledger, self.digest_board(place.read("board"), noise))
-            return
-        if not place.exists("work/board/_SUCCESS"):
-            if place.exists("work/board"):
-                raise incomplete_error(place.places["work"])
-            ledger.check_unreleased(BOARD)
-            charge_board(folder, ledger)
-            self._sort_out_records(place)
-            self.write_tallies(place)
-            ledger.record_release(BOARD, None)
-            self.write_board(place, noise, draws, key=secrets.token_bytes(KEY_BYTES))
-        check_release(ledger, self.digest_board(place.read("work/board"), noise))
-        place.rename("work/board", "board")
 
     def digest_board(self, board: DataFrame, noise_std: float) -> str:
         """Tell boards apart, whatever order their rows are in.
@@ -363,7 +318,7 @@ class _Maker:
         [row] = self.nodes.agg(f.count("*"), f.sum(hashed)).collect()
         return sha256(f"{row[0]} {row[1]}".encode()).hexdigest()[:32]
 
-    def _sort_out_records(self, place: _Storage) -> None:
+    def sort_out_records(self, place: Storage) -> None:
         """Write (owner, place) without repeats and self-loops, unless they are there. Private."""
         from pyspark.sql import functions as f
 
@@ -376,7 +331,7 @@ class _Maker:
             records = records.union(records.select("place", "owner"))
         place.write(records.where(f.col("owner") != f.col("place")).distinct(), "work/records")
 
-    def _lists(self, place: _Storage) -> DataFrame:
+    def _lists(self, place: Storage) -> DataFrame:
         """(id, size, label) of every node: how many places it lists, and its training label or -1."""
         from pyspark.sql import functions as f
 
@@ -385,13 +340,13 @@ class _Maker:
         nodes = self.nodes.select(self._id(self.columns.id).alias("id"), label)
         return nodes.join(sizes, "id", "left").fillna(0, ["size"]).select("id", "size", "label")
 
-    def write_tallies(self, place: _Storage) -> None:
+    def write_tallies(self, place: Storage) -> None:
         """Write the tally of every place, in integers. Private; noise is added to what is on disk."""
         from pyspark.sql import functions as f
 
         c = self.num_classes
         voters = self._lists(place).where("label >= 0 AND size > 0")
-        entries = partial(_add_entries, num_classes=c)
+        entries = partial(add_entries, num_classes=c)
         ballots = voters.mapInPandas(entries, f"owner {self._kind}, label int, gain bigint, rest bigint")
         by_class = (
             place.read("work/records")
@@ -412,7 +367,7 @@ class _Maker:
     def _tallies(self) -> list[str]:
         return [f"tally_{k}" for k in range(self.num_classes)]
 
-    def write_board(self, place: _Storage, noise_std: float, draws: DrawsOfPart, *, key: bytes) -> None:
+    def write_board(self, place: Storage, noise_std: float, draws: DrawsOfPart, *, key: bytes) -> None:
         """Write tallies with noise; `key` is for this one release."""
         name = self.columns.id
         schema = f"`{name}` {self._kind}, " + ", ".join(f"class_{k} float" for k in range(self.num_classes))
@@ -421,14 +376,14 @@ class _Maker:
         noisy = parts.applyInPandas(lambda table: _release_part(table, name, noise_std, draws, key), schema)
         place.write(noisy, "work/board")
 
-    def write_rows(self, place: _Storage, folder: RunFolder) -> None:
+    def write_rows(self, place: Storage, folder: RunFolder) -> None:
         """Write identifier, features, reading, label and split of every node. Private."""
         from pyspark.sql import functions as f
 
         c, config = self.num_classes, folder.config
         std = released_std(board_noise(folder))
         values = [f"value_{k}" for k in range(c)]
-        weigh = partial(_weigh_places, name=self.columns.id, noise_std=std)
+        weigh = partial(weigh_places, name=self.columns.id, noise_std=std)
         columns = ", ".join(f"{value} double" for value in values)
         board = place.read("board").mapInPandas(weigh, f"place {self._kind}, weight double, {columns}")
         weight = f.col("weight")
@@ -441,7 +396,7 @@ class _Maker:
         )
         lists = self._lists(place).join(seen, "id", "left").fillna(0)
         read = partial(
-            _read_rows,
+            read_rows,
             num_classes=c,
             noise_std=std,
             scale=config.reading_scale,
@@ -460,11 +415,44 @@ class _Maker:
         place.write(rows.select(f.col("id").alias(self.columns.id), *names), "work/rows")
 
 
-def _add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterator[pd.DataFrame]:
-    """What every row adds to its class beyond the rest, and takes from all classes, in units."""
-    for table in tables:
-        own, rest = ballot_entries(table["size"].to_numpy(np.int64), num_classes)
-        yield table[["id", "label"]].rename(columns={"id": "owner"}).assign(gain=own + rest, rest=rest)
+@dataclass(frozen=True)
+class _Boards:
+    """The board of a run on Spark, in its storage."""
+
+    maker: _Maker
+    folder: RunFolder
+    storage: Storage
+    draws: DrawsOfPart
+
+    def find_board(self, place: int, ledger: Ledger) -> bool:
+        """See `BoardSource`; a complete board that a kill kept from its name gets it."""
+        if self.storage.exists("board"):
+            self._check("board", ledger)
+            return True
+        if self.storage.exists("work/board/_SUCCESS"):
+            self._publish(ledger)
+            return True
+        if self.storage.exists("work/board"):
+            raise incomplete_error(self.storage.places["work"])
+        ledger.check_unreleased(BOARD)
+        return False
+
+    def make_board(self, place: int, ledger: Ledger) -> None:
+        """See `BoardSource`; parts are files while tasks run, so the ledger says it before they begin."""
+        self.maker.sort_out_records(self.storage)
+        self.maker.write_tallies(self.storage)
+        ledger.record_release(BOARD, None)
+        key = secrets.token_bytes(KEY_BYTES)
+        self.maker.write_board(self.storage, board_noise(self.folder), self.draws, key=key)
+        self._publish(ledger)
+
+    def _publish(self, ledger: Ledger) -> None:
+        self._check("work/board", ledger)
+        self.storage.rename("work/board", "board")
+
+    def _check(self, name: str, ledger: Ledger) -> None:
+        digest = self.maker.digest_board(self.storage.read(name), board_noise(self.folder))
+        check_release(ledger, 0, digest)
 
 
 def _release_part(
@@ -487,91 +475,3 @@ def _digest_part(table: pd.DataFrame, name: str) -> pd.DataFrame:
     for column in names:
         digest.update(np.ascontiguousarray(table[column].to_numpy(np.float32), "<f4").data)
     return table[["part"]][:1].assign(digest=digest.hexdigest())
-
-
-def _weigh_places(tables: Iterator[pd.DataFrame], *, name: str, noise_std: float) -> Iterator[pd.DataFrame]:
-    """The released numbers as they are read, and the weight of every place."""
-    for table in tables:
-        names = [column for column in table.columns if column.startswith("class_")]
-        values = np.ascontiguousarray(table[names].to_numpy(np.float32))
-        board, _ = combine_boards([Board(values=values, noise_std=noise_std)])
-        cells = {f"value_{k}": board.values[:, k].astype(np.float64) for k in range(len(names))}
-        renamed = table[[name]].rename(columns={name: "place"})
-        yield renamed.assign(weight=place_weights(board), **cells)
-
-
-def _read_rows(
-    tables: Iterator[pd.DataFrame], *, num_classes: int, noise_std: float, scale: float, radius: float
-) -> Iterator[pd.DataFrame]:
-    """Readings from sums over places: own ballots taken off, normalised, in public units."""
-    for table in tables:
-        sums = np.ascontiguousarray(table[[f"value_{k}" for k in range(num_classes)]].to_numpy(np.float64))
-        sizes, labels = table["size"].to_numpy(np.int64), table["label"].to_numpy(np.int64)
-        ballots = ballots_of_lists(sizes, labels, "sender", num_classes=num_classes)
-        take_off(sums, table["own_weight"].to_numpy(np.float64), ballots, np.arange(len(sums)))
-        readings = normalise(sums, table["square"].to_numpy(np.float64))
-        board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)
-        scaled = scale_readings(readings, board, scale=scale, radius=radius)
-        yield table[["id"]].assign(**{f"reading_{k}": scaled[:, k] for k in range(num_classes)})
-
-
-class _Storage:
-    """Folders of Parquet that all executors reach, through Hadoop's file systems.
-
-    Args:
-        session: of Spark.
-        places: where the board is, and what is private: the rows, and what is worked with.
-    """
-
-    def __init__(self, session: Any, places: Mapping[str, str]) -> None:
-        self.session, self.places = session, places
-        jvm = session.sparkContext._jvm
-        self._path = jvm.org.apache.hadoop.fs.Path
-        settings = session.sparkContext._jsc.hadoopConfiguration()
-        self._files = self._path(places["work"]).getFileSystem(settings)
-
-    @classmethod
-    def of(cls, session: Any, out: Path, storage: str | None) -> _Storage:
-        """The folders of a run: in its storage, or the board in its folder and what is private beside it."""
-        if storage is not None:
-            local = Path(storage.removeprefix("file://")).resolve()
-            if local.is_relative_to(out.resolve()):
-                raise InputError(
-                    f"storage={storage}: it is in the folder of the run, and rows are private; choose "
-                    "another folder"
-                )
-            root = storage.rstrip("/")
-            return cls(session, {name: f"{root}/{name}" for name in ("board", "rows", "work")})
-        places = {"board": board_folder(out), "rows": rows_folder(out), "work": work_folder(out)}
-        return cls(session, {name: path.absolute().as_uri() for name, path in places.items()})
-
-    def check_new(self, out: Path) -> None:
-        """Refuse a storage that holds parts of another run."""
-        held = [place for name, place in self.places.items() if self.exists(name)]
-        if held:
-            raise RunError(f"out={out}: {held[0]} holds parts of another run; choose another storage")
-
-    def _place(self, name: str) -> str:
-        first, _, rest = name.partition("/")
-        return f"{self.places[first]}/{rest}" if rest else self.places[first]
-
-    def write(self, table: DataFrame, name: str) -> None:
-        """Write a table; whatever an interrupted call left there goes first."""
-        table.write.mode("overwrite").parquet(self._place(name))
-
-    def read(self, name: str) -> DataFrame:
-        table: DataFrame = self.session.read.parquet(self._place(name))
-        return table
-
-    def exists(self, name: str) -> bool:
-        """Whether a folder is there, which a rename gave its name."""
-        return bool(self._files.exists(self._path(self._place(name))))
-
-    def rename(self, old: str, new: str) -> None:
-        """Release a folder: it is there as a whole or not at all."""
-        paths = self._place(old), self._place(new)
-        if not self._files.rename(*map(self._path, paths)):
-            raise RunError(f"{paths[0]} cannot be renamed to {paths[1]}; allow it, then resume the run")
-
-    def remove(self, name: str) -> None:
-        self._files.delete(self._path(self._place(name)), True)

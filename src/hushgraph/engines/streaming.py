@@ -6,12 +6,8 @@ process group every process draws from row blocks of its own; a row is in one bl
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
-import secrets
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -23,23 +19,22 @@ from torch import nn
 from hushgraph.accounting.events import Draw, PoissonDraw
 from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
 from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
-from hushgraph.engines.released import BOARD, check_release
+from hushgraph.engines.released import BOARD
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
 from hushgraph.gradients.batch import scale_rows
-from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
-from hushgraph.gradients.sums import sum_error
-from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import Progress, RunFolder
+from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.batches import PoissonBatches
-from hushgraph.sampling.random import KEY_BITS, KeyedGenerator
-from hushgraph.training.distributed import Group, current_group, require_leader
-from hushgraph.training.optimizers import SGD, Adam
+from hushgraph.sampling.random import KeyedGenerator
+from hushgraph.training.distributed import Group, current_group
+from hushgraph.training.parts import Parts
 from hushgraph.training.run import Run
-from hushgraph.training.session import OnStart
-from hushgraph.training.trainer import CHECKPOINT_SECONDS, Observer, State, Trainer
+from hushgraph.training.running import run_session
+from hushgraph.training.session import Learner, OnStart
+from hushgraph.training.source import StepParts, check_release
+from hushgraph.training.trainer import Observer, State
 
 # Rows of a file that are read at a time.
 BLOCK = 1 << 18
@@ -49,20 +44,26 @@ _MOST_AHEAD = 64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowFiles:
-    """The rows that an engine wrote, as a process reads its share of them.
+    """The rows that an engine wrote: a source that reads its board no more, and the view of these rows.
 
     Attributes:
         connection: to DuckDB.
         folder: of the run.
         files: the Parquet files, in order.
+        most_rows: rows that may be in memory at a time.
     """
 
     connection: Any
     folder: RunFolder
     files: tuple[str, ...]
+    most_rows: int = 1 << 20
+
+    device = torch.device("cpu")
 
     @classmethod
-    def open(cls, connection: Any, folder: RunFolder, rows: str | os.PathLike[str] | None) -> RowFiles:
+    def open(
+        cls, connection: Any, folder: RunFolder, rows: str | os.PathLike[str] | None, **limits: int
+    ) -> RowFiles:
         """Open the rows of a run, or those at a path or pattern that an engine wrote elsewhere."""
         pattern = os.fspath(rows_folder(folder.path) if rows is None else rows)
         pattern = pattern if any(sign in pattern for sign in "*?[") else f"{pattern}/*.parquet"
@@ -71,7 +72,7 @@ class RowFiles:
         )
         if not files:
             raise RunError(f"run={folder.path}: no rows at {pattern}; make them with an engine first")
-        opened = cls(connection=connection, folder=folder, files=tuple(files))
+        opened = cls(connection=connection, folder=folder, files=tuple(files), **limits)
         opened._check_columns()
         return opened
 
@@ -111,7 +112,7 @@ class RowFiles:
             )
         return [(str(name), int(block), int(count)) for name, block, count in counted]
 
-    def read(self, file: str, block: int, split: str) -> Rows:
+    def read_block(self, file: str, block: int, split: str) -> Rows:
         """The rows of one block that are in a split, in the order of the file."""
         names = ", ".join(quote_name(name) for name in self._columns)
         begin = block * BLOCK
@@ -127,6 +128,78 @@ class RowFiles:
             torch.from_numpy(cells[:, :width].copy()), self.folder.config.feature_norm
         )
         return Rows(dense=cells, labels=np.asarray(part["label"], np.int64))
+
+    @property
+    def num_nodes(self) -> int:
+        """Rows that steps can see: those of training nodes."""
+        return self.folder.plan.num_train_nodes
+
+    @property
+    def resume_call(self) -> str:
+        """How to go on with an interrupted run."""
+        return f"hushgraph.engines.train_rows({str(self.folder.path)!r})"
+
+    def list_facts(self) -> Mapping[str, str]:
+        """See `Source`."""
+        return {"rows": str(self.blocks)}
+
+    def check(self, ledger: Ledger) -> None:
+        """Rows come from a board: refuse to go on where it was not charged, is missing or is another one."""
+        if not ledger.is_charged(BOARD):
+            raise RunError(
+                f"run={self.folder.path}: its ledger shows no board; make the rows again in a new folder"
+            )
+        engine, storage = read_mark(self.folder)
+        if storage is None and not board_folder(self.folder.path).is_dir():
+            ledger.check_unreleased(BOARD)
+        elif engine == "duckdb":
+            check_release(ledger, 0, digest_files(self.connection, self.folder))
+
+    def find_board(self, place: int, ledger: Ledger) -> bool:
+        """See `BoardSource`; `check` has looked."""
+        return True
+
+    def make_board(self, place: int, ledger: Ledger) -> None:
+        """See `BoardSource`; rows have read their board."""
+        raise RunError(f"run={self.folder.path}: rows make no board; go on with the engine that wrote them")
+
+    def prepare(self, model: nn.Module) -> None:
+        """See `Source`; there is nothing to load."""
+
+    def read(self, place: int) -> RowFiles:
+        """See `Source`; rows are written with their readings."""
+        return self
+
+    def build_steps(self, state: State, *, key: int, group: Group, parts: Parts) -> StepParts:
+        """See `View`; every process has a key of its own, since its rows are its own."""
+        batches = RowStream(
+            files=self,
+            rate=self.folder.plan.sampling_rate,
+            most_rows=self.most_rows,
+            rng=KeyedGenerator(key + group.rank),
+            group=group,
+        )
+        sums = RowSums()
+        return StepParts(batches, parts.adapt_sum(sums), sums)
+
+    def measure_accuracies(self, model: nn.Module, splits: Sequence[str]) -> dict[str, float | None]:
+        """See `View`."""
+        chain = find_chain(model)
+        if chain is None:
+            raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")
+        return {split: self._measure_accuracy(RowPass(chain), split) for split in splits}
+
+    def _measure_accuracy(self, scorer: RowPass, split: str) -> float | None:
+        """The share of labelled rows of a split whose class has the largest score."""
+        right = count = 0
+        for file, block, _ in self.blocks:
+            rows = self.read_block(file, block, split)
+            has_label = rows.labels >= 0
+            if has_label.any():
+                best = scorer.scores(rows).argmax(1).numpy()
+                right += int((best == rows.labels)[has_label].sum())
+                count += int(has_label.sum())
+        return right / count if count else None
 
 
 @dataclass(eq=False)
@@ -186,7 +259,7 @@ class RowStream:
     def _read_all(self) -> Iterator[Rows]:
         for file, block, count in self._share:
             if count:
-                yield self.files.read(file, block, "train")
+                yield self.files.read_block(file, block, "train")
 
     def _draw_batches(self, ahead: int) -> list[Rows]:
         """Independent batches from one pass over the blocks."""
@@ -195,7 +268,7 @@ class RowStream:
         parts: list[list[Rows]] = [[] for _ in range(ahead)]
         begin = 0
         for file, block, count in self._share:
-            rows = self.files.read(file, block, "train")
+            rows = self.files.read_block(file, block, "train")
             for drawn, part in zip(draws, parts, strict=True):
                 first, last = np.searchsorted(drawn, [begin, begin + count])
                 part.append(rows.take(drawn[first:last] - begin))
@@ -298,7 +371,7 @@ def train_rows(
     """
     import duckdb
 
-    group, limit = current_group(), parse_memory(memory)
+    group, parts, limit = current_group(), Parts(), parse_memory(memory)
     keep_rows = keep_rows or rows is not None
     settings: dict[str, Any] = {"memory_limit": f"{limit // 2 // 2**20}MiB"}
     if threads is not None:
@@ -309,200 +382,24 @@ def train_rows(
         # A kill may have come before the rows were removed.
         _remove_rows(folder, group, keep_rows)
         return Run.load(path, device="cpu")
-    with duckdb.connect(config=settings) as connection, contextlib.ExitStack() as stack:
-        ledger: Ledger | None = None
+    resumed = group.broadcast(lambda: Ledger.open(folder.ledger_path, read_only=True).steps_charged > 0)
+    with duckdb.connect(config=settings) as connection:
         with group.share_errors():
-            files = RowFiles.open(connection, folder, rows)
-            if group.leads:
-                ledger = stack.enter_context(folder.go_on())
-                _check_board(folder, ledger, connection)
-        group.check_same(lambda: {"rows": str(files.blocks), "plan": folder.plan.fingerprint()})
-        width = folder.input_width
-        session = _RowSession(folder, files, group, ledger, limit // 4 // (4 * width), observer)
+            most_rows = max(1, limit // 4 // (4 * folder.input_width))
+            files = RowFiles.open(connection, folder, rows, most_rows=most_rows)
+            learner = Learner.build(folder, files, group=group, resumed=resumed, parts=parts)
+        hooks: dict[str, Any] = {"progress": False, "observer": observer}
+        open_ledger = partial(folder.go_on, check=files.check)
         try:
-            result = session.train()
+            run = run_session(folder, files, learner, open_ledger, group=group, parts=parts, **hooks)
         except DivergedError:
             _remove_rows(folder, group, keep_rows)
             raise
     _remove_rows(folder, group, keep_rows)
-    return Run(session.model, folder.plan, folder.config, result, group.broadcast(folder.metrics), folder)
+    return run
 
 
 def _remove_rows(folder: RunFolder, group: Group, keep_rows: bool) -> None:
     """Remove what is as private as the tables: every step is charged, so that no resume will need it."""
     if group.leads and not keep_rows:
         remove_private(folder.path)
-
-
-def _check_board(folder: RunFolder, ledger: Ledger, connection: Any) -> None:
-    """Rows come from a board: refuse to go on where that was not charged, is missing or is another one."""
-    if not ledger.is_charged(BOARD):
-        raise RunError(f"run={folder.path}: its ledger shows no board; make the rows again in a new folder")
-    engine, storage = read_mark(folder)
-    board = board_folder(folder.path)
-    if storage is None and not board.is_dir():
-        ledger.check_unreleased(BOARD)
-    elif engine == "duckdb":
-        check_release(ledger, digest_files(connection, folder))
-
-
-class _RowSession:
-    """One life of a run on rows in files: model, steps, checkpoints, result."""
-
-    def __init__(
-        self,
-        folder: RunFolder,
-        files: RowFiles,
-        group: Group,
-        ledger: Ledger | None,
-        most_rows: int,
-        observer: Observer | None,
-    ) -> None:
-        plan, config = folder.plan, folder.config
-        self.folder, self.files, self.group, self.ledger, self.observer = (
-            folder,
-            files,
-            group,
-            ledger,
-            observer,
-        )
-        self.model: nn.Module = folder.build_model().train()
-        optimizer = (
-            SGD(self.model.parameters(), lr=config.learning_rate, momentum=config.momentum)
-            if config.optimizer == "sgd"
-            else Adam(self.model.parameters(), lr=config.learning_rate, betas=(config.momentum, 0.999))
-        )
-        average = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-        self.state = State(self.model, optimizer, average)
-        noise = None
-        if group.leads:
-            noise = ExactNoise(
-                sigma_over_clip=plan.sigma_over_clip,
-                sum_error=sum_error(
-                    num_roots=plan.num_train_nodes, num_rows=plan.most_rows(plan.num_train_nodes)
-                ),
-            )
-            # Too much noise for its grid is refused before a step is charged.
-            noise.widening(sum(p.numel() for p in average.values()))
-        sums = RowSums()
-        self.trainer = Trainer(
-            plan=plan,
-            config=config,
-            state=self.state,
-            batches=RowStream(
-                files=files,
-                rate=plan.sampling_rate,
-                most_rows=max(1, most_rows),
-                rng=KeyedGenerator(secrets.randbits(KEY_BITS)),
-                group=group,
-            ),
-            # Plans with a board have no percentile.
-            clipping=Clipping(
-                kind="groups" if plan.clipping == "percentile" else plan.clipping,
-                clip=plan.clip,
-                stability=config.stability,
-            ),
-            ledger=ledger,
-            noise=noise,
-            clipped_sum=sums,
-            unclipped_sum=sums,
-            group=group,
-        )
-        self.begin = self.saved_at = time.monotonic()
-        self.accuracy: float | None = None
-        self.progress, self.resumed = Progress(), False
-
-    def train(self) -> dict[str, Any]:
-        """Take the steps that are left and write the result; only the leader writes."""
-        group = self.group
-        group.broadcast(self._load_progress)
-        group.follow([p.detach() for p in self.model.parameters()])
-        try:
-            self.trainer.run(self._after_step if group.leads else _do_nothing)
-        except BaseException:
-            # Whatever was learnt since the last checkpoint is worth keeping.
-            if group.leads:
-                with contextlib.suppress(RunError):
-                    self._checkpoint()
-            raise
-        result = group.broadcast(self._finish)
-        group.follow([p.detach() for p in self.model.parameters()])
-        self.model.eval()
-        return result
-
-    def _load_progress(self) -> None:
-        charged = require_leader(self.ledger).steps_charged
-        self.resumed = charged > 0
-        loaded = self.folder.load_checkpoint(self.model, self.state.average, self.state.optimizer)
-        self.progress = loaded._replace(steps_lost=loaded.steps_lost + charged - loaded.step)
-        self.begin -= loaded.seconds
-
-    def _after_step(self, done: int) -> None:
-        plan, every = self.folder.plan, self.folder.config.evaluate_every
-        if done % every == 0 and done < plan.steps:
-            self.accuracy = self._with_average(partial(self._measure_accuracy, "val"))
-            self._record(done, plan.epsilon_after(done), self.accuracy)
-        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
-            self._checkpoint()
-        if self.observer is not None:
-            # Priced at the end of a window, never less than what has been charged.
-            window = min(plan.steps, math.ceil(require_leader(self.ledger).steps_charged / every) * every)
-            self.observer(done, plan.steps, plan.epsilon_after(window), self.accuracy)
-
-    def _checkpoint(self) -> None:
-        state = self.state
-        seconds = round(time.monotonic() - self.begin, 3)
-        progress = Progress(state.step, self.progress.steps_lost, seconds)
-        self.folder.save_checkpoint(state.model, state.average, state.optimizer.state_dict(), progress)
-        self.saved_at = time.monotonic()
-
-    def _record(self, step: int, epsilon: float, accuracy: float | None) -> None:
-        seconds = time.monotonic() - self.begin
-        self.folder.append_metrics(step=step, epsilon=epsilon, val_accuracy=accuracy, seconds=seconds)
-
-    def _with_average(self, measure: Callable[[], float | None]) -> float | None:
-        """Measure with the averaged weights in the model."""
-        current = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-        try:
-            self.model.load_state_dict(self.state.average, strict=False)
-            return measure()
-        finally:
-            self.model.load_state_dict(current, strict=False)
-
-    def _measure_accuracy(self, split: str) -> float | None:
-        """The share of labelled rows of a split whose class has the largest score."""
-        chain = find_chain(self.model)
-        if chain is None:
-            raise TypeError(f"{type(self.model).__name__}: expected a chain of Linear layers")
-        scorer, right, count = RowPass(chain), 0, 0
-        for file, block, _ in self.files.blocks:
-            rows = self.files.read(file, block, split)
-            has_label = rows.labels >= 0
-            if has_label.any():
-                best = scorer.scores(rows).argmax(1).numpy()
-                right += int((best == rows.labels)[has_label].sum())
-                count += int(has_label.sum())
-        return right / count if count else None
-
-    def _finish(self) -> dict[str, Any]:
-        """Put the averaged weights into the model, write them and the result."""
-        self._checkpoint()
-        self.model.load_state_dict(self.state.average, strict=False)
-        folder, plan = self.folder, self.folder.plan
-        result = plan.summary() | {
-            f"{split}_accuracy": self._measure_accuracy(split) for split in ("val", "test")
-        }
-        result |= {
-            "seconds": round(time.monotonic() - self.begin, 3),
-            "device": "cpu",
-            "resumed": self.resumed,
-            "steps_lost": self.progress.steps_lost,
-        }
-        if self.group.size > 1:
-            result["processes"] = self.group.size
-        self._record(plan.steps, plan.epsilon, result["val_accuracy"])
-        return folder.finish(self.state.average, result)
-
-
-def _do_nothing(done: int) -> None:
-    """A process that does not lead does nothing between steps."""

@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.board import digest_board
-from hushgraph.engines.plan import board_folder, read_about, resolve_columns
+from hushgraph.engines.plan import SPLITS, board_folder, read_about, resolve_columns
 from hushgraph.engines.records import Packed, swap_ends
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import EdgeOwner
 from hushgraph.runs.folder import RunFolder
 
-SPLITS = ("train", "val", "test")
 # Rows of a table that are fetched at a time.
 CHUNK = 1 << 23
 _MOST_NODES = (1 << 31) - 1

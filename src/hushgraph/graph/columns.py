@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from hushgraph._text import find_nearest
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 
@@ -261,12 +261,8 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the nearest known name, or an empty string if none is near."""
-    names = list(known)
-    folded = {each.casefold(): each for each in names}
-    near = difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE) or difflib.get_close_matches(
-        name.casefold(), folded, n=1, cutoff=_ALIKE
-    )
-    return f"; did you mean {folded.get(near[0], near[0])!r}?" if near else ""
+    near = find_nearest(name, known, cutoff=_ALIKE)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def _columns_in(value: Any) -> set[str]:

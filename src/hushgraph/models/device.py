@@ -1,9 +1,8 @@
-"""The device to compute on, and how the C library treats freed memory."""
+"""The device to compute on, its threads and its precision."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import os
 from collections.abc import Iterator
@@ -13,12 +12,6 @@ from pathlib import Path
 import torch
 
 from hushgraph.errors import InputError
-
-# Names and defaults of glibc's malloc.h.
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_DEFAULTS = {_TRIM_THRESHOLD: 128 * 1024, _MMAP_MAX: 65_536}
-_KEEP = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
-
 
 # What `use_one_pool` leaves to others than torch; None outside of it.
 _own_threads: int | None = None
@@ -96,30 +89,15 @@ def _read_quota() -> int:
     return 1 << 16
 
 
-def release_freed_memory() -> None:
-    """Return the pages of freed arrays to the system, of which glibc keeps many; nothing elsewhere."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 @contextmanager
-def keep_freed_memory() -> Iterator[None]:
-    """Reuse the pages of freed tensors inside the context; return them to the system at its end.
+def multiply_exactly() -> Iterator[None]:
+    """Multiply float32 matrices on a GPU without TF32 inside the context.
 
-    By default glibc returns a large block as soon as it is freed and faults it in again page by page, which
-    takes a third of the time of a step on the CPU. With another C library this does nothing.
+    Norms and sums must be as exact as the bound on their rounding assumes.
     """
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        libc = ctypes.CDLL(None)
-        mallopt, malloc_trim = libc.mallopt, libc.malloc_trim
-    except (AttributeError, OSError, TypeError):
-        yield
-        return
-    try:
-        for option, value in _KEEP.items():
-            mallopt(option, value)
         yield
     finally:
-        for option, value in _DEFAULTS.items():
-            mallopt(option, value)
-        malloc_trim(0)
+        torch.backends.cuda.matmul.allow_tf32 = before

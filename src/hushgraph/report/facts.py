@@ -225,7 +225,9 @@ def _list_not_covered(folder: RunFolder, result: Mapping[str, Any]) -> list[str]
 
 def _read_spending(folder: RunFolder) -> list[dict[str, Any]]:
     """Read epsilon and validation accuracy by step; of a step that was recorded twice, the later record."""
-    records = {line["step"]: line for line in folder.metrics() if _is_metric(line)}
+    from hushgraph.runs.result import read_metrics
+
+    records = {line["step"]: line for line in read_metrics(folder.path) if _is_metric(line)}
     keys = ("step", "epsilon", "val_accuracy")
     return [{key: records[step].get(key) for key in keys} for step in sorted(records)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hushgraph._text import find_nearest
 from hushgraph.datasets import load_graph, synthetic
 from hushgraph.datasets.catalog import registry as catalog
 from hushgraph.datasets.catalog.data_root import data_root
@@ -59,7 +59,7 @@ class Sources:
         )
         for name in self.substitutes:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+                near = find_nearest(name, known, cutoff=0.0)
                 raise InputError(f"--substitute {name}=...: no experiment uses it; did you mean {near}?")
 
     def source(self, column: Column) -> Source:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
@@ -14,6 +14,7 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.data_sources import Source
 from hushgraph.reproduction.jobs import Job
+from hushgraph.reproduction.measurements import Measurement, group_records
 from hushgraph.reproduction.proven_epsilon import SEED_NOTE
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ def build_table(
                 (job, source, record)
             )
     published = spec.published_numbers(experiment.name)
-    lines = {key: _build_line(group, published) for key, group in groups.items()}
+    measurements = {key: group_records(record for _, _, record in group)[0] for key, group in groups.items()}
+    lines = {key: _build_line(group, measurements[key], published) for key, group in groups.items()}
     all_lines = [*lines.values(), *_build_differences(experiment, lines, published)]
     return Table(
         name=experiment.name,
@@ -205,24 +207,23 @@ def build_table(
             *_build_notes(all_lines, [record for _, _, record in recorded]),
             *(f"Left out, its budget pays for no step: {label}." for label in left_out),
         ),
-        classes=tuple(_build_class_rows(groups, lines)),
+        classes=tuple(_build_class_rows(measurements, lines)),
     )
 
 
 def _build_class_rows(
-    groups: Mapping[tuple[Any, ...], Sequence[tuple[Job, Source, Mapping[str, Any]]]],
-    lines: Mapping[tuple[Any, ...], Line],
+    measurements: Mapping[tuple[Any, ...], Measurement], lines: Mapping[tuple[Any, ...], Line]
 ) -> list[ClassRow]:
-    """Build the rows of classes from the records that have them, with means over seeds."""
+    """Build the rows of classes from the measurements that have them, with means over seeds."""
     counts: dict[tuple[str, int], int] = {}
     accuracy: dict[tuple[str, int], dict[str, float]] = {}
-    for key, group in groups.items():
-        known = [record["per_class"] for _, _, record in group if record.get("per_class")]
-        for number, count in enumerate(known[0]["count"] if known else ()):
+    for key, measurement in measurements.items():
+        sizes, by_seed = measurement.classes or ((), ())
+        for number, count in enumerate(sizes):
             if count:
                 counts[key[0], number] = count
-                accuracies = [100 * one["accuracy"][number] for one in known]
-                accuracy.setdefault((key[0], number), {})[lines[key].name] = fmean(accuracies)
+                mean = fmean(100 * accuracies[number] for accuracies in by_seed)
+                accuracy.setdefault((key[0], number), {})[lines[key].name] = mean
     columns = list(dict.fromkeys(column for column, _ in counts))
     order = sorted(counts, key=lambda key: (columns.index(key[0]), -counts[key], key[1]))
     return [
@@ -260,10 +261,12 @@ def build_statistics_table(
     )
 
 
-def _build_line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], published: Mapping[Any, Any]) -> Line:
+def _build_line(
+    group: Sequence[tuple[Job, Source, Mapping[str, Any]]],
+    measurement: Measurement,
+    published: Mapping[Any, Any],
+) -> Line:
     job, source, _ = group[0]
-    records = [record for _, _, record in group]
-    accuracies = [100 * record["test_accuracy"] for record in records]
     printed = published.get((job.column.name, job.row.printed, job.axes), (None, None))
     return Line(
         column=job.column.name,
@@ -271,16 +274,16 @@ def _build_line(group: Sequence[tuple[Job, Source, Mapping[str, Any]]], publishe
         row=job.row.printed,
         mode=job.mode,
         axes=dict(job.axes),
-        ours=fmean(accuracies),
-        spread=stdev(accuracies) if len(accuracies) > 1 else None,
+        ours=100 * measurement.mean,
+        spread=100 * measurement.spread if len(measurement.accuracy) > 1 else None,
         published=printed[0],
         published_spread=printed[1],
         comparable=source.comparable,
         # The paper claims nothing for our own method.
-        claimed=None if job.mode == "sound" else _largest(record["claimed_epsilon"] for record in records),
-        holds=_largest(record["epsilon_holds"] for record in records),
-        if_public=_largest(record["epsilon_if_thresholds_were_public"] for record in records),
-        runs=tuple(record["run"] for record in records),
+        claimed=None if job.mode == "sound" else measurement.claimed,
+        holds=measurement.holds,
+        if_public=measurement.if_public,
+        runs=tuple(record["run"] for _, _, record in group),
     )
 
 
@@ -337,8 +340,3 @@ def _build_notes(lines: Sequence[Line], records: Sequence[Mapping[str, Any]]) ->
 def _format_reason(record: Mapping[str, Any]) -> str:
     reason = str(record["holds_reason"]).split(". Were")[0]
     return f"as-published, {reason}."
-
-
-def _largest(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    return None if not known or None in known else max(v for v in known if v is not None)

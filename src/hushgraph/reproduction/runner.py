@@ -305,7 +305,7 @@ def _matches(column: str, patterns: Sequence[str]) -> bool:
 
 def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]:
     from hushgraph.gradients.clip import group_of
-    from hushgraph.runs.folder import versions
+    from hushgraph.runs.versions import versions
 
     proven = find_proven_epsilon(run.plan, len({group_of(name) for name, _ in run.model.named_parameters()}))
     record = {

@@ -6,7 +6,6 @@ Every file in the folder `paper` is one experiment: its cells, their settings an
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hushgraph._text import find_nearest
 from hushgraph.errors import InputError
 
 FOLDER = Path(__file__).parent / "paper"
@@ -183,8 +183,8 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> Experiment:
     """Load the experiment called `name`."""
     if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1, cutoff=0.4)
-        advice = f"did you mean {near[0]}?" if near else f"known: {', '.join(names())}"
+        near = find_nearest(name, names(), cutoff=0.4)
+        advice = f"did you mean {near}?" if near else f"known: {', '.join(names())}"
         raise InputError(f"experiment {name!r} is not known; {advice}")
     return parse(name, _read(FOLDER / f"{name}.toml"))
 
@@ -254,29 +254,6 @@ def published_by_row(experiment_name: str, column: str) -> dict[tuple[str, Axes]
     }
 
 
-def hyperparameters() -> dict[tuple[str, str, str, str], Any]:
-    """Return the paper's four tables of settings: (table, column, printed row, name) -> value.
-
-    A table has the name of its experiment. Names are lr, batch_size, activation, n_enc, n_dec, lambda and K;
-    a dash is None. Settings that all experiments share have table "common", column "" and row "".
-    """
-    settings: dict[tuple[str, str, str, str], Any] = {
-        (COMMON, "", "", name): getattr(load_common(), name)
-        for name in ("hidden", "heads", "beta1", "beta2", "clip_percentile")
-    }
-    for name in names():
-        experiment = load(name)
-        if not experiment.source:
-            continue
-        for row in experiment.rows:
-            for column, own in row.cells.items():
-                if own.has_settings:
-                    for setting in ("lr", "batch_size", "activation", "n_enc", "n_dec", "lambda", "K"):
-                        value = getattr(own, _PRINTED.get(setting, setting))
-                        settings[name, column, row.printed, setting] = value
-    return settings
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -317,7 +294,7 @@ def _freeze(value: Any) -> Any:
 def _check_known(values: Mapping[str, Any], known: Any, where: str) -> None:
     for name in values:
         if name not in known:
-            nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+            nearest = find_nearest(name, known, cutoff=0.0)
             raise InputError(f"{where}: unknown key {name}; the nearest known one is {nearest}")
 
 

@@ -1,10 +1,9 @@
-"""TrainingConfig: everything about a run that is not its privacy; and checks of what a caller asks for."""
+"""TrainingConfig: everything about a run that is not its privacy."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -12,7 +11,6 @@ from hushgraph._validate import convert_numbers, show_value
 from hushgraph.errors import InputError, RunError
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import MOMENTUM
-from hushgraph.privacy.fields import check_budget, check_fields
 
 # "own": the caller passed a module, or a function that makes an optimiser.
 ConfiguredModel = choices.Model | Literal["own"]
@@ -134,85 +132,3 @@ class TrainingConfig:
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise RunError(f"configuration has an unknown key {key!r}{hint}")
         return cls(**values)
-
-
-# Arguments that only trees have, with their defaults: a run that gives one of them is a run on trees.
-_TREES_ONLY: dict[str, Any] = {
-    "model": None,
-    "num_layers": None,
-    "max_readers": None,
-    "max_reads": None,
-    "noise_multiplier": None,
-    "sampler": "stable",
-    "accountant": "pair",
-    "noise": "common",
-    "setting": "transductive",
-    "encoder_layers": TrainingConfig.encoder_layers,
-    "decoder_layers": TrainingConfig.decoder_layers,
-}
-_BUDGET = ("epsilon", "noise_multiplier", "private", "delta", "steps")
-# More training nodes than any data has, to check settings by before data is read.
-_ANY_NODES = 2**40
-
-
-def check_settings(arguments: Mapping[str, Any], others: Mapping[str, Any]) -> choices.Method:
-    """Refuse settings that no data could make valid, before data is read; return the method they ask for.
-
-    Args:
-        arguments: those of `prepare`, None where they are left out.
-        others: further fields of `TrainingConfig`.
-    """
-    method = choose_method(arguments["method"], {**arguments, **others})
-    given = {name: value for name, value in arguments.items() if value is not None}
-    named = {name: given[name] for name in ("learning_rate", "hidden", "seed", "setting") if name in given}
-    model: Any = given.get("model", "gcn") if isinstance(given.get("model", "gcn"), str) else "own"
-    optimizer: Any = given["optimizer"] if isinstance(given["optimizer"], str) else "own"
-    TrainingConfig(model=model, optimizer=optimizer, **named, **others)
-    if given["symmetrize"] and given["directed"]:
-        raise InputError(
-            "symmetrize=True and directed=True contradict each other: what is symmetrized has two records an "
-            "edge; leave one of them out"
-        )
-    check_budget(**{name: arguments[name] for name in _BUDGET})
-    readers = given.get("max_readers", 1)
-    check_fields(
-        {
-            "num_train_nodes": _ANY_NODES,
-            "num_layers": 0 if model == "mlp" or method == "billboard" else given.get("num_layers", 1),
-            "max_readers": readers,
-            "max_reads": given.get("max_reads", None if given["sampler"] == "paper" else readers),
-            "edge_owner": given.get("edge_owner", "sender"),
-            "batch_size": given.get("batch_size", 1),
-            "steps": given.get("steps", 1),
-            "sigma_over_clip": 0.0,
-            "delta": None,
-            "batches": None,
-            **{
-                name: given[name]
-                for name in ("clip", "sampler", "accountant", "clipping", "noise", "directed")
-            },
-        }
-    )
-    return method
-
-
-def choose_method(method: choices.Method | None, arguments: Mapping[str, Any]) -> choices.Method:
-    """The billboard, unless an argument is given that only trees have."""
-    if method is not None and method not in get_args(choices.Method):
-        raise InputError(
-            f"method={show_value(method)}: expected one of {', '.join(get_args(choices.Method))}"
-        )
-    # A module of one's own may take rows of features and readings, but only where that is asked for.
-    for_trees = [
-        name
-        for name, default in _TREES_ONLY.items()
-        if (value := arguments.get(name, default)) != default and (name != "model" or isinstance(value, str))
-    ]
-    if method is None:
-        return "trees" if for_trees or arguments["model"] is not None else "billboard"
-    if method == "billboard" and for_trees:
-        given = ", ".join(f"{name}={show_value(arguments[name])}" for name in for_trees)
-        raise InputError(
-            f"{given} with method='billboard': only trees have that; leave it out, or use method='trees'"
-        )
-    return method

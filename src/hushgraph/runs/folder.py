@@ -15,31 +15,27 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
-import platform
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
-from hushgraph.billboard.board import Board, digest_board, load_board
+from hushgraph.billboard.board import Board, load_board
 from hushgraph.datasets import load_graph
 from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
     Assumption,
@@ -50,13 +46,15 @@ from hushgraph.privacy.guarantee import (
 )
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.consistency import BOARD_FILES, check_charged
+from hushgraph.runs.result import read_result
+from hushgraph.runs.versions import versions
 
 FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
-# The file of every board, in order.
-BOARD_FILES = ("board-1.safetensors", "board-2.safetensors")
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -67,7 +65,6 @@ _FILES = (
     "result.json",
     *BOARD_FILES,
 )
-_VERSIONED = ("hushgraph", "torch", "numpy", "dp-accounting", "numba", "safetensors")
 
 
 def _refuse_run(out: Path) -> None:
@@ -206,7 +203,7 @@ class RunFolder:
         """
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(Ledger.open(self.ledger_path, plan=self.plan))
-            self.check_charged(ledger)
+            check_charged(self, ledger)
             if check is not None:
                 check(ledger)
             entry = self.budget
@@ -331,8 +328,13 @@ class RunFolder:
         return self.path / "ledger.jsonl"
 
     @property
-    def _checkpoint(self) -> Path:
+    def checkpoint_path(self) -> Path:
         return self.path / "checkpoint.safetensors"
+
+    @property
+    def halfway_path(self) -> Path:
+        """Of the weights that the ballots of a second board come from."""
+        return self.path / "halfway.safetensors"
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -387,23 +389,6 @@ class RunFolder:
         names = BOARD_FILES[: self.num_boards if count is None else count]
         return [load_board(self.path / name, plan=self.plan.fingerprint()) for name in names]
 
-    @property
-    def has_halfway_weights(self) -> bool:
-        """Whether the weights that the ballots of a second board come from have been kept."""
-        return self._halfway.exists()
-
-    def save_halfway(self, weights: Mapping[str, Tensor]) -> None:
-        """Keep the weights that the ballots of a second board come from."""
-        write_tensors(self._halfway, weights, {})
-
-    def load_halfway(self, model: nn.Module, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Fill a model with the weights, read unless given, that the ballots of a second board come from."""
-        fill_model(model, read_tensors(self._halfway)[0] if weights is None else weights, self._halfway)
-
-    @property
-    def _halfway(self) -> Path:
-        return self.path / "halfway.safetensors"
-
     def build_model(self, own: nn.Module | None = None, *, seed: int | None = None) -> nn.Module:
         """The model of this run: built in and freshly initialised, or the caller's own, which is checked."""
         if own is not None:
@@ -449,26 +434,6 @@ class RunFolder:
         )
         return model
 
-    def save_checkpoint(
-        self,
-        model: nn.Module,
-        average: Mapping[str, Tensor],
-        optimizer_state: Mapping[str, Any],
-        progress: Progress,
-    ) -> None:
-        """Write everything that a resumed run goes on from."""
-        write_checkpoint(self._checkpoint, model, average, optimizer_state, progress)
-
-    def load_checkpoint(self, model: nn.Module, average: dict[str, Tensor], optimizer: Optimizer) -> Progress:
-        """Fill model, average and optimiser from the checkpoint; return how far it is."""
-        if not self._checkpoint.exists():
-            return Progress()
-        return read_checkpoint(self._checkpoint, model, average, optimizer)
-
-    def read_progress(self) -> Progress:
-        """How far the checkpoint is, without loading it."""
-        return read_progress(self._checkpoint)
-
     def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> dict[str, Any]:
         """Write the result, with what is guaranteed, and the weights; after this the run is finished.
 
@@ -483,7 +448,7 @@ class RunFolder:
         stated = {**result, **describe_guarantee(self.guarantee), "warnings": list(self.warnings)}
         write_whole(self.path / "result.json", json.dumps(stated, indent=2, allow_nan=False).encode())
         write_tensors(self.path / "weights.safetensors", weights, {})
-        self._checkpoint.unlink(missing_ok=True)
+        self.checkpoint_path.unlink(missing_ok=True)
         return stated
 
     def load_weights(self, model: nn.Module) -> None:
@@ -498,80 +463,6 @@ class RunFolder:
                 f"run={self.path}: it is not finished; resume it with hushgraph train DATA "
                 f"--resume {shlex.quote(str(self.path))}"
             )
-
-    def check_consistent(self) -> None:
-        """Refuse a finished run whose ledger, plan and result do not tell the same story."""
-        ledger = Ledger.open(self.ledger_path, plan=self.plan, read_only=True)
-        self.check_charged(ledger)
-        for place, name in enumerate(BOARD_FILES):
-            # A board that an engine made may be too large for a file of this kind.
-            if (self.path / name).exists():
-                board = load_board(self.path / name)
-                ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))
-        result = self.result()
-        # Another version of the accountant may have rounded the last digits otherwise.
-        epsilon = float(result["epsilon"])
-        spent = float(result.get("epsilon_spent", epsilon))
-        # Older versions gave what was spent as epsilon, also where nothing is guaranteed.
-        is_none = "epsilon_spent" in result and self.guarantee.kind == "none"
-        for shown, right in ((epsilon, math.inf if is_none else ledger.budget), (spent, ledger.budget)):
-            if not math.isclose(shown, right, rel_tol=1e-6):
-                raise RunError(
-                    f"run={self.path}: result.json says epsilon={shown:.6g}, the ledger and run.json "
-                    f"{right:.6g}; restore result.json"
-                )
-        if result.get("guarantee") == "holds" and self.guarantee.kind != "holds":
-            raise RunError(
-                f"run={self.path}: result.json says that the guarantee holds, which run.json contradicts; "
-                "restore result.json"
-            )
-
-    def check_charged(self, ledger: Ledger) -> None:
-        """Refuse a ledger that shows fewer steps than the run took: an older copy, or one cut short."""
-        taken = {"weights.safetensors": self.plan.steps} if self.is_finished else {}
-        steps = [line.get("step") for line in self.metrics() if isinstance(line, dict)]
-        taken["metrics.jsonl"] = max((step for step in steps if isinstance(step, int)), default=0)
-        taken["checkpoint.safetensors"] = read_progress(self._checkpoint).step
-        for name, step in taken.items():
-            if step > ledger.steps_charged:
-                raise RunError(
-                    f"ledger={ledger.path}: it shows {ledger.steps_charged} steps as charged, but {name} is "
-                    f"of step {step}, so what was spent is unknown; count the whole epsilon as spent and "
-                    "start a new run"
-                )
-
-    def append_metrics(
-        self, *, step: int, epsilon: float, val_accuracy: float | None, seconds: float
-    ) -> None:
-        """Add a line: how far the run is, what it has spent by then, and how well it does."""
-        values = {
-            "step": step,
-            "epsilon": "inf" if math.isinf(epsilon) else epsilon,
-            "val_accuracy": val_accuracy,
-            "seconds": round(seconds, 3),
-        }
-        line = json.dumps(values, allow_nan=False).encode() + b"\n"
-        try:
-            with (self.path / "metrics.jsonl").open("ab+") as file:
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                    # A kill may have cut the last line short; it must not take this one with it.
-                    line = line if file.read(1) == b"\n" else b"\n" + line
-                file.write(line)
-        except OSError as error:
-            raise WriteError(
-                f"{self.path / 'metrics.jsonl'}: cannot be written ({error.strerror}); free space or restore "
-                "the folder, then resume the run"
-            ) from None
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """All metrics so far; a line that a crash cut short is left out."""
-        file = self.path / "metrics.jsonl"
-        lines = []
-        for line in file.read_bytes().splitlines() if file.exists() else []:
-            with contextlib.suppress(ValueError, RecursionError):
-                lines.append(json.loads(line))
-        return lines
 
     def result(self) -> dict[str, Any]:
         """The summary of a finished run; RunError where it is not what a run writes."""
@@ -603,197 +494,6 @@ def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tupl
     return () if is_declared else (CLASSES_NOT_RECORDED,)
 
 
-@cache
-def versions() -> Mapping[str, str]:
-    """The versions that the run was made with."""
-    names = {"python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            names[name] = version(name)
-        except PackageNotFoundError:
-            names[name] = "unknown"
-    return names
-
-
 def _checksum(about: Mapping[str, Any]) -> str:
     """Recognises an edited run.json: the ledger guards the plan alone."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_fraction(value: Any) -> bool:
-    return value is None or (_is_number(value) and 0 <= value <= 1)
-
-
-# What readers of result.json rely on.
-_RESULT_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "guarantee": lambda value: isinstance(value, str),
-    "val_accuracy": _is_fraction,
-    "test_accuracy": _is_fraction,
-    "seconds": _is_number,
-    "device": lambda value: isinstance(value, str),
-    "steps_lost": lambda value: isinstance(value, int),
-}
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """The summary in result.json; RunError where it is not what a run writes."""
-    try:
-        result: dict[str, Any] = json.loads(path.read_text())
-        float(result["epsilon"])
-        # An infinite epsilon is written as "inf"; JSON itself has no such number, and readers pass it on.
-        json.dumps(result, allow_nan=False)
-    except (OSError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise RunError(
-            f"run={path.parent}: result.json is missing or damaged ({type(error).__name__}); restore it"
-        ) from None
-    for key, is_valid in _RESULT_CHECKS.items():
-        if key not in result:
-            raise RunError(f"run={path.parent}: result.json has no {key}; restore it")
-        if not is_valid(result[key]):
-            raise RunError(f"run={path.parent}: result.json holds another {key} than a run; restore it")
-    if not _is_fraction(result.get("train_accuracy")):
-        raise RunError(f"run={path.parent}: result.json holds another train_accuracy than a run; restore it")
-    return result
-
-
-_DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
-# What the built-in optimisers keep for every single weight.
-_LIKE_WEIGHTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
-
-
-class Optimizer(Protocol):
-    """What a run needs of an optimiser: any `torch.optim.Optimizer` will do."""
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]: ...
-
-    @property
-    def state(self) -> Mapping[Any, Any]: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
-
-    def step(self) -> Any: ...
-
-
-class Progress(NamedTuple):
-    """How far a run had come: steps taken or lost, how many were lost, seconds at work."""
-
-    step: int = 0
-    steps_lost: int = 0
-    seconds: float = 0.0
-
-
-def write_checkpoint(
-    path: Path,
-    model: nn.Module,
-    average: Mapping[str, Tensor],
-    optimizer_state: Mapping[str, Any],
-    progress: Progress,
-) -> None:
-    """Replace the checkpoint; `optimizer_state` is what `state_dict` gave."""
-    tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in model.named_parameters()}
-    tensors |= {f"average.{name}": value for name, value in average.items()}
-    numbers = {}
-    for place, state in optimizer_state["state"].items():
-        for key, value in state.items():
-            if isinstance(value, Tensor):
-                tensors[f"optimizer.{place}.{key}"] = value
-            elif isinstance(value, (bool, int, float)):
-                numbers[f"{place}.{key}"] = value
-    about = {**progress._asdict(), "numbers": numbers}
-    write_tensors(path, tensors, {"about": json.dumps(about)})
-
-
-def read_checkpoint(
-    path: Path, model: nn.Module, average: Mapping[str, Tensor], optimizer: Optimizer
-) -> Progress:
-    """Fill model, average and optimiser from the checkpoint."""
-    tensors, metadata = read_tensors(path)
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
-    state: dict[int, dict[str, Any]] = {}
-    try:
-        about = json.loads(metadata["about"])
-        progress = _parse_progress(about)
-        for name, tensor in tensors.items():
-            part, key = name.split(".", 1)
-            parts[part][key] = tensor
-        for name, value in (parts["optimizer"] | about["numbers"]).items():
-            place, key = name.split(".", 1)
-            state.setdefault(int(place), {})[key] = value
-        fill_model(model, parts["model"], path)
-        for name, value in average.items():
-            value.copy_(parts["average"][name])
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-        _check_state(optimizer)
-        return progress
-    except RunError:
-        raise
-    except _DAMAGED as error:
-        raise _damage_error(path, error) from None
-
-
-def read_progress(path: Path) -> Progress:
-    """How far the run had come when the checkpoint was written; nowhere where there is none."""
-    if not path.exists():
-        return Progress()
-    metadata = read_tensors(path)[1]
-    try:
-        return _parse_progress(json.loads(metadata["about"]))
-    except _DAMAGED as error:
-        raise _damage_error(path, error) from None
-
-
-def _parse_progress(about: Mapping[str, Any]) -> Progress:
-    return Progress(
-        step=int(about["step"]),
-        steps_lost=int(about["steps_lost"]),
-        seconds=float(about["seconds"]),
-    )
-
-
-def fill_model(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Put stored parameters into a model that has exactly these; `path` is where they are from."""
-    parameters = dict(model.named_parameters())
-    wrong = [f"{name} is not in both" for name in sorted(set(parameters) ^ set(tensors))]
-    for name in sorted(set(parameters) & set(tensors)):
-        stored, expected = tensors[name], parameters[name]
-        if (stored.dtype, stored.shape) != (expected.dtype, expected.shape):
-            wrong.append(
-                f"{name} is {list(stored.shape)} of {stored.dtype}, expected {list(expected.shape)} of "
-                f"{expected.dtype}"
-            )
-        elif not stored.isfinite().all():
-            wrong.append(f"{name} holds numbers that are not finite")
-    if wrong:
-        raise RunError(
-            f"run={path.parent}: {path.name} does not fit the model ({'; '.join(wrong)[:300]}); restore it, "
-            "or train again"
-        )
-    # Buffers are the model's own: nothing of them is learnt.
-    model.load_state_dict(dict(tensors), strict=False)
-
-
-def _check_state(optimizer: Optimizer) -> None:
-    """Refuse a state that the optimiser would stumble over at its next step."""
-    if len({frozenset(state) for state in optimizer.state.values()}) > 1:
-        raise ValueError("some weights have more of the optimiser's state than others")
-    for parameter, state in optimizer.state.items():
-        for key, value in state.items():
-            if not isinstance(value, Tensor):
-                continue
-            shapes = [parameter.shape] if key in _LIKE_WEIGHTS else [parameter.shape, torch.Size()]
-            if value.shape not in shapes or not value.is_floating_point():
-                raise ValueError(f"{key} of the optimiser is {list(value.shape)} of {value.dtype}")
-
-
-def _damage_error(path: Path, error: Exception) -> RunError:
-    reason = " ".join(str(error).split())[:300]
-    return RunError(
-        f"run={path.parent}: {path.name} is damaged or of another run ({reason}); restore it, or train again"
-    )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hushgraph.errors import GroupError, HushgraphError, InputError, ReportedError
-from hushgraph.training.progress import handle_as_ctrl_c
+from hushgraph.training.interruption import handle_as_ctrl_c
 
 TIMEOUT = "HUSHGRAPH_TIMEOUT"
 # A process that dies is noticed at once; this is for one that hangs. It has to cover the longest that the

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError
 from hushgraph.models.recording import Recording
 from hushgraph.noise.source import join
+from hushgraph.runs.checkpoint import Optimizer
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.runs.folder import Optimizer
 
 if TYPE_CHECKING:
     from hushgraph.training.prepare import OptimizerFactory

@@ -1,13 +1,11 @@
-"""For whoever waits: a bar of steps and epsilon, and nothing that is private; SIGTERM that acts as Ctrl-C."""
+"""For whoever waits: a bar of steps and epsilon, and nothing that is private."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hushgraph._text import rounded_up
@@ -124,11 +122,3 @@ def _in_notebook() -> bool:
     """Whether this process is the kernel of a notebook; IPython is not imported for it."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
-
-
-def handle_as_ctrl_c(number: int, frame: FrameType | None) -> None:
-    """A handler that treats its signal as Ctrl-C, also where that one is ignored."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler):
-        raise KeyboardInterrupt
-    handler(signal.SIGINT, frame)

@@ -30,9 +30,12 @@ from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.consistency import check_consistent
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.boards import Boards, get_billboard_plan
+from hushgraph.runs.result import read_metrics
+from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
+from hushgraph.training.source import get_billboard_plan
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -316,7 +319,7 @@ class Run:
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
         boards = self._load_boards()
-        table = Boards(self.folder, graph, boards=boards).read(len(boards) - 1, device)
+        table = Boards(self.folder, graph, boards=boards).read_boards(len(boards) - 1, device)
         return score_table(self.model, graph, table)
 
     def evaluate(self, data: Any) -> Evaluation | None:
@@ -398,13 +401,13 @@ class Run:
             check_model(model, names=())
         folder = RunFolder.open(path)
         if folder.is_finished:
-            folder.check_consistent()
+            check_consistent(folder)
         model = folder.build_model() if model is None else model
         folder.load_weights(model)
         model.to(choose_device(device)).eval()
         # What an older run does not record is an assumption too.
         result = folder.result() | {"assumptions": write_assumptions(folder.assumptions)}
-        return cls(model, folder.plan, folder.config, result, folder.metrics(), folder)
+        return cls(model, folder.plan, folder.config, result, read_metrics(folder.path), folder)
 
     def read(self, data: Any, *, symmetrize: bool | None = None) -> Graph:
         """A graph to predict on, read as the training data was, but features and edges alone.

@@ -5,82 +5,44 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
-import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Unpack
 
 from torch import nn
 
-from hushgraph.errors import RunError
-from hushgraph.graph.columns import Columns
 from hushgraph.models.device import choose_device
-from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.ledger import Ledger
-from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out, name_data
-from hushgraph.training.boards import check_released
+from hushgraph.runs.folder import RunFolder, check_out, name_data
+from hushgraph.settings import OptimizerFactory, RunSettings, Settings, complete, with_settings
 from hushgraph.training.cautions import list_notes, list_warnings
-from hushgraph.training.distributed import Group, current_group
-from hushgraph.training.prepare import OptimizerFactory, check_model, prepare
-from hushgraph.training.progress import choose_bar, watch_steps
+from hushgraph.training.distributed import current_group
+from hushgraph.training.memory import Memory
+from hushgraph.training.parts import Parts
+from hushgraph.training.prepare import check_model, prepare
 from hushgraph.training.run import Run
-from hushgraph.training.session import OnStart, Session
-from hushgraph.training.trainer import Observer, delay_interrupts
+from hushgraph.training.running import run_session, temporary_folder
+from hushgraph.training.session import Learner, OnStart
+from hushgraph.training.trainer import Observer
 
 __all__ = ["Run", "resume", "train"]
 
-_Value = TypeVar("_Value")
-# Arguments of `train` that `prepare` has no use for.
-_NOT_SETTINGS = {"data", "budget", "device", "out", "progress", "observer", "on_start", "on_notes", "others"}
 
 OnNotes = Callable[[Sequence[str]], None]
 """Called with what only the owner of the data may know, a line each."""
 
 
+@with_settings(RunSettings)
 def train(
     data: Any,
     *,
-    method: choices.Method | None = None,
-    model: choices.Model | nn.Module | None = None,
-    num_layers: int | None = None,
-    epsilon: float | None = None,
-    noise_multiplier: float | None = None,
-    private: bool = True,
-    delta: float | None = None,
-    max_readers: int | None = None,
-    max_reads: int | None = None,
-    edge_owner: choices.EdgeOwner = "sender",
-    directed: bool = False,
-    batch_size: int | None = None,
-    steps: int | None = None,
-    sampler: choices.Sampler = "stable",
-    accountant: choices.Accountant = "pair",
-    clipping: choices.Clipping = "normalised",
-    noise: choices.Noise = "common",
-    clip: float = 1.0,
-    optimizer: choices.Optimizer | OptimizerFactory = "adam",
-    learning_rate: float | None = None,
-    hidden: int | None = None,
-    setting: choices.Setting = "transductive",
-    symmetrize: bool = False,
-    split: str | None = None,
-    split_seed: int = 0,
-    num_classes: int | None = None,
-    columns: Columns | Mapping[str, Any] | None = None,
-    seed: int | None = None,
-    device: choices.Device = "auto",
-    out: str | os.PathLike[str] | None = None,
-    budget: str | os.PathLike[str] | DataBudget | BudgetEntry | None = None,
-    progress: bool | None = None,
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     on_notes: OnNotes | None = None,
-    **others: Any,
+    **settings: Unpack[RunSettings],
 ) -> Run:
     """Train a graph neural network with node-level differential privacy.
 
@@ -91,44 +53,14 @@ def train(
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
             edges), or a catalog name.
-        method: "billboard" pays for the graph once and covers predictions too; "trees" is the paper's. The
-            billboard unless an argument is given that only trees have, such as a model by name.
-        model: "gcn", "gin", "gat", "mlp", or an instance of a module of your own, called as
-            module(x, blocks) with features [rows, d] of the deepest level and `num_layers` blocks
-            (`hushgraph.models.blocks.Reads`), roots first; it gives scores [roots, classes]. Its parameters
-            are in Linear, LayerNorm, Embedding or Scale layers. `docs/own-model.md` has an example.
-        num_layers: r, rounds of message passing.
-        epsilon: the budget. With `noise_multiplier` too, as many steps are taken as it pays for.
-        noise_multiplier: lambda = sigma / (2 C n).
-        private: False trains without clipping and noise; epsilon is then infinite.
-        delta: 1 / (10 N) unless given.
-        max_readers, max_reads: K and D.
-        edge_owner: whose row holds an edge record: "sender", whom it names first, or "reader". It is never
-            looked up in the data.
-        directed: whether an edge is one record; otherwise it is two, and `epsilon_edge` prices both.
-        batch_size, steps, learning_rate, hidden: as the names say.
-        sampler, accountant, clipping, noise, clip: see `PrivacyPlan`.
-        optimizer: "adam", "sgd", or a function from parameters to a `torch.optim.Optimizer`.
-        setting: "inductive" drops the edges between splits.
-        symmetrize, split, split_seed, num_classes: how to read `data`. Where it has no split of its own,
-            one of 0.6/0.2/0.2 is drawn from the node ids alone. Where it does not declare its classes, give
-            `num_classes`: otherwise they are taken from the labels, and the guarantee says that it assumes
-            them to be public.
-        columns: what the columns of tables mean.
-        seed: makes the run reproducible and therefore not private; drawn from the operating system unless
-            given.
-        device: "auto", "cpu" or "cuda".
-        out: folder of the run; a temporary one unless given, which `Run.save` copies.
-        budget: the budget of the data, which the whole planned cost of the run is charged to before it
-            begins: a file that `hushgraph budget` or `DataBudget.create` wrote. An entry in it names a run
-            that was charged before, as `compare` charges all of its runs.
-        progress: False shows no bar, True always does. By default there is one in terminals and notebooks,
-            unless there is an `observer`. It shows steps and epsilon.
         observer: told about progress; never about anything that is private and not paid for.
         on_start: given the folder of the run once everything is checked, before the first step.
         on_notes: given what the owner of the data alone may know: how many cells were filled and edges
             dropped, and whether edges look directed. Nothing else is told or writes it.
-        others: fields of `TrainingConfig` and, for tables, of `Columns`; `split_column` names its `split`.
+        settings: listed below; those of tables may also be given together, as `columns`. A model of your own
+            is a module called as module(x, blocks) with features [lines, d] of the deepest level and
+            `num_layers` blocks (`hushgraph.models.blocks.Reads`), roots first; it gives scores
+            [roots, classes]. `docs/own-model.md` has an example.
 
     Returns:
         The finished run; `run.result["warnings"]` lists what is unusual about it.
@@ -154,37 +86,39 @@ def train(
         >>> run.epsilon <= 4.0, run.result["guarantee"]
         (True, 'holds')
     """
-    settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-    group = current_group()
-    with group.share_errors():
-        choose_device(device)
-        if out is not None and group.leads:
-            check_out(out)
-        opened, entry = _open_budget(budget)
-        graph, plan, config = prepare(data, **settings, **others)
-        folder = RunFolder.describe(out or "", graph, plan, config, data=name_data(data))
-        folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
-        if opened is not None:
-            folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
-        if on_notes is not None and group.leads:
-            on_notes(list_notes(graph, symmetrize=symmetrize, directed=directed))
-        session = Session(
-            folder,
-            graph,
-            model=model if isinstance(model, nn.Module) else None,
-            optimizer=None if isinstance(optimizer, str) else optimizer,
-            device=choose_device(device),
-            resumed=False,
-            group=group,
-        )
-    if group.size > 1:
-        session.check_agreement()
-    if out is not None:
-        return _run(session, progress, observer, on_start)
-    with _temporary_folder(group) as path:
-        session.folder = replace(folder, path=path)
-        run = _run(session, progress, observer, on_start)
-    if group.leads:
+    group, parts = current_group(), Parts()
+    with contextlib.ExitStack() as stack:
+        with group.share_errors():
+            full = complete(settings, kind=RunSettings)
+            device, out, progress = full["device"], full["out"], full["progress"]
+            model, optimizer = full["model"], full["optimizer"]
+            choose_device(device)
+            if out is not None and group.leads:
+                check_out(out)
+        path = stack.enter_context(temporary_folder(group)) if out is None else Path(out)
+        with group.share_errors():
+            opened, entry = _open_budget(full["budget"])
+            graph, plan, config = prepare(data, **{name: full[name] for name in Settings.__annotations__})
+            folder = RunFolder.describe(path, graph, plan, config, data=name_data(data))
+            folder = replace(folder, warnings=tuple(list_warnings(graph, plan, budget=opened)))
+            if opened is not None:
+                folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
+            if on_notes is not None and group.leads:
+                on_notes(list_notes(graph, symmetrize=full["symmetrize"], directed=full["directed"]))
+            own_device = group.assign_device(choose_device(device))
+            source = Memory(folder, graph, device=own_device, parts=parts)
+            learner = Learner.build(
+                folder,
+                source,
+                group=group,
+                resumed=False,
+                model=model if isinstance(model, nn.Module) else None,
+                optimizer=None if isinstance(optimizer, str) else optimizer,
+                parts=parts,
+            )
+        hooks: dict[str, Any] = {"progress": progress, "observer": observer, "on_start": on_start}
+        run = run_session(folder, source, learner, folder.start, group=group, parts=parts, **hooks)
+    if out is None and group.leads:
         run.is_temporary = True
         weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
     return run
@@ -197,93 +131,6 @@ def _open_budget(
     if isinstance(budget, BudgetEntry):
         return budget.open_others(), budget
     return DataBudget.open(budget) if isinstance(budget, (str, os.PathLike)) else budget, None
-
-
-def _in_leader(group: Group, make: Callable[[], _Value]) -> _Value:
-    """Call `make` in the process that leads; every process of its group gets the value."""
-    return make() if group.size == 1 else group.broadcast(make)
-
-
-def _begin(session: Session, on_start: OnStart | None, *, charge_again: bool) -> None:
-    """Open the ledger and charge the run to the budget of its data."""
-    folder = session.folder
-    with contextlib.ExitStack() as stack:
-        if session.resumed:
-            is_engine = (folder.path / ENGINE_FILE).exists()
-            check = None if is_engine else partial(check_released, folder)
-            ledger = folder.go_on(charge_again=charge_again, check=check)
-        else:
-            ledger = folder.start()
-        session.ledger = stack.enter_context(ledger)
-        if on_start is not None:
-            on_start(folder)
-        # From here on `_run` closes it.
-        stack.pop_all()
-
-
-def _run(
-    session: Session,
-    progress: bool | None,
-    observer: Observer | None,
-    on_start: OnStart | None,
-    *,
-    charge_again: bool = False,
-) -> Run:
-    """Take the steps under a bar; where they end early, say where the run is and how to go on."""
-    _in_leader(session.group, partial(_begin, session, on_start, charge_again=charge_again))
-    is_watched = session.group.leads and (progress or (progress is None and observer is None))
-    make_bar = None
-    try:
-        # A caller with an observer may handle Ctrl-C; otherwise the steps that are charged are taken.
-        if observer is not None and not is_watched:
-            return session.run(observer)
-        with delay_interrupts() as check:
-            make_bar = choose_bar(progress) if is_watched else None
-            own = (lambda *_: check()) if observer is None else observer
-            with watch_steps(make_bar, own) as observe:
-                return session.run(observe)
-    except BaseException as error:
-        if session.group.leads and _has_charges(session.folder.path):
-            note = _describe_kept(session.folder)
-            error.add_note(note)
-            if make_bar is not None:
-                print(note, file=sys.stderr)
-        raise
-    finally:
-        if session.ledger is not None:
-            session.ledger.close()
-
-
-def _describe_kept(folder: RunFolder) -> str:
-    done = folder.read_progress().step
-    return (
-        f"Stopped after step {done:,} of {folder.plan.steps:,}. The run and what it spent are kept in "
-        f"{folder.path}; hushgraph.resume({str(folder.path)!r}, data) goes on."
-    )
-
-
-def _has_charges(path: Path) -> bool:
-    """Whether the run in this folder has spent anything."""
-    if not (path / "ledger.jsonl").exists():
-        return False
-    try:
-        ledger = Ledger.open(path / "ledger.jsonl", read_only=True)
-    except RunError:
-        # What cannot be read may show charges.
-        return True
-    return ledger.steps_charged + ledger.releases_charged > 0
-
-
-@contextlib.contextmanager
-def _temporary_folder(group: Group) -> Iterator[Path]:
-    """A folder of this group's own, which goes where training fails before anything was charged."""
-    path = Path(_in_leader(group, partial(tempfile.mkdtemp, prefix="hushgraph-")))
-    try:
-        yield path
-    except BaseException:
-        if group.leads and not _has_charges(path):
-            shutil.rmtree(path, ignore_errors=True)
-        raise
 
 
 def resume(
@@ -329,7 +176,7 @@ def resume(
         >>> hg.resume("some-run", data).epsilon == run.epsilon
         True
     """
-    group = current_group()
+    group, parts = current_group(), Parts()
     with group.share_errors():
         if model is not None:
             check_model(model, names=())
@@ -340,15 +187,10 @@ def resume(
             folder.read_graph(data)
         return Run.load(path, model=model, device=device)
     with group.share_errors():
-        session = Session(
-            folder,
-            folder.read_graph(data),
-            model=model,
-            optimizer=optimizer,
-            device=choose_device(device),
-            resumed=True,
-            group=group,
-        )
-    if group.size > 1:
-        session.check_agreement()
-    return _run(session, progress, observer, on_start, charge_again=charge_again)
+        device_of_group = group.assign_device(choose_device(device))
+        source = Memory(folder, folder.read_graph(data), device=device_of_group, parts=parts)
+        own: dict[str, Any] = {"model": model, "optimizer": optimizer, "parts": parts}
+        learner = Learner.build(folder, source, group=group, resumed=True, **own)
+    open_ledger = partial(folder.go_on, charge_again=charge_again, check=source.check)
+    hooks: dict[str, Any] = {"progress": progress, "observer": observer, "on_start": on_start}
+    return run_session(folder, source, learner, open_ledger, group=group, parts=parts, **hooks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hushgraph._text import find_nearest
 from hushgraph.datasets.catalog.data_root import data_root
 from hushgraph.datasets.catalog.download import check_digest, fetch, unpack
 from hushgraph.datasets.catalog.formats import read_ogb, read_table, read_with_pyg
@@ -280,12 +280,11 @@ def _entry(name: str) -> Entry:
             f"{format_path(Path(name))}: this is a path, but load takes the name of a dataset; use "
             "hg.datasets.load_graph(path), or give the path to train"
         )
-    beside = difflib.get_close_matches(Path(name).name, _list_beside(Path(name)), n=1, cutoff=0.75)
-    if beside:
-        meant = str(Path(name).with_name(beside[0]))
+    if beside := find_nearest(Path(name).name, _list_beside(Path(name)), cutoff=0.75):
+        meant = str(Path(name).with_name(beside))
         raise GraphError(f"{name[:80]}: no such file or dataset; did you mean {meant!r}?")
-    near = difflib.get_close_matches(name.lower(), [*_ENTRIES, "generated-20000"], n=1, cutoff=0.4)
-    advice = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(names())}, generated-N"
+    near = find_nearest(name, [*_ENTRIES, "generated-20000"], cutoff=0.4)
+    advice = f"did you mean {near!r}?" if near else f"known names: {', '.join(names())}, generated-N"
     raise GraphError(f"dataset {name[:80]!r} is neither a file nor a known name; {advice}")
 
 

@@ -1,0 +1,62 @@
+"""What every method does: derive the plan and the configuration of a run from public figures and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, Protocol
+
+from hushgraph.privacy.defaults import BillboardDefaults, Defaults
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+
+LARGEST_EPSILON = 1e6
+"""Above this, the choice of defaults no longer depends on epsilon."""
+
+
+class PublicFigures(NamedTuple):
+    """What a plan may know about the data.
+
+    Attributes:
+        num_nodes, num_train_nodes, num_classes: of the graph.
+        most_boards: how many boards whoever reads the data can make.
+    """
+
+    num_nodes: int
+    num_train_nodes: int
+    num_classes: int
+    most_boards: int = 2
+
+
+class Planned(NamedTuple):
+    """What a run follows: its privacy, and everything else about it."""
+
+    plan: PrivacyPlan
+    config: TrainingConfig
+
+
+class Method(Protocol):
+    """A way to train with privacy.
+
+    Guarantees:
+        `plan` depends on its arguments alone, and they hold nothing that a row can move.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
+        """Choose what `settings` leave out (None), and solve for the noise or the number of steps."""
+        ...
+
+
+def configure(
+    settings: Mapping[str, Any], defaults: Defaults | BillboardDefaults, *, model: str
+) -> TrainingConfig:
+    """The configuration of a run: what is given, else what `defaults` choose."""
+    known = [field.name for field in fields(TrainingConfig)]
+    chosen = {name: getattr(defaults, name) for name in known if hasattr(defaults, name)}
+    given = {name: settings[name] for name in known if settings.get(name) is not None}
+    if callable(settings["optimizer"]):
+        given["optimizer"] = "own"
+    return TrainingConfig(**{**chosen, **given, "model": model})

@@ -1,0 +1,49 @@
+"""Planning with a billboard: noisy boards pay for the graph once, then steps on single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure
+from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
+from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.plans import BillboardPlan
+
+
+class Billboard:
+    """Boards of noisy ballots, and steps that read one row and what it sees of the boards."""
+
+    name = "billboard"
+
+    def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
+        """See `Method.plan`."""
+        num_train_nodes, epsilon = public.num_train_nodes, settings["epsilon"]
+        delta = default_delta(num_train_nodes) if settings["delta"] is None else settings["delta"]
+        defaults = (
+            choose_billboard(
+                num_train_nodes=num_train_nodes,
+                num_classes=public.num_classes,
+                epsilon=min(epsilon, LARGEST_EPSILON),
+                delta=delta,
+            )
+            if settings["private"]
+            else choose_billboard_non_private(num_train_nodes=num_train_nodes)
+        )
+        has_own_model = settings["model"] is not None
+        plan = BillboardPlan(
+            num_train_nodes=num_train_nodes,
+            num_classes=public.num_classes,
+            batch_size=defaults.batch_size if settings["batch_size"] is None else settings["batch_size"],
+            steps=defaults.steps if settings["steps"] is None else settings["steps"],
+            clip=settings["clip"],
+            clipping=settings["clipping"],
+            edge_owner=settings["edge_owner"],
+            directed=settings["directed"],
+            delta=delta,
+            # The ballots of a second board come from a model that is built here, not from the caller's.
+            num_boards=1 if has_own_model else public.most_boards,
+            board_share=defaults.board_share,
+        )
+        config = configure(settings, defaults, model="own" if has_own_model else "mlp")
+        return Planned(plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)

@@ -1,0 +1,91 @@
+"""Planning on trees: every step pays for the neighbours that a root reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hushgraph.errors import PlanError
+from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure
+from hushgraph.privacy.defaults import Defaults, choose_non_private, choose_private, choose_reads
+from hushgraph.privacy.fields import default_delta
+from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
+from hushgraph.sampling.trees import bound_tree_size
+
+# Without a target epsilon, the rule for defaults starts from a common one.
+_USUAL_EPSILON = 8.0
+
+
+class Trees:
+    """Steps that read the tree of a root, over lists of bounded length."""
+
+    name = "trees"
+
+    def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
+        """See `Method.plan`."""
+        model = "gcn" if settings["model"] is None else settings["model"]
+        return plan_steps(
+            public,
+            settings,
+            num_layers=1 if settings["num_layers"] is None else settings["num_layers"],
+            model=model if isinstance(model, str) else "own",
+        )
+
+
+def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers: int, model: str) -> Planned:
+    """Plan steps of `num_layers` rounds of messages; none of them is training on single rows."""
+    defaults = _choose_defaults(public, settings, num_layers, model)
+    readers = defaults.max_readers if settings["max_readers"] is None else settings["max_readers"]
+    reads = settings["max_reads"]
+    if reads is None and settings["sampler"] != "paper":
+        by_rule = settings["max_readers"] is None
+        reads = defaults.max_reads if by_rule else choose_reads(readers, settings["edge_owner"])
+    plan = PrivacyPlan(
+        num_train_nodes=public.num_train_nodes,
+        num_layers=num_layers,
+        max_readers=readers,
+        max_reads=reads,
+        batch_size=defaults.batch_size if settings["batch_size"] is None else settings["batch_size"],
+        steps=defaults.steps if settings["steps"] is None else settings["steps"],
+        **{name: settings[name] for name in ("edge_owner", "directed", "clip", "clipping", "delta")},
+        **{name: settings[name] for name in ("sampler", "accountant", "noise")},
+    )
+    _check_tree_size(plan, public.num_nodes)
+    return Planned(_meet_epsilon(plan, settings), configure(settings, defaults, model=model))
+
+
+def _choose_defaults(
+    public: PublicFigures, settings: Mapping[str, Any], num_layers: int, model: str
+) -> Defaults:
+    if not settings["private"]:
+        return choose_non_private(
+            num_train_nodes=public.num_train_nodes, num_classes=public.num_classes, model=model
+        )
+    epsilon, delta = settings["epsilon"], settings["delta"]
+    return choose_private(
+        num_train_nodes=public.num_train_nodes,
+        epsilon=_USUAL_EPSILON if epsilon is None else min(epsilon, LARGEST_EPSILON),
+        delta=default_delta(public.num_train_nodes) if delta is None else delta,
+        num_layers=num_layers,
+        num_classes=public.num_classes,
+        edge_owner=settings["edge_owner"],
+    )
+
+
+def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
+    """Refuse bounds by which a tree may be too large, by public figures, so that no row decides it later."""
+    if bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, num_nodes) > LARGEST_TREE:
+        raise PlanError(
+            f"num_layers={plan.num_layers}, max_readers={plan.max_readers}, max_reads={plan.max_reads}: with "
+            f"{num_nodes:,} nodes a tree may have more than {LARGEST_TREE:,} lines, too many to train on; "
+            "take fewer of them"
+        )
+
+
+def _meet_epsilon(plan: PrivacyPlan, settings: Mapping[str, Any]) -> PrivacyPlan:
+    """Solve for the noise, or, where the noise is given, for the number of steps."""
+    epsilon, multiplier = settings["epsilon"], settings["noise_multiplier"]
+    if multiplier is None:
+        return plan if epsilon is None else plan.calibrated(epsilon=epsilon)
+    noisy = plan.with_paper_noise(multiplier)
+    return noisy if epsilon is None else noisy.with_steps_for(epsilon=epsilon)

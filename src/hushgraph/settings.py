@@ -1,0 +1,656 @@
+"""Settings: everything that can be chosen about a run, told once.
+
+`train`, `prepare`, `compare`, `NodeClassifier`, the command line, files for `--config` and the table of
+settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here, which is
+why this file is long.
+"""
+
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+from hushgraph._validate import convert_numbers
+from hushgraph.errors import InputError
+from hushgraph.graph.columns import EVERY_NUMBER, Columns, UnknownCategory, UnknownIds
+from hushgraph.privacy import choices
+from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+
+# Annotations are evaluated here, since entries are read off them; what needs torch is in quotes.
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from hushgraph.privacy.budget import BudgetEntry, DataBudget
+
+OptimizerFactory: TypeAlias = "Callable[[Any], torch.optim.Optimizer]"
+"""A function from parameters to an optimiser."""
+PathLike: TypeAlias = "str | os.PathLike[str]"
+Command = Literal["train", "plan", "compare", "check", "audit"]
+_TRAIN: tuple[Command, ...] = ("train",)
+_PRICED: tuple[Command, ...] = ("plan", "train")
+_TRAINED: tuple[Command, ...] = ("train", "compare")
+_ALL: tuple[Command, ...] = ("plan", "train", "compare")
+_READING: tuple[Command, ...] = ("plan", "train", "compare", "audit")
+_TABLES: tuple[Command, ...] = ("check", *_READING)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is told about one setting.
+
+    Attributes:
+        name, type: of the argument; filled in by the table.
+        help: one sentence, with the default and its reason in brackets.
+        section: the heading under which commands list its flag.
+        commands: those that have a flag for it; none for a setting of Python alone.
+        default: None where it is chosen by a rule or by what the data says.
+        flag: without leading dashes; its name with dashes unless given.
+        metavar: how the value is shown; the choices, or the type, unless given.
+        choices: the values it takes on the command line, where its type does not list them.
+        trees: whether it belongs to trees alone: a run that gives it is a run on trees.
+        negated: whether its flag switches it off.
+        column: the field of `Columns` that it fills in.
+        read: turns the text of its flag into the value; a list of texts if the flag may be repeated.
+        repeats: whether the flag may be given several times.
+    """
+
+    help: str
+    section: str
+    name: str = ""
+    type: Any = None
+    commands: tuple[Command, ...] = _PRICED
+    default: Any = None
+    flag: str | None = None
+    metavar: str | None = None
+    choices: Any = None
+    trees: bool = False
+    negated: bool = False
+    column: str | None = None
+    read: Callable[[Any], Any] | None = None
+    repeats: bool = False
+
+    @property
+    def key(self) -> str:
+        """The flag without dashes, which is the key in a file for `--config`."""
+        return self.flag or self.name.replace("_", "-")
+
+    @property
+    def meaning(self) -> str:
+        """The help of the argument."""
+        return f"{'False: ' * self.negated}{self.help}{' Applies only to trees.' * self.trees}"
+
+    @property
+    def describes_data(self) -> bool:
+        """Whether it says how to read the data."""
+        return self.section in ("Data", "Tables (CSV or Parquet)")
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The choices on the command line; empty where it is no choice."""
+        return list_values(self.type if self.choices is None else self.choices)
+
+
+def list_values(hint: Any) -> tuple[str, ...]:
+    """The values of a `Literal`, or of those in a union; empty for other types."""
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(value for part in get_args(hint) for value in list_values(part))
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def _split_list(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The columns of a flag such as `--hash city=16` and what each holds."""
+    given = set()
+    for value in values:
+        column, equals, rest = value.partition("=")
+        if not (column and equals and rest):
+            raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {example}")
+        if column in given:
+            raise InputError(f"{flag}={value!r}: column {column!r} was given before; give it once")
+        given.add(column)
+        yield column, rest
+
+
+def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
+    return {column: text.split("|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
+
+
+def _read_buckets(values: Sequence[str]) -> dict[str, int]:
+    buckets = dict(_split_pairs("hash", "COL=16", values))
+    for column, number in buckets.items():
+        if not number.isdecimal():
+            raise InputError(f"hash={column}={number}: expected a number of buckets, as {column}=16")
+    return {column: int(number) for column, number in buckets.items()}
+
+
+def _read_constants(values: Sequence[str]) -> dict[str, float]:
+    """The constants of `--fill`, by column; a number alone is for every column of numbers."""
+    constants: dict[str, float] = {}
+    for value in values:
+        column, equals, number = value.rpartition("=")
+        try:
+            constants[column if equals else EVERY_NUMBER] = float(number)
+        except ValueError:
+            raise InputError(
+                f"fill={value!r}: expected a number, as 0, or a column and one, as COL=0"
+            ) from None
+    return constants
+
+
+_budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="What training may read")
+_model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
+_data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
+_table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES)
+_list = partial(_table, metavar="A,B,...", read=_split_list)
+SECTIONS = (
+    "Budget",
+    "What training may read",
+    "Model",
+    "Training",
+    "Data",
+    "Tables (CSV or Parquet)",
+    "Run and output",
+)
+"""Headings of the help, in order."""
+
+
+class Settings(TypedDict, total=False):
+    """What a run is: the arguments of `prepare`."""
+
+    epsilon: Annotated[
+        float | None,
+        _budget(help="Spend at most this; the noise follows, or the steps if noise is given.", commands=_ALL),
+    ]
+    noise_multiplier: Annotated[
+        float | None,
+        _budget(help="lambda = sigma / (2 C n); epsilon follows, or with it the steps.", trees=True),
+    ]
+    private: Annotated[
+        bool,
+        _budget(
+            help="No clipping, no noise, epsilon infinite.",
+            default=True,
+            flag="non-private",
+            negated=True,
+            commands=_TRAIN,
+        ),
+    ]
+    delta: Annotated[float | None, _budget(help="Of (epsilon, delta). [1 / (10 N)]", commands=_ALL)]
+    max_readers: Annotated[
+        int | None,
+        _reads(
+            help="K, how many training nodes read one node; 0 reads no edge. [by epsilon]",
+            commands=_ALL,
+            trees=True,
+        ),
+    ]
+    max_reads: Annotated[
+        int | None,
+        _reads(
+            help="D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]",
+            trees=True,
+        ),
+    ]
+    edge_owner: Annotated[
+        choices.EdgeOwner,
+        _reads(help="Whose row holds an edge. [sender, whom it names first]", default=PrivacyPlan.edge_owner),
+    ]
+    directed: Annotated[
+        bool,
+        _reads(
+            help="An edge is one record. [two, one in the row of each end]",
+            default=PrivacyPlan.directed,
+            commands=_READING,
+        ),
+    ]
+    sampler: Annotated[
+        choices.Sampler,
+        _reads(
+            help="How lists are cut. [stable, which has a proof]", default=PrivacyPlan.sampler, trees=True
+        ),
+    ]
+    accountant: Annotated[
+        choices.Accountant,
+        _reads(
+            help="What prices a step. [pair, the tighter one]", default=PrivacyPlan.accountant, trees=True
+        ),
+    ]
+    clipping: Annotated[
+        choices.Clipping,
+        _reads(
+            help="How gradients are bounded. [normalised, which reads no data]", default=PrivacyPlan.clipping
+        ),
+    ]
+    clip: Annotated[
+        float,
+        _reads(
+            help="C, the largest gradient norm of a root. [1: the learning rate sets the scale]",
+            default=PrivacyPlan.clip,
+        ),
+    ]
+    noise: Annotated[
+        choices.Noise,
+        _reads(
+            help="One sigma for all layers, or one per layer. [common, which has a proof]",
+            default=PrivacyPlan.noise,
+            trees=True,
+        ),
+    ]
+    method: Annotated[
+        choices.Method | None,
+        _model(help="Training method. [billboard; trees where a setting is given that only they have]"),
+    ]
+    model: Annotated[
+        "choices.Model | nn.Module | None",
+        _model(
+            help="Architecture for trees, or in Python a module of your own. [gcn, the usual start]",
+            choices=choices.Model,
+            commands=_ALL,
+            trees=True,
+        ),
+    ]
+    num_layers: Annotated[
+        int | None,
+        _model(
+            help="r, rounds of messages. [1: noise grows with K^r]", flag="layers", commands=_ALL, trees=True
+        ),
+    ]
+    hidden: Annotated[
+        int | None,
+        _model(
+            help=f"Width of hidden layers. [64; trees {TrainingConfig.hidden}: noise grows with it]",
+            commands=_TRAINED,
+        ),
+    ]
+    encoder_layers: Annotated[
+        int,
+        _model(
+            help="Linear layers before messages. [1: fewer layers tolerate more noise]",
+            default=TrainingConfig.encoder_layers,
+            commands=_TRAIN,
+            trees=True,
+        ),
+    ]
+    decoder_layers: Annotated[
+        int,
+        _model(
+            help="Linear layers after messages. [1: fewer layers tolerate more noise]",
+            default=TrainingConfig.decoder_layers,
+            commands=_TRAIN,
+            trees=True,
+        ),
+    ]
+    activation: Annotated[
+        choices.Activation,
+        _model(
+            help="Of hidden layers. [tanh, which is bounded]",
+            default=TrainingConfig.activation,
+            commands=_TRAIN,
+        ),
+    ]
+    batch_size: Annotated[
+        int | None,
+        _training(help=f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]"),
+    ]
+    steps: Annotated[
+        int | None,
+        _training(help=f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]", commands=_ALL),
+    ]
+    optimizer: Annotated[
+        "choices.Optimizer | OptimizerFactory",
+        _training(
+            help="Update rule. [adam, which needs the least tuning]",
+            default=TrainingConfig.optimizer,
+            choices=choices.Optimizer,
+            commands=_TRAIN,
+        ),
+    ]
+    learning_rate: Annotated[
+        float | None,
+        _training(help="Learning rate, falling to 0. [lower the more noise]", flag="lr", commands=_TRAIN),
+    ]
+    momentum: Annotated[
+        float | None,
+        _training(help="Of sgd; the first beta of adam. [0.7; 0.9 without privacy]", commands=()),
+    ]
+    feature_norm: Annotated[
+        float | None,
+        _training(
+            help="Every row of features is scaled to this norm, from that row alone; 0 leaves them. [6]",
+            commands=(),
+        ),
+    ]
+    schedule: Annotated[
+        choices.Schedule,
+        _training(
+            help="cosine takes the learning rate to 0 at the last step. [cosine]",
+            default=TrainingConfig.schedule,
+            commands=(),
+        ),
+    ]
+    average: Annotated[
+        float,
+        _training(
+            help="Decay of the moving average of weights that the run ends with; 0 keeps the last. [0.98]",
+            default=TrainingConfig.average,
+            commands=(),
+        ),
+    ]
+    stability: Annotated[
+        float,
+        _training(
+            help="Added to norms by normalised clipping. [0.1]", default=TrainingConfig.stability, commands=()
+        ),
+    ]
+    reading_scale: Annotated[
+        float,
+        _training(
+            help="What one standard deviation of the board's noise becomes in a reading. [0.3]",
+            default=TrainingConfig.reading_scale,
+            commands=(),
+        ),
+    ]
+    reading_radius: Annotated[
+        float,
+        _training(
+            help="Readings are shortened so that their norm stays below this. [6]",
+            default=TrainingConfig.reading_radius,
+            commands=(),
+        ),
+    ]
+    resample_every: Annotated[
+        int,
+        _training(
+            help="Steps between fresh lists of trees. [50]",
+            default=TrainingConfig.resample_every,
+            commands=(),
+        ),
+    ]
+    evaluate_every: Annotated[
+        int,
+        _training(
+            help="Steps between looks at the validation split. [50]",
+            default=TrainingConfig.evaluate_every,
+            commands=(),
+        ),
+    ]
+    setting: Annotated[
+        choices.Setting,
+        _data(
+            help="inductive drops edges between splits. [transductive]",
+            default=TrainingConfig.setting,
+            trees=True,
+        ),
+    ]
+    symmetrize: Annotated[
+        bool,
+        _data(
+            help="Add the reverse of every edge. [edges as given]",
+            default=TrainingConfig.symmetrize,
+            commands=_READING,
+        ),
+    ]
+    split: Annotated[
+        str | None, _data(help="Draw one, as 0.6/0.2/0.2. [the data's own, or that]", commands=_READING)
+    ]
+    split_seed: Annotated[
+        int,
+        _data(
+            help="Of that draw. [0: a split is public]", default=TrainingConfig.split_seed, commands=_READING
+        ),
+    ]
+    num_classes: Annotated[
+        int | None,
+        _data(help="Declares it. [the data's own, or largest label + 1, assumed public]", commands=_READING),
+    ]
+    columns: Annotated[
+        Columns | Mapping[str, Any] | None,
+        _table(help="The settings of tables together, as `Columns`. [none]", commands=()),
+    ]
+    id: Annotated[str | None, _table(help="Column of node ids, text or numbers. [id]", column="id")]
+    label: Annotated[str | None, _table(help="Column of classes. [label]", column="label")]
+    features: Annotated[
+        Sequence[str] | None, _list(help="Columns of numbers. [all left over]", column="features")
+    ]
+    categorical: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        _table(
+            help="A column and its values, one-hot; repeat it. [none: values are public]",
+            metavar="COL=A|B",
+            column="categorical",
+            read=_read_categories,
+            repeats=True,
+        ),
+    ]
+    hashed: Annotated[
+        Mapping[str, int] | None,
+        _table(
+            help="A column and its number of buckets, one-hot; repeat it. [none]",
+            flag="hash",
+            metavar="COL=N",
+            column="hashed",
+            read=_read_buckets,
+            repeats=True,
+        ),
+    ]
+    ignore: Annotated[Sequence[str] | None, _list(help="Columns not to read. [none]", column="ignore")]
+    classes: Annotated[
+        Sequence[str] | None,
+        _list(help="Names of the classes in order. [labels are numbers]", column="classes"),
+    ]
+    split_column: Annotated[str | None, _table(help="Column with train, val, test. [split]", column="split")]
+    source: Annotated[str | None, _table(help="Column of an edge: who is read. [source]", column="source")]
+    target: Annotated[str | None, _table(help="Column of an edge: who reads. [target]", column="target")]
+    delimiter: Annotated[
+        str | None, _table(help="Of CSV; or tab. [a comma]", metavar="CHAR", column="delimiter")
+    ]
+    missing: Annotated[
+        Sequence[str] | None,
+        _list(help="Texts that count as an empty cell, not in ids. [none]", column="missing"),
+    ]
+    fill: Annotated[
+        Mapping[str, float] | float | None,
+        _table(
+            help="Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]",
+            metavar="[COL=]X",
+            column="fill",
+            read=_read_constants,
+            repeats=True,
+        ),
+    ]
+    indicators: Annotated[
+        Sequence[str] | None,
+        _list(help="Filled columns with a feature for that. [none]", column="indicators"),
+    ]
+    unknown_category: Annotated[
+        UnknownCategory | None,
+        _table(help="A value that categorical does not list. [refuse]", column="unknown_category"),
+    ]
+    unknown_ids: Annotated[
+        UnknownIds | None, _table(help="Edges with an end that is not a node. [refuse]", column="unknown_ids")
+    ]
+    seed: Annotated[
+        int | None,
+        _run(help="Reproducible, so not private. [from the operating system]", commands=_TRAINED),
+    ]
+    train_accuracy: Annotated[
+        bool,
+        _run(
+            help="Also for a private run: a private figure, not covered. [no]",
+            default=TrainingConfig.train_accuracy,
+            commands=_TRAIN,
+        ),
+    ]
+
+
+class RunSettings(Settings, total=False):
+    """What a run is, and where: the arguments of `train` and `NodeClassifier`."""
+
+    device: Annotated[
+        choices.Device,
+        _run(help="Where to train. [auto: a GPU if there is one]", default="auto", commands=_TRAINED),
+    ]
+    out: Annotated[
+        "PathLike | None",
+        _run(
+            help="Folder of the run, new or empty. [runs/DATA-MODEL-N; in Python a temporary one]",
+            commands=_TRAIN,
+        ),
+    ]
+    budget: Annotated[
+        "PathLike | DataBudget | BudgetEntry | None",
+        _budget(
+            help="Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED
+        ),
+    ]
+    progress: Annotated[bool | None, _run(help="Show a bar. [in terminals and notebooks]", commands=())]
+
+
+def list_settings(kind: Any) -> dict[str, Setting]:
+    """The entries of `Settings` or `RunSettings` by name."""
+    return {
+        name: replace(hint.__metadata__[0], name=name, type=hint.__origin__)
+        for name, hint in kind.__annotations__.items()
+    }
+
+
+TABLE = list_settings(RunSettings)
+"""Every setting by name."""
+_PREPARED = list_settings(Settings)
+# What other libraries and papers call a setting, by flag; where its value is another, how it follows.
+SYNONYMS: dict[str, str | tuple[str, str]] = {
+    "arch": "model",
+    "batch": "batch-size",
+    "bs": "batch-size",
+    "clip-norm": "clip",
+    "d": "max-reads",
+    "depth": "layers",
+    "epochs": ("steps", "one step is one update"),
+    "eps": "epsilon",
+    "expected-batch-size": "batch-size",
+    "gpu": "device",
+    "hidden-channels": "hidden",
+    "hidden-dim": "hidden",
+    "hidden-size": "hidden",
+    "hops": "layers",
+    "iterations": "steps",
+    "k": "max-readers",
+    "learning-rate": "lr",
+    "max-degree": "max-readers",
+    "max-epochs": ("steps", "one step is one update"),
+    "max-grad-norm": "clip",
+    "max-steps": "steps",
+    "num-epochs": ("steps", "one step is one update"),
+    "num-hops": "layers",
+    "num-layers": "layers",
+    "num-steps": "steps",
+    "num-train-nodes": "train-nodes",
+    "output": "out",
+    "output-dir": "out",
+    "random-seed": "seed",
+    "random-state": "seed",
+    "sigma": ("noise-multiplier", "sigma / (2 C n)"),
+    "target-delta": "delta",
+    "target-epsilon": "epsilon",
+    "undirected": "symmetrize",
+}
+
+
+def with_settings(kind: Any, *, without: Collection[str] = ()) -> Callable[[_Function], _Function]:
+    """Return a decorator that spells out the `**settings` of a function.
+
+    Its signature and the end of its docstring then name every setting, for `help`, editors and scikit-learn.
+
+    Args:
+        kind: `Settings` or `RunSettings`.
+        without: settings that the function does not take. Its own parameters are left out too.
+    """
+
+    def spell_out(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        skipped = {*without, *(each.name for each in own)}
+        entries = [entry for name, entry in list_settings(kind).items() if name not in skipped]
+        added = [
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+            )
+            for each in entries
+        ]
+        lines = [f"    {each.name}: {each.meaning}" for each in entries]
+        function.__dict__["__signature__"] = signature.replace(parameters=[*own, *added])
+        function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Settings:", *lines])
+        return function
+
+    return spell_out
+
+
+def complete(settings: Mapping[str, Any], *, kind: Any = Settings) -> dict[str, Any]:
+    """All settings, with defaults for those that are left out.
+
+    Raises:
+        InputError: listing what is no setting, with the nearest one, or no number.
+    """
+    table = list_settings(kind)
+    check_names(settings, table)
+    full = {name: settings.get(name, entry.default) for name, entry in table.items()}
+    types = {name: inspect.formatannotation(entry.type) for name, entry in table.items()}
+    return convert_numbers(full, types)
+
+
+def check_names(given: Iterable[str], known: Mapping[str, Setting], *, who: str = "train") -> None:
+    """Raise InputError for a name that is no setting; suggest the one whose flag it is, or the nearest."""
+    by_flag = {entry.key: name for name, entry in known.items()}
+    for name in given:
+        if name not in known:
+            flag = name.replace("_", "-")
+            meant = SYNONYMS.get(flag, flag)
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = by_flag.get(meant if isinstance(meant, str) else meant[0], near[0] if near else "")
+            raise InputError(f"{name}: {who} has no such argument{f'; did you mean {meant}?' * bool(meant)}")
+
+
+def take_columns(settings: Mapping[str, Any]) -> Columns | Mapping[str, Any] | None:
+    """`columns` with the settings of single columns put in; None where there are none of both."""
+    columns: Columns | Mapping[str, Any] | None = settings["columns"]
+    single = {
+        entry.column: settings[name]
+        for name, entry in _PREPARED.items()
+        if entry.column is not None and settings[name] is not None
+    }
+    if not single:
+        return columns
+    return replace(columns, **single) if isinstance(columns, Columns) else {**(columns or {}), **single}
+
+
+def list_given_for_trees(settings: Mapping[str, Any]) -> list[str]:
+    """The settings given that belong to trees alone; a module of one's own counts as none of them."""
+    return [
+        name
+        for name, entry in _PREPARED.items()
+        if entry.trees
+        and (value := settings[name]) != entry.default
+        and (name != "model" or isinstance(value, str))
+    ]

@@ -1,0 +1,147 @@
+"""Where the rows of a run are, in memory or with an engine; how a board is released and found again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from hushgraph._files import draft_path
+from hushgraph.errors import RunError
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.runs.folder import RunFolder
+from hushgraph.training.distributed import Group
+from hushgraph.training.parts import ClippedSum, Parts
+from hushgraph.training.trainer import Batches, State, UnclippedSum
+
+
+class StepParts(NamedTuple):
+    """What steps are computed from."""
+
+    batches: Batches
+    clipped_sum: ClippedSum
+    unclipped_sum: UnclippedSum
+
+
+class View(Protocol):
+    """Rows as steps and figures see them, once they have read every board so far."""
+
+    def build_steps(self, state: State, *, key: int, group: Group, parts: Parts) -> StepParts:
+        """Batches of rows, drawn with `key`, and how their gradients are added up."""
+        ...
+
+    def measure_accuracies(self, model: nn.Module, splits: Sequence[str]) -> dict[str, float | None]:
+        """The accuracy on each split ("train", "val", "test"); None where no row of it has a label."""
+        ...
+
+
+class BoardSource(Protocol):
+    """Whoever tallies the ballots of rows, and keeps what was released of them."""
+
+    def find_board(self, place: int, ledger: Ledger) -> bool:
+        """Whether a board is there; RunError where it was released and is missing, or is another one."""
+        ...
+
+    def make_board(self, place: int, ledger: Ledger) -> None:
+        """Tally, add noise and write: the ledger has the digest before a name on disk leads to a number."""
+        ...
+
+
+class Source(BoardSource, Protocol):
+    """Where the rows of a run are. Memory is one source; what an engine keeps is another."""
+
+    @property
+    def num_nodes(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def resume_call(self) -> str:
+        """What to call to go on with an interrupted run."""
+        ...
+
+    def list_facts(self) -> Mapping[str, str]:
+        """What must be the same in all processes of a group."""
+        ...
+
+    def check(self, ledger: Ledger) -> None:
+        """Refuse to go on with a run, before anything is charged, where a released board is missing."""
+        ...
+
+    def prepare(self, model: nn.Module) -> None:
+        """Load what steps need, while the first board is made."""
+        ...
+
+    def read(self, place: int) -> View:
+        """Let every row read all boards up to this one, where the run has boards."""
+        ...
+
+
+def release_board(
+    folder: RunFolder, source: BoardSource, ledger: Ledger, place: int, *, parts: Parts | None = None
+) -> None:
+    """Charge a board, then make and write it, unless it is there.
+
+    Guarantees:
+        The charge is on disk before the tally is looked at. The ledger has the digest of a board before any
+        name on disk leads to it, so that under one charge no second board is ever visible: one that is
+        missing or is another ends the run. A board that a kill prevented from being released may be made
+        under the charge that paid for it.
+    """
+    if source.find_board(place, ledger):
+        return
+    if not ledger.is_charged(name_board(place)):
+        (parts or Parts()).charge(ledger, get_billboard_plan(folder).board_charge(place))
+    source.make_board(place, ledger)
+
+
+def find_released(path: Path, ledger: Ledger, place: int, read_digest: Callable[[Path], str]) -> bool:
+    """Whether a board that was released is there, by the one rule of all sources.
+
+    A draft shows what the board would have shown: a complete one is the board, and any other ends the run.
+
+    Args:
+        path: of the board's file.
+        ledger: of the run, open for writing.
+        place: of the board in the run, from 0.
+        read_digest: the digest of the board in a file; RunError where it is incomplete or of another run.
+
+    Raises:
+        RunError: if the board is not the one that was released, if it was released and is missing, or if it
+            was never charged.
+    """
+    file = next((each for each in (path, draft_path(path)) if each.exists()), None)
+    if file is None:
+        ledger.check_unreleased(name_board(place))
+        return False
+    check_release(ledger, place, read_digest(file))
+    if file != path:
+        os.replace(file, path)
+    return True
+
+
+def check_release(ledger: Ledger, place: int, digest: str) -> None:
+    """Refuse a board without a charge, or another one than is on record; put the digest on record."""
+    name = name_board(place)
+    if not ledger.is_charged(name):
+        raise RunError(
+            f"ledger={ledger.path}: it shows no charge for {name}, so what was spent is unknown; count the "
+            "whole epsilon as spent and start a new run"
+        )
+    ledger.check_digest(name, digest)
+    if ledger.releases.get(name) is None:
+        ledger.record_release(name, digest)
+
+
+def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
+    """The plan of a billboard run; RunError for a run of another method."""
+    if not isinstance(folder.plan, BillboardPlan):
+        raise RunError(f"run={folder.path}: it was trained on trees and has no board; train with a billboard")
+    return folder.plan
