@@ -265,7 +265,7 @@ def test_damaged_settings_are_refused(graph: Graph, tmp_path: Path, content: str
         ({"noise_multiplier": 1.0}, "noise_multiplier: compare trains"),
         ({"method": "trees"}, "method: compare trains with and without privacy, and by both methods"),
         ({"setting": "inductive"}, "setting: compare trains"),
-        ({"stepz": 3}, "stepz: train has no such argument"),
+        ({"stepz": 3}, "stepz: compare has no such argument"),
     ],
 )
 def test_what_it_refuses(graph: Graph, arguments: dict[str, Any], message: str) -> None:

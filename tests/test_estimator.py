@@ -308,7 +308,7 @@ def test_a_search_fails_before_anything_is_spent(
 ) -> None:
     """A graph cannot be cut into rows."""
     monkeypatch.setattr("hushgraph.training.train.Session", lambda *_, **__: pytest.fail("a run was begun"))
-    with pytest.raises((TypeError, ValueError)) as refused:
+    with pytest.raises((InputError, TypeError, ValueError)) as refused:
         searches()[name](NodeClassifier(epsilon=4.0, **QUICK), graph)
     if name in ("cross_val_score of rows", "GridSearchCV of rows"):
         assert "every fit of a search would spend epsilon again" in str(refused.value)

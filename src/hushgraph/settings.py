@@ -53,7 +53,7 @@ _TABLES: tuple[Command, ...] = ("check", *_READING)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Setting:
     """What is told about one setting.
 
@@ -74,11 +74,11 @@ class Setting:
     """
 
     help: str
-    section: str
+    default: Any = None
     name: str = ""
     type: Any = None
+    section: str = "Run and output"
     commands: tuple[Command, ...] = _PRICED
-    default: Any = None
     flag: str | None = None
     metavar: str | None = None
     choices: Any = None
@@ -181,27 +181,26 @@ class Settings(TypedDict, total=False):
 
     epsilon: Annotated[
         float | None,
-        _budget(help="Spend at most this; the noise follows, or the steps if noise is given.", commands=_ALL),
+        _budget("Spend at most this; the noise follows, or the steps if noise is given.", commands=_ALL),
     ]
     noise_multiplier: Annotated[
-        float | None,
-        _budget(help="lambda = sigma / (2 C n); epsilon follows, or with it the steps.", trees=True),
+        float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with it the steps.", trees=True)
     ]
     private: Annotated[
         bool,
         _budget(
-            help="No clipping, no noise, epsilon infinite.",
-            default=True,
+            "No clipping, no noise, epsilon infinite.",
+            True,
             flag="non-private",
             negated=True,
             commands=_TRAIN,
         ),
     ]
-    delta: Annotated[float | None, _budget(help="Of (epsilon, delta). [1 / (10 N)]", commands=_ALL)]
+    delta: Annotated[float | None, _budget("Of (epsilon, delta). [1 / (10 N)]", commands=_ALL)]
     max_readers: Annotated[
         int | None,
         _reads(
-            help="K, how many training nodes read one node; 0 reads no edge. [by epsilon]",
+            "K, how many training nodes read one node; 0 reads no edge. [by epsilon]",
             commands=_ALL,
             trees=True,
         ),
@@ -209,63 +208,56 @@ class Settings(TypedDict, total=False):
     max_reads: Annotated[
         int | None,
         _reads(
-            help="D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]",
+            "D, how many nodes one training node reads. [4 K + 4, which is free; K if readers own]",
             trees=True,
         ),
     ]
     edge_owner: Annotated[
         choices.EdgeOwner,
-        _reads(help="Whose row holds an edge. [sender, whom it names first]", default=PrivacyPlan.edge_owner),
+        _reads("Whose row holds an edge. [sender, whom it names first]", PrivacyPlan.edge_owner),
     ]
     directed: Annotated[
         bool,
         _reads(
-            help="An edge is one record. [two, one in the row of each end]",
-            default=PrivacyPlan.directed,
+            "An edge is one record. [two, one in the row of each end]",
+            PrivacyPlan.directed,
             commands=_READING,
         ),
     ]
     sampler: Annotated[
         choices.Sampler,
-        _reads(
-            help="How lists are cut. [stable, which has a proof]", default=PrivacyPlan.sampler, trees=True
-        ),
+        _reads("How lists are cut. [stable, which has a proof]", PrivacyPlan.sampler, trees=True),
     ]
     accountant: Annotated[
         choices.Accountant,
-        _reads(
-            help="What prices a step. [pair, the tighter one]", default=PrivacyPlan.accountant, trees=True
-        ),
+        _reads("What prices a step. [pair, the tighter one]", PrivacyPlan.accountant, trees=True),
     ]
     clipping: Annotated[
         choices.Clipping,
-        _reads(
-            help="How gradients are bounded. [normalised, which reads no data]", default=PrivacyPlan.clipping
-        ),
+        _reads("How gradients are bounded. [normalised, which reads no data]", PrivacyPlan.clipping),
     ]
     clip: Annotated[
         float,
         _reads(
-            help="C, the largest gradient norm of a root. [1: the learning rate sets the scale]",
-            default=PrivacyPlan.clip,
+            "C, the largest gradient norm of a root. [1: the learning rate sets the scale]", PrivacyPlan.clip
         ),
     ]
     noise: Annotated[
         choices.Noise,
         _reads(
-            help="One sigma for all layers, or one per layer. [common, which has a proof]",
-            default=PrivacyPlan.noise,
+            "One sigma for all layers, or one per layer. [common, which has a proof]",
+            PrivacyPlan.noise,
             trees=True,
         ),
     ]
     method: Annotated[
         choices.Method | None,
-        _model(help="Training method. [billboard; trees where a setting is given that only they have]"),
+        _model("Training method. [billboard; trees where a setting is given that only they have]"),
     ]
     model: Annotated[
         "choices.Model | nn.Module | None",
         _model(
-            help="Architecture for trees, or in Python a module of your own. [gcn, the usual start]",
+            "Architecture for trees, or in Python a module of your own. [gcn, the usual start]",
             choices=choices.Model,
             commands=_ALL,
             trees=True,
@@ -273,22 +265,20 @@ class Settings(TypedDict, total=False):
     ]
     num_layers: Annotated[
         int | None,
-        _model(
-            help="r, rounds of messages. [1: noise grows with K^r]", flag="layers", commands=_ALL, trees=True
-        ),
+        _model("r, rounds of messages. [1: noise grows with K^r]", flag="layers", commands=_ALL, trees=True),
     ]
     hidden: Annotated[
         int | None,
         _model(
-            help=f"Width of hidden layers. [64; trees {TrainingConfig.hidden}: noise grows with it]",
+            f"Width of hidden layers. [64; trees {TrainingConfig.hidden}: noise grows with it]",
             commands=_TRAINED,
         ),
     ]
     encoder_layers: Annotated[
         int,
         _model(
-            help="Linear layers before messages. [1: fewer layers tolerate more noise]",
-            default=TrainingConfig.encoder_layers,
+            "Linear layers before messages. [1: fewer layers tolerate more noise]",
+            TrainingConfig.encoder_layers,
             commands=_TRAIN,
             trees=True,
         ),
@@ -296,148 +286,122 @@ class Settings(TypedDict, total=False):
     decoder_layers: Annotated[
         int,
         _model(
-            help="Linear layers after messages. [1: fewer layers tolerate more noise]",
-            default=TrainingConfig.decoder_layers,
+            "Linear layers after messages. [1: fewer layers tolerate more noise]",
+            TrainingConfig.decoder_layers,
             commands=_TRAIN,
             trees=True,
         ),
     ]
     activation: Annotated[
         choices.Activation,
-        _model(
-            help="Of hidden layers. [tanh, which is bounded]",
-            default=TrainingConfig.activation,
-            commands=_TRAIN,
-        ),
+        _model("Of hidden layers. [tanh, which is bounded]", TrainingConfig.activation, commands=_TRAIN),
     ]
     batch_size: Annotated[
-        int | None,
-        _training(help=f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]"),
+        int | None, _training(f"Expected roots a step. [all, up to {LARGEST_BATCH:,}: noise weighs less]")
     ]
     steps: Annotated[
         int | None,
-        _training(help=f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]", commands=_ALL),
+        _training(f"Updates. [{BILLBOARD_STEPS}; trees {STEPS}; fewer without privacy]", commands=_ALL),
     ]
     optimizer: Annotated[
         "choices.Optimizer | OptimizerFactory",
         _training(
-            help="Update rule. [adam, which needs the least tuning]",
-            default=TrainingConfig.optimizer,
+            "Update rule. [adam, which needs the least tuning]",
+            TrainingConfig.optimizer,
             choices=choices.Optimizer,
             commands=_TRAIN,
         ),
     ]
     learning_rate: Annotated[
         float | None,
-        _training(help="Learning rate, falling to 0. [lower the more noise]", flag="lr", commands=_TRAIN),
+        _training("Learning rate, falling to 0. [lower the more noise]", flag="lr", commands=_TRAIN),
     ]
     momentum: Annotated[
-        float | None,
-        _training(help="Of sgd; the first beta of adam. [0.7; 0.9 without privacy]", commands=()),
+        float | None, _training("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]", commands=())
     ]
     feature_norm: Annotated[
         float | None,
         _training(
-            help="Every row of features is scaled to this norm, from that row alone; 0 leaves them. [6]",
+            "Every row of features is scaled to this norm, from that row alone; 0 leaves them. [6]",
             commands=(),
         ),
     ]
     schedule: Annotated[
         choices.Schedule,
         _training(
-            help="cosine takes the learning rate to 0 at the last step. [cosine]",
-            default=TrainingConfig.schedule,
+            "cosine takes the learning rate to 0 at the last step. [cosine]",
+            TrainingConfig.schedule,
             commands=(),
         ),
     ]
     average: Annotated[
         float,
         _training(
-            help="Decay of the moving average of weights that the run ends with; 0 keeps the last. [0.98]",
-            default=TrainingConfig.average,
+            "Decay of the moving average of weights that the run ends with; 0 keeps the last. [0.98]",
+            TrainingConfig.average,
             commands=(),
         ),
     ]
     stability: Annotated[
         float,
-        _training(
-            help="Added to norms by normalised clipping. [0.1]", default=TrainingConfig.stability, commands=()
-        ),
+        _training("Added to norms by normalised clipping. [0.1]", TrainingConfig.stability, commands=()),
     ]
     reading_scale: Annotated[
         float,
         _training(
-            help="What one standard deviation of the board's noise becomes in a reading. [0.3]",
-            default=TrainingConfig.reading_scale,
+            "What one standard deviation of the board's noise becomes in a reading. [0.3]",
+            TrainingConfig.reading_scale,
             commands=(),
         ),
     ]
     reading_radius: Annotated[
         float,
         _training(
-            help="Readings are shortened so that their norm stays below this. [6]",
-            default=TrainingConfig.reading_radius,
+            "Readings are shortened so that their norm stays below this. [6]",
+            TrainingConfig.reading_radius,
             commands=(),
         ),
     ]
     resample_every: Annotated[
-        int,
-        _training(
-            help="Steps between fresh lists of trees. [50]",
-            default=TrainingConfig.resample_every,
-            commands=(),
-        ),
+        int, _training("Steps between fresh lists of trees. [50]", TrainingConfig.resample_every, commands=())
     ]
     evaluate_every: Annotated[
         int,
         _training(
-            help="Steps between looks at the validation split. [50]",
-            default=TrainingConfig.evaluate_every,
-            commands=(),
+            "Steps between looks at the validation split. [50]", TrainingConfig.evaluate_every, commands=()
         ),
     ]
     setting: Annotated[
         choices.Setting,
-        _data(
-            help="inductive drops edges between splits. [transductive]",
-            default=TrainingConfig.setting,
-            trees=True,
-        ),
+        _data("inductive drops edges between splits. [transductive]", TrainingConfig.setting, trees=True),
     ]
     symmetrize: Annotated[
         bool,
         _data(
-            help="Add the reverse of every edge. [edges as given]",
-            default=TrainingConfig.symmetrize,
-            commands=_READING,
+            "Add the reverse of every edge. [edges as given]", TrainingConfig.symmetrize, commands=_READING
         ),
     ]
     split: Annotated[
-        str | None, _data(help="Draw one, as 0.6/0.2/0.2. [the data's own, or that]", commands=_READING)
+        str | None, _data("Draw one, as 0.6/0.2/0.2. [the data's own, or that]", commands=_READING)
     ]
     split_seed: Annotated[
-        int,
-        _data(
-            help="Of that draw. [0: a split is public]", default=TrainingConfig.split_seed, commands=_READING
-        ),
+        int, _data("Of that draw. [0: a split is public]", TrainingConfig.split_seed, commands=_READING)
     ]
     num_classes: Annotated[
         int | None,
-        _data(help="Declares it. [the data's own, or largest label + 1, assumed public]", commands=_READING),
+        _data("Declares it. [the data's own, or largest label + 1, assumed public]", commands=_READING),
     ]
     columns: Annotated[
         Columns | Mapping[str, Any] | None,
-        _table(help="The settings of tables together, as `Columns`. [none]", commands=()),
+        _table("The settings of tables together, as `Columns`. [none]", commands=()),
     ]
-    id: Annotated[str | None, _table(help="Column of node ids, text or numbers. [id]", column="id")]
-    label: Annotated[str | None, _table(help="Column of classes. [label]", column="label")]
-    features: Annotated[
-        Sequence[str] | None, _list(help="Columns of numbers. [all left over]", column="features")
-    ]
+    id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", column="id")]
+    label: Annotated[str | None, _table("Column of classes. [label]", column="label")]
+    features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]", column="features")]
     categorical: Annotated[
         Mapping[str, Sequence[str]] | None,
         _table(
-            help="A column and its values, one-hot; repeat it. [none: values are public]",
+            "A column and its values, one-hot; repeat it. [none: values are public]",
             metavar="COL=A|B",
             column="categorical",
             read=_read_categories,
@@ -447,7 +411,7 @@ class Settings(TypedDict, total=False):
     hashed: Annotated[
         Mapping[str, int] | None,
         _table(
-            help="A column and its number of buckets, one-hot; repeat it. [none]",
+            "A column and its number of buckets, one-hot; repeat it. [none]",
             flag="hash",
             metavar="COL=N",
             column="hashed",
@@ -455,25 +419,21 @@ class Settings(TypedDict, total=False):
             repeats=True,
         ),
     ]
-    ignore: Annotated[Sequence[str] | None, _list(help="Columns not to read. [none]", column="ignore")]
+    ignore: Annotated[Sequence[str] | None, _list("Columns not to read. [none]", column="ignore")]
     classes: Annotated[
-        Sequence[str] | None,
-        _list(help="Names of the classes in order. [labels are numbers]", column="classes"),
+        Sequence[str] | None, _list("Names of the classes in order. [labels are numbers]", column="classes")
     ]
-    split_column: Annotated[str | None, _table(help="Column with train, val, test. [split]", column="split")]
-    source: Annotated[str | None, _table(help="Column of an edge: who is read. [source]", column="source")]
-    target: Annotated[str | None, _table(help="Column of an edge: who reads. [target]", column="target")]
-    delimiter: Annotated[
-        str | None, _table(help="Of CSV; or tab. [a comma]", metavar="CHAR", column="delimiter")
-    ]
+    split_column: Annotated[str | None, _table("Column with train, val, test. [split]", column="split")]
+    source: Annotated[str | None, _table("Column of an edge: who is read. [source]", column="source")]
+    target: Annotated[str | None, _table("Column of an edge: who reads. [target]", column="target")]
+    delimiter: Annotated[str | None, _table("Of CSV; or tab. [a comma]", metavar="CHAR", column="delimiter")]
     missing: Annotated[
-        Sequence[str] | None,
-        _list(help="Texts that count as an empty cell, not in ids. [none]", column="missing"),
+        Sequence[str] | None, _list("Texts that count as an empty cell, not in ids. [none]", column="missing")
     ]
     fill: Annotated[
         Mapping[str, float] | float | None,
         _table(
-            help="Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]",
+            "Of an empty number: 0 for all columns, or COL=0; repeat it. [refused]",
             metavar="[COL=]X",
             column="fill",
             read=_read_constants,
@@ -481,25 +441,23 @@ class Settings(TypedDict, total=False):
         ),
     ]
     indicators: Annotated[
-        Sequence[str] | None,
-        _list(help="Filled columns with a feature for that. [none]", column="indicators"),
+        Sequence[str] | None, _list("Filled columns with a feature for that. [none]", column="indicators")
     ]
     unknown_category: Annotated[
         UnknownCategory | None,
-        _table(help="A value that categorical does not list. [refuse]", column="unknown_category"),
+        _table("A value that categorical does not list. [refuse]", column="unknown_category"),
     ]
     unknown_ids: Annotated[
-        UnknownIds | None, _table(help="Edges with an end that is not a node. [refuse]", column="unknown_ids")
+        UnknownIds | None, _table("Edges with an end that is not a node. [refuse]", column="unknown_ids")
     ]
     seed: Annotated[
-        int | None,
-        _run(help="Reproducible, so not private. [from the operating system]", commands=_TRAINED),
+        int | None, _run("Reproducible, so not private. [from the operating system]", commands=_TRAINED)
     ]
     train_accuracy: Annotated[
         bool,
         _run(
-            help="Also for a private run: a private figure, not covered. [no]",
-            default=TrainingConfig.train_accuracy,
+            "Also for a private run: a private figure, not covered. [no]",
+            TrainingConfig.train_accuracy,
             commands=_TRAIN,
         ),
     ]
@@ -509,23 +467,19 @@ class RunSettings(Settings, total=False):
     """What a run is, and where: the arguments of `train` and `NodeClassifier`."""
 
     device: Annotated[
-        choices.Device,
-        _run(help="Where to train. [auto: a GPU if there is one]", default="auto", commands=_TRAINED),
+        choices.Device, _run("Where to train. [auto: a GPU if there is one]", "auto", commands=_TRAINED)
     ]
     out: Annotated[
         "PathLike | None",
         _run(
-            help="Folder of the run, new or empty. [runs/DATA-MODEL-N; in Python a temporary one]",
-            commands=_TRAIN,
+            "Folder of the run, new or empty. [runs/DATA-MODEL-N; in Python a temporary one]", commands=_TRAIN
         ),
     ]
     budget: Annotated[
         "PathLike | DataBudget | BudgetEntry | None",
-        _budget(
-            help="Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED
-        ),
+        _budget("Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED),
     ]
-    progress: Annotated[bool | None, _run(help="Show a bar. [in terminals and notebooks]", commands=())]
+    progress: Annotated[bool | None, _run("Show a bar. [in terminals and notebooks]", commands=())]
 
 
 def list_settings(kind: Any) -> dict[str, Setting]:
