@@ -262,7 +262,7 @@ def test_damaged_settings_are_refused(graph: Graph, tmp_path: Path, content: str
     [
         ({"model": "mlp"}, "model='mlp': expected one of gcn, gin, gat"),
         ({"private": False}, "private: compare trains with and without privacy"),
-        ({"noise_multiplier": 1.0}, "noise_multiplier: compare trains"),
+        ({"paper_noise_multiplier": 1.0}, "paper_noise_multiplier: compare trains"),
         ({"method": "trees"}, "method: compare trains with and without privacy, and by both methods"),
         ({"setting": "inductive"}, "setting: compare trains"),
         ({"stepz": 3}, "stepz: compare has no such argument"),

@@ -49,7 +49,7 @@ _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant",
 _READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
-_OURS = ("private", "noise_multiplier", "method", "setting")
+_OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting")
 # In the settings of a comparison: where each of its private runs is charged.
 _ENTRIES = "entries"
 
