@@ -195,8 +195,8 @@ def test_every_run_is_watched(graph: Graph) -> None:
         **QUICK | {"steps": 2},
     )
     assert steps == [1, 2] * 5
-    private = [("billboard", "mlp", True), ("trees", "gcn", True), ("trees", "mlp", True)]
-    assert begun == [*private, ("trees", "gcn", False), ("trees", "mlp", False)]
+    private = [("billboard", "mlp", True), ("trees", "gcn", True), ("rows", "mlp", True)]
+    assert begun == [*private, ("trees", "gcn", False), ("rows", "mlp", False)]
 
 
 def interrupted(graph: Graph, out: Path, after: int) -> None:
