@@ -45,7 +45,8 @@ def test_the_billboard_is_the_default(run: hg.Run) -> None:
 )
 def test_an_argument_of_trees_means_trees(data: Graph, arguments: dict[str, object]) -> None:
     _, plan, _ = hg.prepare(data, epsilon=4.0, **arguments)
-    assert plan.method == "trees"
+    # An MLP reads no edge: its trees are rows.
+    assert plan.method == ("rows" if arguments.get("model") == "mlp" else "trees")
 
 
 def test_trees_and_boards_are_not_mixed(data: Graph) -> None:

@@ -175,7 +175,7 @@ def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seed
         screen.print(f"\n{note}", highlight=False)
     statement = guarantee.statement
     screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
-    if guarantee.kind != "none" and plan.steps > 0 and plan.method == "trees":
+    if guarantee.kind != "none" and plan.steps > 0 and plan.method != "billboard":
         _show_neighbours(solved, screen)
 
 
@@ -218,7 +218,7 @@ def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]
             "batch",
             f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
         ),
-        *(_list_tree_rows(plan) if plan.method == "trees" else ()),
+        *(_list_tree_rows(plan) if plan.method != "billboard" else ()),
         ("edge owner", plan.edge_owner),
         ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
     ]
