@@ -280,10 +280,7 @@ def compare(
     """
     for ours in _OURS:
         if ours in settings:
-            raise InputError(
-                f"{ours}: compare trains with and without privacy, and by both methods, by itself; leave it "
-                "out"
-            )
+            raise InputError(f"{ours}: compare sets it for each of its runs; leave it out")
     check_names(settings, TABLE, who="compare")
     given: dict[str, Any] = {"epsilon": None, "model": "gcn", "num_layers": 1, **settings}
     if given["model"] not in _MODELS:

@@ -1,8 +1,7 @@
-"""Settings: everything that can be chosen about a run, told once.
+"""Settings: everything that can be chosen about a run, one entry each in one table, hence a long file.
 
 `train`, `prepare`, `compare`, `NodeClassifier`, the command line, files for `--config` and the table of
-settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here, which is
-why this file is long.
+settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here.
 """
 
 import difflib
