@@ -165,7 +165,7 @@ def test_predictions_read_neither_labels_nor_splits(graph: Graph, fitted: NodeCl
         with pytest.raises(GraphError, match=r"missing y|y\["):
             fitted.score(data, split="all")
     narrow = Data(x=torch.from_numpy(graph.x[:, 1:]), edge_index=edges, y=odd.y)
-    wanted = f"the graph has {graph.num_features - 1} features, the model was trained on {graph.num_features}"
+    wanted = f"the rows have {graph.num_features - 1} features, the model was trained on {graph.num_features}"
     with pytest.raises(InputError, match=wanted):
         fitted.predict(narrow)
 
@@ -216,7 +216,9 @@ def test_a_module_given_stays_as_it_was(graph: Graph) -> None:
 def test_a_module_given_predicts_on_its_own_columns_alone(graph: Graph) -> None:
     fitted = NodeClassifier(model=OwnModel(), private=False, **QUICK).fit(graph)
     narrow = replace(graph, x=graph.x[:, 1:])
-    with pytest.raises(InputError, match=f"the model was trained on {graph.num_features}; give a graph"):
+    with pytest.raises(
+        InputError, match=f"the model was trained on {graph.num_features}; give the same columns"
+    ):
         fitted.predict(narrow)
 
 

@@ -20,6 +20,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "hushgraph"
 FLOW = (
     ("/errors",),
     ("/_files", "/_text", "/_validate"),
+    ("tasks",),
     ("accounting", "graph"),
     ("privacy",),
     ("datasets",),

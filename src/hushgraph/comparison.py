@@ -490,7 +490,7 @@ def _row(name: str, run: Run, graph: Graph) -> Row:
         guarantee=run.result["guarantee"],
         val_accuracy=run.result["val_accuracy"],
         test_accuracy=run.result["test_accuracy"],
-        macro_f1=None if evaluation is None else evaluation.macro_f1,
+        macro_f1=None if evaluation is None else evaluation.figures.get("macro_f1"),
         seconds=run.result["seconds"],
         plan=run.plan.fingerprint(),
     )

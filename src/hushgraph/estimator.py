@@ -144,12 +144,12 @@ class NodeClassifier:
             nodes = getattr(graph, f"{split}_idx")
             graph = graph.disjoint() if run.config.setting == "inductive" else graph
         best = run.predict_proba(graph, symmetrize=False).argmax(1)
-        evaluation = evaluate(best, graph.y, nodes, graph.num_classes)
+        evaluation = evaluate(best, graph, nodes)
         if evaluation is None:
             raise InputError(
                 f"split={split!r}: no node of it has a label; give data that has some, or another split"
             )
-        return evaluation.accuracy
+        return evaluation.figures[graph.task.headline]
 
     def __repr__(self) -> str:
         changed = [

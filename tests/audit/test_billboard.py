@@ -26,6 +26,7 @@ from hushgraph.errors import InputError, PlanError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.rows import RowSums
 from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.tasks.classes import Classes
 
 
 def plan(epsilon: float = 4.0, **changes: Any) -> BillboardPlan:
@@ -59,9 +60,9 @@ def test_boards_move_by_what_is_priced(
 
 def test_copies_side_by_side_get_what_each_gets_alone() -> None:
     graph = plant_row(plan(), degree=3).graphs[0]
-    alone = cast(graph, label_ballots(graph, "sender", num_classes=NUM_CLASSES))
+    alone = cast(graph, label_ballots(graph, "sender", task=Classes(num_classes=NUM_CLASSES)))
     stack = repeat_graph(graph, 4)
-    beside = cast(stack, label_ballots(stack, "sender", num_classes=NUM_CLASSES))
+    beside = cast(stack, label_ballots(stack, "sender", task=Classes(num_classes=NUM_CLASSES)))
     assert np.array_equal(beside, np.tile(alone, (4, 1)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import hushgraph as hg
 from hushgraph.billboard.ballots import (
@@ -17,11 +18,13 @@ from hushgraph.billboard.ballots import (
     label_ballots,
     list_sizes,
     owned_records,
-    with_probabilities,
+    with_predictions,
 )
 from hushgraph.billboard.board import cast
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.tasks.classes import Classes
+from soft_ballots import with_probabilities
 
 # Repeats and a self-loop. 1 and 2 read 0, 0 reads 2, 3 reads 1.
 EDGES = np.array([[0, 0, 0, 2, 1, 1, 3], [1, 1, 2, 0, 3, 3, 3]])
@@ -58,14 +61,14 @@ def lists_by_hand(edges: np.ndarray, owner: str, nodes: int) -> list[set[int]]:
 
 
 def test_a_ballot_by_eye() -> None:
-    own, rest = ballot_entries(np.array([1, 4, 0]), 2)
+    own, rest = ballot_entries(np.array([1, 4, 0]), Classes(num_classes=2).entry_squares)
     assert own.tolist() == rest.tolist() == [math.isqrt(GRID**2 // 2), math.isqrt(GRID**2 // 8), 0]
 
 
 @pytest.mark.parametrize("classes", [2, 3, 40, 1000, 10**6])
 def test_entries_are_those_of_the_contract(classes: int) -> None:
     sizes = [1, 2, 3, 7, 100, 12_345, 10**6, 2**31 - 1]
-    own, rest = ballot_entries(np.array(sizes), classes)
+    own, rest = ballot_entries(np.array(sizes), Classes(num_classes=classes).entry_squares)
     assert own.tolist() == [math.isqrt(GRID**2 * (classes - 1) // (classes * d)) for d in sizes]
     assert rest.tolist() == [math.isqrt(GRID**2 // (classes * (classes - 1) * d)) for d in sizes]
 
@@ -83,7 +86,7 @@ def test_a_tally_by_eye() -> None:
     """Senders own: 0, of class 0, casts onto 1 and 2; 1, of class 1, onto 3. Nobody else trains."""
     graph = small()
     half, full = math.isqrt(GRID**2 // 4), math.isqrt(GRID**2 // 2)
-    tally = cast(graph, label_ballots(graph, "sender", num_classes=2))
+    tally = cast(graph, label_ballots(graph, "sender", task=Classes(num_classes=2)))
     assert tally.tolist() == [[0, 0], [half, -half], [half, -half], [-full, full]]
 
 
@@ -97,7 +100,7 @@ def test_tallies_against_sums_by_hand(owner: EdgeOwner, symmetrize: bool, seed: 
         if v in graph.train_idx and graph.y[v] >= 0 and places:
             ballot = (np.eye(4)[graph.y[v]] - 1 / 4) / math.sqrt(1 - 1 / 4)
             expected[sorted(places)] += ballot / math.sqrt(len(places))
-    tally = cast(graph, label_ballots(graph, owner, num_classes=4))
+    tally = cast(graph, label_ballots(graph, owner, task=Classes(num_classes=4)))
     assert tally.dtype == np.int64
     np.testing.assert_allclose(tally / GRID, expected, atol=30 / GRID)
 
@@ -109,13 +112,13 @@ def test_labels_outside_the_training_split_change_nothing(owner: EdgeOwner) -> N
     outside = np.setdiff1d(np.arange(30), graph.train_idx)
     labels[outside] = (labels[outside] + 2) % 4
     other = replace(graph, y=labels)
-    before, after = (cast(g, label_ballots(g, owner, num_classes=4)) for g in (graph, other))
+    before, after = (cast(g, label_ballots(g, owner, task=Classes(num_classes=4))) for g in (graph, other))
     assert np.array_equal(before, after)
 
 
 def test_more_classes_than_the_labels_show() -> None:
     graph = small()
-    tally = cast(graph, label_ballots(graph, "sender", num_classes=5))
+    tally = cast(graph, label_ballots(graph, "sender", task=Classes(num_classes=5)))
     assert tally.shape == (4, 5)
     assert (tally[3] < 0).tolist() == [True, False, True, True, True]
 
@@ -126,7 +129,7 @@ def test_small_chunks_give_the_same_tally(owner: EdgeOwner, monkeypatch: pytest.
     said = np.random.default_rng(0).dirichlet(np.ones(3), 300)
 
     def both(g: Graph) -> np.ndarray:
-        ballots = label_ballots(g, owner, num_classes=3)
+        ballots = label_ballots(g, owner, task=Classes(num_classes=3))
         return np.stack([cast(g, ballots), cast(g, with_probabilities(ballots, said))])
 
     expected = both(graph)
@@ -138,7 +141,7 @@ def test_small_chunks_give_the_same_tally(owner: EdgeOwner, monkeypatch: pytest.
 def test_tallies_of_some_places_are_rows_of_the_whole_tally(owner: EdgeOwner) -> None:
     graph, _ = random_graph(5, symmetrize=False)
     said = np.random.default_rng(0).dirichlet(np.ones(4), 30)
-    ballots = with_probabilities(label_ballots(graph, owner, num_classes=4), said)
+    ballots = with_probabilities(label_ballots(graph, owner, task=Classes(num_classes=4)), said)
     whole = cast(graph, ballots)
     for first, end in ((0, 30), (0, 7), (7, 8), (8, 30), (4, 4)):
         assert np.array_equal(cast(graph, ballots, places=(first, end)), whole[first:end])
@@ -147,7 +150,7 @@ def test_tallies_of_some_places_are_rows_of_the_whole_tally(owner: EdgeOwner) ->
 def test_probabilities_become_centred_ballots() -> None:
     graph = small(y=[-1, 1, 1, 0])
     said = np.array([[0.9, 0.1], [0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
-    ballots = with_probabilities(label_ballots(graph, "reader", num_classes=2), said)
+    ballots = with_probabilities(label_ballots(graph, "reader", task=Classes(num_classes=2)), said)
     dense = ballots.dense(np.arange(4)) / GRID
     root = math.sqrt(2)
     expected = [[0.8 / root, -0.8 / root], [-1 / root, 1 / root], [0, 0], [1 / root, -1 / root]]
@@ -161,10 +164,10 @@ def test_probabilities_become_centred_ballots() -> None:
 
 def test_certain_probabilities_are_nearly_labels() -> None:
     graph, _ = random_graph(3, symmetrize=True)
-    ballots = label_ballots(graph, "sender", num_classes=4)
+    ballots = label_ballots(graph, "sender", task=Classes(num_classes=4))
     unlabelled = replace(graph, y=np.full(30, -1))
     said = np.eye(4)[np.maximum(graph.y, 0)]
-    soft = with_probabilities(label_ballots(unlabelled, "sender", num_classes=4), said)
+    soft = with_probabilities(label_ballots(unlabelled, "sender", task=Classes(num_classes=4)), said)
     rows = np.flatnonzero(ballots.labels >= 0)
     np.testing.assert_allclose(soft.dense(rows), ballots.dense(rows), atol=2)
 
@@ -175,7 +178,7 @@ def test_soft_ballots_never_exceed_the_norm(kind: type) -> None:
     rng = np.random.default_rng(1)
     graph = hg.datasets.synthetic(num_nodes=2000, num_classes=5, seed=0, average_degree=30)
     ballots = replace(
-        label_ballots(replace(graph, y=np.full(2000, -1)), "sender", num_classes=5),
+        label_ballots(replace(graph, y=np.full(2000, -1)), "sender", task=Classes(num_classes=5)),
         list_sizes=rng.integers(0, 100_000, 2000) // rng.choice([1, 1000, 50_000], 2000),
     )
     said = rng.dirichlet(np.full(5, 0.1), 2000) * rng.choice([1.0, 30.0, -7.0], 2000)[:, None]
@@ -194,19 +197,25 @@ def test_soft_ballots_never_exceed_the_norm(kind: type) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g: label_ballots(g, "sender", num_classes=1), "num_classes=1: expected 2 or more"),
         (
-            lambda g: label_ballots(replace(g, num_classes=3), "sender", num_classes=2),
+            lambda g: label_ballots(g, "sender", task=Classes(num_classes=1)),
+            "num_classes=1: expected 2 or more",
+        ),
+        (
+            lambda g: label_ballots(replace(g, num_classes=3), "sender", task=Classes(num_classes=2)),
             "num_classes=2: the graph has 3 classes",
         ),
-        (lambda g: label_ballots(g, "nobody", num_classes=2), "edge_owner='nobody'; expected 'sender'"),
+        (
+            lambda g: label_ballots(g, "nobody", task=Classes(num_classes=2)),
+            "edge_owner='nobody'; expected 'sender'",
+        ),
         (lambda g: next(owned_records(g, "nobody")), "edge_owner='nobody'"),
         (
-            lambda g: with_probabilities(label_ballots(g, "sender", num_classes=2), np.ones((4, 3))),
-            r"probabilities have shape \[4, 3\]; expected \[4, 2\]",
+            lambda g: with_predictions(label_ballots(g, "sender", task=g.task), torch.ones(4, 3), g.task),
+            r"outputs have shape \[4, 3\]; expected \[4, 2\]",
         ),
         (
-            lambda g: cast(g.symmetrized(), label_ballots(g, "sender", num_classes=2)),
+            lambda g: cast(g.symmetrized(), label_ballots(g, "sender", task=Classes(num_classes=2))),
             "num_nodes=4, num_edges=6: the ballots belong to a graph with 4 and 4",
         ),
     ],
@@ -220,4 +229,4 @@ def test_what_fits_nothing_is_refused(call: Any, message: str) -> None:
 def test_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushgraph.billboard.ballots._MOST_NODES", 3)
     with pytest.raises(GraphError, match="num_nodes=4: tallies are 64-bit"):
-        label_ballots(small(), "sender", num_classes=2)
+        label_ballots(small(), "sender", task=Classes(num_classes=2))

@@ -26,11 +26,12 @@ from hushgraph.billboard.board import (
     release,
     save_board,
 )
-from hushgraph.errors import GraphError, PlanError, RunError
+from hushgraph.errors import PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.privacy.charges.board import LARGEST_NOISE
 from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.tasks.classes import Classes
 
 
 def seeded(seed: int = 0) -> Any:
@@ -76,7 +77,7 @@ def test_a_board_made_in_parts_is_that_of_the_whole_tally(
     edges = np.random.default_rng(1).integers(0, 40_000, (2, 90_000))
     labels = np.arange(40_000) % 3
     graph = Graph.from_arrays(edge_index=edges, x=np.ones((40_000, 1)), y=labels, train_idx=np.arange(20_000))
-    ballots = label_ballots(graph, owner, num_classes=3)
+    ballots = label_ballots(graph, owner, task=Classes(num_classes=3))
     std, keys = 0.7, normal.seeded_keys
     whole = release(cast(graph, ballots), noise_std=std, draws=partial(normal.draw, keys=keys(1)))
     monkeypatch.setattr(board_module, "_HELD_TALLY", 3)
@@ -160,7 +161,7 @@ def test_files_keep_everything(names: Any, tmp_path: Path) -> None:
     save_board(board(names=names, noise_std=1 / 3), tmp_path / "board.safetensors")
     loaded = load_board(tmp_path / "board.safetensors", plan="abc")
     np.testing.assert_array_equal(loaded.values, board().values)
-    assert (loaded.noise_std, loaded.plan, loaded.num_places, loaded.num_classes) == (1 / 3, "abc", 3, 2)
+    assert (loaded.noise_std, loaded.plan, loaded.num_places, loaded.width) == (1 / 3, "abc", 3, 2)
     assert (loaded.names is None) == (names is None)
     if names is not None:
         assert loaded.names is not None
@@ -206,9 +207,8 @@ def test_places_by_name() -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"values": np.zeros(3, np.float32)}, RunError, r"expected float32 \[places, classes\]"),
+        ({"values": np.zeros(3, np.float32)}, RunError, r"expected float32 \[places, width\]"),
         ({"values": np.zeros((3, 2))}, RunError, "values have dtype float64"),
-        ({"values": np.zeros((3, 1), np.float32)}, GraphError, "num_classes=1: expected 2 or more"),
         ({"noise_std": math.inf}, RunError, "noise_std=inf: expected a finite number"),
         ({"names": np.array([1, 2])}, RunError, r"names have shape \[2\]; expected one for each of 3"),
     ],

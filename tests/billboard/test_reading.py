@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import exact_normal
-from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_probabilities
+from hushgraph.billboard.ballots import GRID, Ballots, label_ballots
 from hushgraph.billboard.board import Board, cast, release
 from hushgraph.billboard.reading import CastLists, combine_boards, place_weights, read, read_rows
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.tasks.classes import Classes
+from soft_ballots import with_probabilities
 
 NODES, CLASSES = 30, 3
 
@@ -47,7 +49,7 @@ def lists_of(graph: Graph, owner: str) -> list[list[int]]:
 def by_hand(
     board: Board, now: list[list[int]], then: list[list[int]], ballots: Ballots, damped: bool
 ) -> np.ndarray:
-    values, c = board.values.astype(np.float64), board.num_classes
+    values, c = board.values.astype(np.float64), board.width
     weights = np.ones(len(values))
     if damped:
         for u, value in enumerate(values):
@@ -71,7 +73,7 @@ def flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("symmetrize", [True, False])
 def test_readings_against_sums_by_hand(owner: EdgeOwner, symmetrize: bool, damped: bool) -> None:
     graph = make_graph(symmetrize=symmetrize)
-    ballots = label_ballots(graph, owner, num_classes=CLASSES)
+    ballots = label_ballots(graph, owner, task=Classes(num_classes=CLASSES))
     board, lists = make_board(graph, ballots), lists_of(graph, owner)
     found = read(board, graph, owner, own=ballots, damped=damped)
     assert found.dtype == np.float32
@@ -85,7 +87,7 @@ def test_readings_against_sums_by_hand(owner: EdgeOwner, symmetrize: bool, dampe
 def test_a_lonely_caster_reads_nothing_of_its_own(damped: bool) -> None:
     """Only 0 casts, so all that is on the board is its own ballot, and none of it is left."""
     graph = make_graph(train_idx=[0], y=np.zeros(NODES, np.int64), symmetrize=True)
-    ballots = label_ballots(graph, "sender", num_classes=CLASSES)
+    ballots = label_ballots(graph, "sender", task=Classes(num_classes=CLASSES))
     board = make_board(graph, ballots, noise_std=0.0)
     assert np.abs(board.values).max() > 0.1
     assert np.abs(read(board, graph, "sender", own=ballots, damped=damped)[0]).max() < 1e-7
@@ -95,7 +97,7 @@ def test_a_lonely_caster_reads_nothing_of_its_own(damped: bool) -> None:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_what_is_taken_off_is_what_was_cast_when_lists_have_changed(owner: EdgeOwner) -> None:
     then, now = make_graph(0), make_graph(1)
-    ballots = label_ballots(then, owner, num_classes=CLASSES)
+    ballots = label_ballots(then, owner, task=Classes(num_classes=CLASSES))
     board = make_board(then, ballots)
     found = read(board, now, owner, own=ballots, cast_graph=then)
     lists = lists_of(now, owner), lists_of(then, owner)
@@ -110,7 +112,7 @@ def test_what_is_taken_off_is_what_was_cast_when_lists_have_changed(owner: EdgeO
 @pytest.mark.parametrize("damped", [True, False])
 def test_the_same_list_gives_the_same_reading_wherever_it_comes_from(owner: EdgeOwner, damped: bool) -> None:
     graph = make_graph(symmetrize=owner == "sender")
-    board = make_board(graph, label_ballots(graph, owner, num_classes=CLASSES))
+    board = make_board(graph, label_ballots(graph, owner, task=Classes(num_classes=CLASSES)))
     nodes = read(board, graph, owner, own=None, damped=damped)
     rows = read_rows(board, *flat(lists_of(graph, owner)), damped=damped)
     np.testing.assert_array_equal(rows.values, nodes)
@@ -121,7 +123,7 @@ def test_the_same_list_gives_the_same_reading_wherever_it_comes_from(owner: Edge
 def test_soft_ballots_are_taken_off_too() -> None:
     graph = make_graph(symmetrize=True)
     said = np.random.default_rng(0).dirichlet(np.ones(CLASSES), NODES)
-    ballots = with_probabilities(label_ballots(graph, "sender", num_classes=CLASSES), said)
+    ballots = with_probabilities(label_ballots(graph, "sender", task=Classes(num_classes=CLASSES)), said)
     board, lists = make_board(graph, ballots), lists_of(graph, "sender")
     found = read(board, graph, "sender", own=ballots)
     np.testing.assert_allclose(found, by_hand(board, lists, lists, ballots, damped=True), atol=1e-5)
@@ -130,7 +132,7 @@ def test_soft_ballots_are_taken_off_too() -> None:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_chosen_rows_and_small_chunks(owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_graph()
-    ballots = label_ballots(graph, owner, num_classes=CLASSES)
+    ballots = label_ballots(graph, owner, task=Classes(num_classes=CLASSES))
     board = make_board(graph, ballots)
     everyone = read(board, graph, owner, own=ballots)
     picked = np.array([17, 3, 29])
@@ -153,7 +155,7 @@ def test_repeats_own_places_unknown_places_and_empty_lists() -> None:
 
 def test_a_row_reads_the_same_in_any_company() -> None:
     graph = make_graph()
-    board = make_board(graph, label_ballots(graph, "reader", num_classes=CLASSES))
+    board = make_board(graph, label_ballots(graph, "reader", task=Classes(num_classes=CLASSES)))
     lists = lists_of(graph, "reader")
     together = read_rows(board, *flat(lists)).values
     for v in range(NODES):
@@ -202,7 +204,7 @@ def graph() -> Graph:
 
 @pytest.fixture(scope="module")
 def board(graph: Graph) -> Board:
-    return make_board(graph, label_ballots(graph, "sender", num_classes=CLASSES))
+    return make_board(graph, label_ballots(graph, "sender", task=Classes(num_classes=CLASSES)))
 
 
 @pytest.mark.parametrize(
@@ -216,9 +218,9 @@ def board(graph: Graph) -> Board:
         ),
         (
             lambda board, graph: read(
-                board, graph, "sender", own=label_ballots(graph, "sender", num_classes=4)
+                board, graph, "sender", own=label_ballots(graph, "sender", task=Classes(num_classes=4))
             ),
-            "own has 30 rows and 4 classes.*expected 30 and 3",
+            "own has 30 rows and 4 numbers a ballot.*expected 30 and 3",
         ),
         (
             lambda board, graph: read(board, graph, "sender", own=None, rows=[1, 30]),

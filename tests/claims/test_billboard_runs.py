@@ -18,6 +18,7 @@ from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import cast
 from hushgraph.graph.graph import EdgeOwner
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.tasks.classes import Classes
 from hushgraph.training.boards import make_ballots
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -175,7 +176,7 @@ def test_no_label_helps_to_predict_itself() -> None:
         y = graph.y.copy()
         y[node] = label
         each = replace(graph, y=y)
-        ballots = label_ballots(each, "sender", num_classes=3)
+        ballots = label_ballots(each, "sender", task=Classes(num_classes=3))
         board = release(cast(each, ballots), noise_std=0.0)
         readings.append(read(board, each, "sender", own=ballots, damped=False)[node])
         left_on = read(board, each, "sender", own=None, damped=False)[node]

@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from hushgraph.gradients import clip, ghost, reference
+import reference
+from hushgraph.gradients import clip, ghost
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.graph.graph import Graph

@@ -28,6 +28,7 @@ from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.folder import RunFolder, _checksum
+from hushgraph.tasks.classes import Classes
 
 Run = Callable[..., tuple[int, str, str]]
 N, V, CLASSES = 60, 7, 4
@@ -188,7 +189,7 @@ def test_an_emptied_row_moves_the_board_by_one_at_most(tmp_path: Path) -> None:
     tallies = []
     for emptied in (False, True):
         graph, plan, _ = hg.prepare(write_npz(tmp_path / str(emptied), people(emptied=emptied)), epsilon=1.0)
-        ballots = label_ballots(graph, plan.edge_owner, num_classes=CLASSES)
+        ballots = label_ballots(graph, plan.edge_owner, task=Classes(num_classes=CLASSES))
         tallies.append(cast(graph, ballots) / GRID)
     assert 0.9 < np.linalg.norm(tallies[0] - tallies[1]) <= 1
 

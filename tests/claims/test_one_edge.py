@@ -21,6 +21,7 @@ from hushgraph.privacy.bounds import changed_trees, trees_of_a_record
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
+from hushgraph.tasks.classes import Classes
 from plans import make_plan
 
 
@@ -134,7 +135,7 @@ def test_the_figure_of_an_edge_covers_both_ballots_and_readings(owner: str) -> N
             Graph.from_arrays(edge_index=np.stack([source[k:], target[k:]]), num_classes=2, **arrays)
             for k in (0, 2)
         ]
-        ballots = [label_ballots(graph, owner, num_classes=2) for graph in graphs]
+        ballots = [label_ballots(graph, owner, task=Classes(num_classes=2)) for graph in graphs]
         lists = [{v: set() for v in range(nodes)} for _ in graphs]
         for graph, of in zip(graphs, lists, strict=True):
             for owners, places in owned_records(graph, owner):

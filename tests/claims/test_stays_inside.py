@@ -21,7 +21,7 @@ from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.training import trainer as loop
+from hushgraph.training import steps as loop
 
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
@@ -52,10 +52,12 @@ ALLOWED = {
     | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost", "warnings"},
     "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
     "ledger.jsonl": {
-        *("ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"),
-        *("step", "count", "draw", "kind", "rate", "changed_trees", "sigma_over_clip"),
+        *("ledger", "plan", "epsilon", "delta", "accountant", "charges", "sum"),
+        *("step", "count", "charge", "kind", "name", "draw", "rate", "sigma_over_clip"),
+        # Of steps: bounds that follow from the plan.
+        *("changed_trees", "num_trees", "trees_of_record", "reads_lists"),
         # Of boards.
-        *("charges", "shift_over_sigma", "released", "digest"),
+        *("noise_std", "by_everybody", "label_move", "released", "digest"),
     },
 }
 CHECKPOINT = {"step", "steps_lost", "numbers", "seconds"}

@@ -25,6 +25,7 @@ from hushgraph.noise import normal
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import RunFolder, split_id
+from hushgraph.tasks.classes import Classes
 
 NODES, CLASSES = 3_000, 4
 
@@ -100,7 +101,7 @@ def board_of(out: Path) -> np.ndarray:
 
 
 def tally_of(graph: Graph, owner: EdgeOwner) -> np.ndarray:
-    return cast(graph, label_ballots(graph, owner, num_classes=CLASSES))
+    return cast(graph, label_ballots(graph, owner, task=Classes(num_classes=CLASSES)))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_board_and_rows_are_those_of_the_graph_in_memory(
         [in_memory],
         data.graph,
         owner,
-        own=[label_ballots(data.graph, owner, num_classes=CLASSES)],
+        own=[label_ballots(data.graph, owner, task=Classes(num_classes=CLASSES))],
         scale=config.reading_scale,
         radius=config.reading_radius,
     )

@@ -22,6 +22,7 @@ from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.tasks.classes import Classes
 
 pyspark = pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'hushgraph[spark]'")
 pytest.importorskip("pandas", reason="Spark hands tables over as pandas: pip install 'hushgraph[spark]'")
@@ -125,7 +126,7 @@ def test_board_and_rows_are_those_of_the_graph_in_memory(
 ) -> None:
     data = Data(session, text_ids=text_ids, symmetrize=symmetrize)
     made = data.make(tmp_path / "run", edge_owner=owner, symmetrize=symmetrize, epsilon=None, private=False)
-    ballots = label_ballots(data.graph, owner, num_classes=CLASSES)
+    ballots = label_ballots(data.graph, owner, task=Classes(num_classes=CLASSES))
     in_memory = release(cast(data.graph, ballots), noise_std=0.0)
     assert np.array_equal(data.in_order(made.board, "class"), in_memory.values)
     config = made.folder.config
@@ -174,7 +175,7 @@ def test_a_killed_task_neither_draws_a_released_cell_twice_nor_charges_twice(
     assert np.array_equal(first, second)
     assert len(first) == NODES * CLASSES
     assert boards_charged(out) == 1
-    tally = cast(data.graph, label_ballots(data.graph, "sender", num_classes=CLASSES))
+    tally = cast(data.graph, label_ballots(data.graph, "sender", task=Classes(num_classes=CLASSES)))
     assert isinstance(made.folder.plan, BillboardPlan)
     # Identifiers are integers here, so one part's cells are in the order of the graph.
     expected = release(tally, noise_std=made.folder.plan.board_noise[0], draws=lambda count: second)

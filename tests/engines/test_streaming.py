@@ -18,9 +18,9 @@ from hushgraph.engines import make_rows, streaming, train_rows
 from hushgraph.engines.plan import begin_run, rows_folder
 from hushgraph.engines.streaming import RowFiles, RowStream
 from hushgraph.errors import GraphError, RunError
-from hushgraph.gradients.batch import scale_rows
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import Rows, RowSums
+from hushgraph.models.gnn import scale_rows
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hushgraph.gradients import clip, ghost, reference
+import reference
+from hushgraph.gradients import clip, ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.models.blocks import Reads

@@ -34,7 +34,7 @@ class OneRound(nn.Module):
 
 
 def check(model: nn.Module, depth: int = 1, num_classes: int = 3) -> None:
-    check_model(model, num_features=6, num_classes=num_classes, depth=depth)
+    check_model(model, num_features=6, num_outputs=num_classes, depth=depth)
 
 
 def refusal(model: nn.Module) -> str:

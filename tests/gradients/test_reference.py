@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hushgraph.gradients import reference
+import reference
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.gnn import GNN

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import reference
 from hushgraph.errors import ModelError
-from hushgraph.gradients import clip, ghost, reference
+from hushgraph.gradients import clip, ghost
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.tape import TAPED, Tape, taped
 from hushgraph.models.blocks import Reads

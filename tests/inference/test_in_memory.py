@@ -12,6 +12,7 @@ from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, evaluate, scores
 from hushgraph.models.gnn import GNN
+from hushgraph.tasks.classes import ClassEvaluation
 
 
 @pytest.fixture
@@ -74,11 +75,22 @@ def test_the_mode_of_the_model_is_left_alone(graph: Graph) -> None:
     assert model.training
 
 
+def labelled(labels: np.ndarray, num_classes: int) -> Graph:
+    """A graph without edges that has these labels."""
+    return Graph.from_arrays(
+        edge_index=np.empty((2, 0), int),
+        x=np.zeros((len(labels), 1)),
+        y=labels,
+        train_idx=[0],
+        num_classes=num_classes,
+    )
+
+
 def test_by_hand() -> None:
-    labels = np.array([0, 0, 0, 1, 1, -1, 2, 9])
+    labels = np.array([0, 0, 0, 1, 1, -1, 2, 3])
     predicted = np.array([0, 0, 1, 1, 0, 0, 1, 0])
-    found = evaluate(predicted, labels, np.arange(7), 4)
-    assert found is not None
+    found = evaluate(predicted, labelled(labels, 4), np.arange(7))
+    assert isinstance(found, ClassEvaluation)
     assert found.accuracy == 3 / 6
     np.testing.assert_array_equal(found.class_counts, [3, 2, 1, 0])
     np.testing.assert_allclose(found.class_accuracy, [2 / 3, 1 / 2, 0, np.nan])
@@ -87,5 +99,5 @@ def test_by_hand() -> None:
 
 
 def test_nothing_to_look_at() -> None:
-    assert evaluate(np.zeros(3, int), np.array([-1, -1, 0]), np.array([0, 1]), 2) is None
-    assert evaluate(np.zeros(3, int), np.zeros(3, int), np.array([], int), 2) is None
+    assert evaluate(np.zeros(3, int), labelled(np.array([-1, -1, 0]), 2), np.array([0, 1])) is None
+    assert evaluate(np.zeros(3, int), labelled(np.zeros(3, int), 2), np.array([], int)) is None

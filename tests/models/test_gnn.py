@@ -173,8 +173,8 @@ def test_impossible_models_are_refused(arguments: dict[str, object], message: st
 
 
 def test_impossible_sizes_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"num_features=0 \(at least 1\), num_classes=1 \(at least 2\)"):
-        GNN(0, 1)
+    with pytest.raises(ModelError, match=r"num_features=0 \(at least 1\), num_outputs=0 \(at least 1\)"):
+        GNN(0, 0)
 
 
 def test_a_model_wants_one_block_a_layer() -> None:

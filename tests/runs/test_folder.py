@@ -27,6 +27,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, split_id
 from hushgraph.runs.result import append_metrics, read_metrics
+from hushgraph.tasks.classes import Classes
 from hushgraph.training import trainer as loop
 from plans import make_plan
 
@@ -490,7 +491,7 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         plan=plan,
         config=TrainingConfig(),
         num_features=2,
-        num_classes=2,
+        task=Classes(num_classes=2),
         split_id="0",
         data="none",
     )

@@ -135,7 +135,7 @@ def test_a_board_that_is_not_the_runs_own_is_refused(
 
 def test_the_board_is_named_after_the_nodes(run: hg.Run) -> None:
     board = load_board(run.folder.path / "board-1.safetensors", plan=run.plan.fingerprint())
-    assert board.num_classes == 3
+    assert board.width == 3
     assert board.places_of([0, 199, 200]).tolist() == [0, 199, -1]
 
 

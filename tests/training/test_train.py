@@ -393,7 +393,7 @@ def test_data_may_be_a_file_with_a_split_to_draw(graph: Graph, tmp_path: Path) -
     assert run.predict(path).shape == (240,)
     other = hg.datasets.synthetic(num_nodes=100, num_classes=3, num_features=12, seed=9)
     assert run.predict(replace(other, y=np.full(100, -1), val_idx=[], test_idx=[])).shape == (100,)
-    with pytest.raises(InputError, match="the graph has 11 features, the model was trained on 12"):
+    with pytest.raises(InputError, match="the rows have 11 features, the model was trained on 12"):
         run.predict(hg.datasets.synthetic(num_nodes=100, num_classes=3, num_features=11))
 
 

@@ -24,7 +24,7 @@ from hushgraph.audit.collaborators import BoardCollaborators
 from hushgraph.audit.row_weights import follow_readings, new_row_model
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import use
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, with_probabilities
+from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, with_predictions
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.gradients.batch import RowTable
@@ -97,8 +97,7 @@ class BoardTrials:
         """What rows with labels cast, in either world."""
         plan = self.plan
         there, empty = (
-            self.boards.make_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
-            for graph in self.graphs
+            self.boards.make_ballots(graph, plan.edge_owner, task=graph.task) for graph in self.graphs
         )
         return there, empty
 
@@ -126,7 +125,7 @@ class BoardTrials:
 
     def next_ballots(self, world: int, scores: Tensor) -> Ballots:
         """What everybody casts onto the second board, by these scores of the model."""
-        return with_probabilities(self.label_ballots[world], scores.softmax(1).numpy())
+        return with_predictions(self.label_ballots[world], scores, self.graphs[world].task)
 
     def score(self, world: int, readings: Float32Array) -> Tensor:
         """The scores of all rows by weights that follow the readings, which the attacker chose."""

@@ -19,6 +19,7 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.tasks.task import Task
 from hushgraph.training.parts import ClippedSum
 from hushgraph.training.tree_batches import MakeLists
 
@@ -26,7 +27,7 @@ from hushgraph.training.tree_batches import MakeLists
 class MakeBallots(Protocol):
     """What every row with a training label casts."""
 
-    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, num_classes: int) -> Ballots: ...
+    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, task: Task) -> Ballots: ...
 
 
 class ReleaseBoard(Protocol):

@@ -28,6 +28,7 @@ from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.plans import PrivacyPlan, TreePlan
+from hushgraph.tasks.task import Task
 
 
 class _HalfNoise:
@@ -94,9 +95,12 @@ def _add_float_noise(real: Collaborators) -> Collaborators:
 def _cast_in_full(real: Collaborators) -> Collaborators:
     """A ballot of norm 1 onto every place."""
 
-    def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
-        ballots = real.boards.make_ballots(graph, edge_owner, num_classes=num_classes)
-        own, rest = ballot_entries(np.minimum(ballots.list_sizes, 1), num_classes)
+    def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots:
+        ballots = real.boards.make_ballots(graph, edge_owner, task=task)
+        squares = task.entry_squares
+        if squares is None:
+            raise TypeError(f"{task}: expected a task of classes")
+        own, rest = ballot_entries(np.minimum(ballots.list_sizes, 1), squares)
         votes = ballots.labels >= 0
         return replace(ballots, own=np.where(votes, own, 0), rest=np.where(votes, rest, 0))
 
@@ -106,10 +110,10 @@ def _cast_in_full(real: Collaborators) -> Collaborators:
 def _cast_validation_labels(real: Collaborators) -> Collaborators:
     """Rows of the validation split cast their labels too."""
 
-    def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, num_classes: int) -> Ballots:
+    def make_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots:
         voters = np.union1d(graph.train_idx, graph.val_idx)
         mixed = replace(graph, train_idx=voters, val_idx=graph.val_idx[:0])
-        return real.boards.make_ballots(mixed, edge_owner, num_classes=num_classes)
+        return real.boards.make_ballots(mixed, edge_owner, task=task)
 
     return replace(real, boards=replace(real.boards, make_ballots=make_ballots))
 

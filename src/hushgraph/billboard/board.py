@@ -20,7 +20,6 @@ from hushgraph.billboard.ballots import (
     Int64Array,
     add_label_ballots,
     add_soft_ballots,
-    check_classes,
     owned_records,
 )
 from hushgraph.errors import GraphError, PlanError, RunError
@@ -71,9 +70,8 @@ class Board:
         if self.values.ndim != 2 or self.values.dtype != np.float32:
             raise RunError(
                 f"values have dtype {self.values.dtype} and shape {list(self.values.shape)}; expected "
-                "float32 [places, classes]"
+                "float32 [places, width]"
             )
-        check_classes(self.num_classes)
         if not 0.0 <= self.noise_std < math.inf:
             raise RunError(f"noise_std={self.noise_std}: expected a finite number, 0 or more")
         places = self.num_places
@@ -88,8 +86,8 @@ class Board:
         return len(self.values)
 
     @property
-    def num_classes(self) -> int:
-        """c, the number of classes."""
+    def width(self) -> int:
+        """How many numbers a place has; c for classes."""
         return int(self.values.shape[1])
 
     def places_of(self, identifiers: npt.ArrayLike) -> Int64Array:
@@ -128,7 +126,7 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
         >>> from hushgraph.billboard.ballots import label_ballots
         >>> edges = np.array([[0, 0], [1, 2]])  # 0 lists 1 and 2
         >>> graph = Graph.from_arrays(edge_index=edges, x=np.eye(3), y=[1, 0, 0], train_idx=[0])
-        >>> tally = cast(graph, label_ballots(graph, "sender", num_classes=2))
+        >>> tally = cast(graph, label_ballots(graph, "sender", task=graph.task))
         >>> print(tally / GRID)
         [[ 0.   0. ]
          [-0.5  0.5]
@@ -141,7 +139,7 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
             f"{expected[0]} and {expected[1]}; make them for this one"
         )
     first, end = (0, graph.num_nodes) if places is None else places
-    tally = np.zeros((end - first, ballots.num_classes), np.int64)
+    tally = np.zeros((end - first, ballots.width), np.int64)
     taken = np.zeros(end - first, np.int64)
     # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
     gain = ballots.own + ballots.rest
@@ -234,7 +232,7 @@ def cast_and_release(
     Guarantees:
         The board is that of `release(cast(graph, ballots), ...)`, number for number.
     """
-    values = np.empty((graph.num_nodes, ballots.num_classes), np.float32)
+    values = np.empty((graph.num_nodes, ballots.width), np.float32)
     std = 0.0
     for first, end in _cut_places(graph.num_nodes, ballots):
         part = release(cast(graph, ballots, places=(first, end)), noise_std=noise_std, draws=draws)
@@ -244,10 +242,10 @@ def cast_and_release(
 
 def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of places whose tallies are held one after another."""
-    classes = ballots.num_classes
+    width = ballots.width
     # Whole pieces of the draws, so that every place gets the draws it would get in one part.
-    unit = normal.PIECE // math.gcd(normal.PIECE, classes)
-    size = max(1, _HELD_TALLY // classes)
+    unit = normal.PIECE // math.gcd(normal.PIECE, width)
+    size = max(1, _HELD_TALLY // width)
     if ballots.edge_owner == "reader":
         size = max(size, num_places // _MOST_PASSES)
     size = -(-size // unit) * unit

@@ -73,8 +73,9 @@ def read_boards(
     own: Sequence[Ballots],
     scale: float,
     radius: float,
+    centred: bool = True,
 ) -> Float32Array:
-    """Read all boards together for every node, float32 [N, classes], in public units.
+    """Read all boards together for every node, float32 [N, width], in public units.
 
     Args:
         boards: the released boards.
@@ -82,8 +83,9 @@ def read_boards(
         edge_owner: whose row holds an edge record.
         own: the ballots cast onto each board; a row's own ballot is subtracted from its reading.
         scale, radius: as in `scale_readings`.
+        centred: as in `combine_boards`.
     """
-    board, parts = combine_boards(boards)
+    board, parts = combine_boards(boards, centred=centred)
     parts_and_ballots = list(zip(parts, own, strict=True))
     return read_scaled(board, graph, edge_owner, own=parts_and_ballots, scale=scale, radius=radius)
 
@@ -108,7 +110,7 @@ def scale_readings(
     """Scale readings for the model; the result of a row depends on its reading and public numbers alone.
 
     Args:
-        readings: float32 [R, classes].
+        readings: float32 [R, width].
         board: the board that was read; without noise, one ballot is the unit.
         scale: the value of one standard deviation of the noise.
         radius: readings are shrunk so that their norm stays below this.
@@ -134,7 +136,7 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     """
     if not damped:
         return np.ones(board.num_places)
-    std, c = board.noise_std or 1.0, board.num_classes
+    std, c = board.noise_std or 1.0, board.width
     weights = np.empty(board.num_places)
     for begin in range(0, board.num_places, _READ_BLOCK):
         block = board.values[begin : begin + _READ_BLOCK].astype(np.float64) / std
@@ -143,13 +145,15 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     return weights
 
 
-def combine_boards(boards: Sequence[Board], *, in_place: bool = False) -> tuple[Board, tuple[float, ...]]:
+def combine_boards(
+    boards: Sequence[Board], *, centred: bool = True, in_place: bool = False
+) -> tuple[Board, tuple[float, ...]]:
     """The mean of several boards by precision, and the part of each in it; a function of the boards alone.
-
-    Ballots sum to 0 over classes, so the mean over classes at a place is noise and is taken off.
 
     Args:
         boards: of one graph, all with noise or all without.
+        centred: whether ballots add up to 0, as `Task.is_centred` says. The mean over the numbers of a place
+            is then noise and is taken off.
         in_place: whether the first of them is written over.
     """
     precisions = np.array([1 / board.noise_std**2 if board.noise_std else 1.0 for board in boards])
@@ -159,7 +163,7 @@ def combine_boards(boards: Sequence[Board], *, in_place: bool = False) -> tuple[
         block = np.zeros_like(values[begin : begin + _READ_BLOCK])
         for part, board in zip(parts, boards, strict=True):
             block += np.float32(part) * board.values[begin : begin + _READ_BLOCK]
-        values[begin : begin + _READ_BLOCK] = block - block.mean(axis=1, keepdims=True)
+        values[begin : begin + _READ_BLOCK] = block - block.mean(axis=1, keepdims=True) if centred else block
     std = float(precisions.sum() ** -0.5) if boards[0].noise_std else 0.0
     return replace(boards[0], values=values, noise_std=std), parts
 
@@ -206,20 +210,20 @@ def read(
         # Per row, the sum of w over the places it cast onto.
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
-    readings = np.empty((len(picked), board.num_classes), np.float32)
-    # Some classes at a time: the sums are twice as wide as the readings.
+    readings = np.empty((len(picked), board.width), np.float32)
+    # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
-    for begin in range(0, board.num_classes, width):
-        classes = slice(begin, min(begin + width, board.num_classes))
-        sums, square = np.zeros((len(picked), classes.stop - begin)), np.zeros(len(picked))
-        values = np.ascontiguousarray(board.values[:, classes])
+    for begin in range(0, board.width, width):
+        columns = slice(begin, min(begin + width, board.width))
+        sums, square = np.zeros((len(picked), columns.stop - begin)), np.zeros(len(picked))
+        values = np.ascontiguousarray(board.values[:, columns])
         for owners, places in owned_records(graph, edge_owner):
             add_records(owners, places, slots, weights, values, sums, square)
         for part, ballots in owns:
-            take_off(sums, part * own_weight, ballots, picked, classes)
+            take_off(sums, part * own_weight, ballots, picked, columns)
         for first in range(0, len(picked), _READ_BLOCK):
             block = slice(first, first + _READ_BLOCK)
-            readings[block, classes] = normalise(sums[block], square[block])
+            readings[block, columns] = normalise(sums[block], square[block])
     return readings
 
 
@@ -258,10 +262,10 @@ def read_rows(
     starts, listed = _checked_lists(indptr, places)
     count = len(starts) - 1
     own = np.full(count, -1, np.int64) if own_places is None else np.asarray(own_places, np.int64)
-    if own.shape != (count,) or (cast is not None and cast.ballots.shape != (count, board.num_classes)):
+    if own.shape != (count,) or (cast is not None and cast.ballots.shape != (count, board.width)):
         raise GraphError(f"own_places and cast describe other rows; expected {count} of them, one per list")
     weights = place_weights(board, damped=damped)
-    sums = np.zeros((count, board.num_classes))
+    sums = np.zeros((count, board.width))
     square, own_weight = np.zeros(count), np.zeros(count)
     known, unknown = np.zeros(count, np.int64), np.zeros(count, np.int64)
     then = (NOTHING, NOTHING) if cast is None else (np.asarray(cast.indptr), np.asarray(cast.places))
@@ -280,10 +284,10 @@ def _check_places(board: Board, num_nodes: int) -> None:
 
 
 def _check_own(own: Ballots, board: Board, cast_graph: Graph) -> None:
-    expected, given = (board.num_places, board.num_classes), (len(own.labels), own.num_classes)
+    expected, given = (board.num_places, board.width), (len(own.labels), own.width)
     if given != expected or cast_graph.num_nodes != board.num_places:
         raise GraphError(
-            f"own has {given[0]} rows and {given[1]} classes, cast_graph {cast_graph.num_nodes} "
+            f"own has {given[0]} rows and {given[1]} numbers a ballot, cast_graph {cast_graph.num_nodes} "
             f"nodes; expected {expected[0]} and {expected[1]}, as the board has"
         )
 
@@ -328,13 +332,13 @@ def take_off(
     own_weight: FloatArray,
     own: Ballots,
     picked: Int64Array,
-    classes: slice = slice(None),
+    columns: slice = slice(None),
 ) -> None:
-    """Subtract the own part of every row that cast a ballot; `sums` are of these classes."""
-    casters = np.flatnonzero((own.labels[picked] >= 0) | (own.soft_rows[picked] >= 0))
+    """Subtract the own part of every row that cast a ballot; `sums` are of these columns."""
+    casters = np.flatnonzero(own.is_cast[picked])
     for begin in range(0, len(casters), _READ_BLOCK):
         block = casters[begin : begin + _READ_BLOCK]
-        sums[block] -= own_weight[block, None] * (own.dense(picked[block])[:, classes] / float(GRID))
+        sums[block] -= own_weight[block, None] * (own.dense(picked[block])[:, columns] / float(GRID))
 
 
 def normalise(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:
@@ -362,8 +366,14 @@ def add_records(owners, places, slots, weights, values, sums, square):  # type: 
 
 @numba.njit(cache=True, nogil=True)
 def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
-    at = np.searchsorted(sorted_list, wanted)
-    return at < len(sorted_list) and sorted_list[at] == wanted
+    low, high = 0, len(sorted_list)
+    while low < high:
+        middle = (low + high) // 2
+        if sorted_list[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(sorted_list) and sorted_list[low] == wanted
 
 
 @numba.njit(cache=True, nogil=True)

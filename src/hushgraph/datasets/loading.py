@@ -21,6 +21,7 @@ from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Array, Graph, check_shape
+from hushgraph.tasks.task import no_label
 
 # The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
 _EVERY_NODE = "1/0/0"
@@ -102,7 +103,7 @@ def _adapt(
     if symmetrize:
         graph = graph.symmetrized()
     if not labels:
-        graph, split = replace(graph, y=_no_labels(graph.num_nodes)), _EVERY_NODE
+        graph, split = replace(graph, y=np.full_like(graph.y, no_label(graph.y.dtype))), _EVERY_NODE
     if num_classes is not None:
         graph = replace(graph, num_classes=num_classes, has_declared_classes=True)
     if directed is not None:

@@ -440,7 +440,7 @@ class _Phases:
                 sizes[begin:end].astype(np.int64),
                 labels[begin:end].astype(np.int64),
                 self.folder.plan.edge_owner,
-                num_classes=board.num_classes,
+                task=self.folder.task,
             )
             readings = read_range(records, begin, end, board, weights, ballots)
             config = self.folder.config

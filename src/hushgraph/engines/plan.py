@@ -23,6 +23,7 @@ from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
 from hushgraph.settings import RunSettings, check_names, complete, list_settings, with_settings
+from hushgraph.tasks.classes import Classes
 from hushgraph.training.prepare import check_settings
 
 # The settings of runs on engines.
@@ -116,7 +117,7 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
         plan=plan,
         config=config,
         num_features=len(tables.features),
-        num_classes=tables.num_classes,
+        task=Classes(num_classes=tables.num_classes),
         split_id=tables.split_id(),
         data=data,
         columns=tables.columns,

@@ -463,7 +463,7 @@ def _release_part(
     names = [column for column in table.columns if column.startswith("tally_")]
     tally: Int64Array = np.ascontiguousarray(table[names].to_numpy(np.int64))
     board = release(tally, noise_std=noise_std, draws=draws(key, int(table["part"].iloc[0])))
-    cells = {f"class_{k}": board.values[:, k] for k in range(board.num_classes)}
+    cells = {f"class_{k}": board.values[:, k] for k in range(board.width)}
     return table[["id"]].rename(columns={"id": name}).assign(**cells)
 
 

@@ -22,8 +22,8 @@ from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows
 from hushgraph.engines.released import BOARD
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
-from hushgraph.gradients.batch import scale_rows
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
+from hushgraph.models.gnn import scale_rows
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.batches import PoissonBatches
@@ -196,7 +196,7 @@ class RowFiles:
             rows = self.read_block(file, block, split)
             has_label = rows.labels >= 0
             if has_label.any():
-                best = scorer.scores(rows).argmax(1).numpy()
+                best = self.folder.task.predict(scorer.scores(rows)).numpy()
                 right += int((best == rows.labels)[has_label].sum())
                 count += int(has_label.sum())
         return right / count if count else None

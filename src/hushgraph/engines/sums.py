@@ -27,6 +27,7 @@ from hushgraph.billboard.reading import (
     take_off,
 )
 from hushgraph.engines.records import Int32Array, Records
+from hushgraph.tasks.classes import Classes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +47,10 @@ def list_entries(
         block = slice(begin, begin + _BLOCK)
         # The owner of edges makes no difference to what is cast.
         ballots = ballots_of_lists(
-            sizes[block].astype(np.int64), labels[block].astype(np.int64), "sender", num_classes=num_classes
+            sizes[block].astype(np.int64),
+            labels[block].astype(np.int64),
+            "sender",
+            task=Classes(num_classes=num_classes),
         )
         gain[block], rest[block] = ballots.own + ballots.rest, ballots.rest
     return gain, rest
@@ -76,7 +80,7 @@ def read_range(
 ) -> Float32Array:
     """float32 [end - begin, c]: the readings of these rows, their own ballots taken off."""
     count = end - begin
-    sums, slots = np.zeros((count, board.num_classes)), np.arange(count)
+    sums, slots = np.zeros((count, board.width)), np.arange(count)
     square, own_weight = np.zeros(count), np.zeros(count)
     for owners, places in records.of_owners(begin):
         owners, places = _within(owners, places, owners, begin, end)
@@ -98,7 +102,9 @@ def _within(
 def add_entries(tables: Iterator[pd.DataFrame], *, num_classes: int) -> Iterator[pd.DataFrame]:
     """What every row adds to its class beyond the rest, and takes from all classes, in units."""
     for table in tables:
-        own, rest = ballot_entries(table["size"].to_numpy(np.int64), num_classes)
+        own, rest = ballot_entries(
+            table["size"].to_numpy(np.int64), Classes(num_classes=num_classes).entry_squares
+        )
         yield table[["id", "label"]].rename(columns={"id": "owner"}).assign(gain=own + rest, rest=rest)
 
 
@@ -120,7 +126,7 @@ def read_rows(
     for table in tables:
         sums = np.ascontiguousarray(table[[f"value_{k}" for k in range(num_classes)]].to_numpy(np.float64))
         sizes, labels = table["size"].to_numpy(np.int64), table["label"].to_numpy(np.int64)
-        ballots = ballots_of_lists(sizes, labels, "sender", num_classes=num_classes)
+        ballots = ballots_of_lists(sizes, labels, "sender", task=Classes(num_classes=num_classes))
         take_off(sums, table["own_weight"].to_numpy(np.float64), ballots, np.arange(len(sums)))
         readings = normalise(sums, table["square"].to_numpy(np.float64))
         board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)

@@ -14,11 +14,13 @@ from scipy import sparse
 from torch import Tensor
 
 from hushgraph.gradients.norms import PairProducts
-from hushgraph.gradients.rows import NO_SPARSE_ROWS, Rows, SparseRows
+from hushgraph.gradients.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows, square_rows
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
+from hushgraph.models.gnn import row_scales, scale_rows
 from hushgraph.sampling.trees import Trees
+from hushgraph.tasks.classes import cross_entropy
 
 
 class Features:
@@ -31,6 +33,7 @@ class Features:
         self._graph = graph
         self.device = torch.device(device)
         self.num_nodes = graph.num_nodes
+        self.task = graph.task
         self.width = graph.num_features
         self._dense: Tensor | None = None
         self.is_sparse = sparse.issparse(graph.x)
@@ -39,6 +42,7 @@ class Features:
         self._sparse: SparseInputs | None = None
         self._sparse_rows: SparseRows | None = None
         self._scales: dict[float, npt.NDArray[np.float32] | None] = {}
+        self._squares: dict[float, npt.NDArray[np.float64]] = {}
         self._positions: np.ndarray | None = None
         self._lock = threading.Lock()
 
@@ -76,12 +80,12 @@ class Features:
         """
         if self._is_read_in_place:
             return self._number_rows(nodes, norm, np.zeros((len(nodes), 0), np.float32))
-        labels = np.asarray(self._graph.y[nodes], np.int64)
+        labeled = {"labels": self._graph.y[nodes], "loss": self.task.loss}
         if not self.is_sparse:
             dense = scale_rows(self.rows(nodes), norm).cpu().numpy()
-            return Rows(dense=np.ascontiguousarray(dense), labels=labels)
+            return Rows(dense=np.ascontiguousarray(dense), **labeled)
         features, dense = SparseRows.of(self._graph.x[nodes]), np.zeros((len(nodes), 0), np.float32)
-        return Rows(features=features, scales=features.scales(norm), dense=dense, labels=labels)
+        return Rows(features=features, scales=features.scales(norm), dense=dense, **labeled)
 
     @property
     def _is_read_in_place(self) -> bool:
@@ -94,8 +98,10 @@ class Features:
             features=features,
             table=table,
             scales=self._find_scales(norm),
+            squares=self._find_squares(norm),
             dense=dense,
-            labels=np.asarray(self._graph.y[nodes], np.int64),
+            labels=self._graph.y[nodes],
+            loss=self.task.loss,
             nodes=np.asarray(nodes, np.int64),
         )
 
@@ -115,6 +121,13 @@ class Features:
                 else features.scales(norm)
             )
         return self._scales[norm]
+
+    def _find_squares(self, norm: float) -> npt.NDArray[np.float64]:
+        """float64 [num_nodes]: squared norms of the features, scaled to `norm` unless it is 0."""
+        if norm not in self._squares:
+            (features, table), scales = self._tables(), self._find_scales(norm)
+            self._squares[norm] = features.square(scales) if self.is_sparse else square_rows(table, scales)
+        return self._squares[norm]
 
     def shares_all(self, num_rows: float) -> bool:
         """Whether trees of so many rows take the features of all nodes, and not of those that occur.
@@ -191,18 +204,6 @@ class RowTable(Features):
         return torch.cat([scale_rows(features, self._feature_norm), readings], dim=1)
 
 
-def scale_rows(features: Tensor, norm: float) -> Tensor:
-    """Scale every row to this norm; 0 leaves the rows unscaled."""
-    return features * row_scales(features, norm) if norm else features
-
-
-def row_scales(features: Tensor, norm: float) -> Tensor:
-    """float32 [rows, 1]: what every row is multiplied by to have this norm."""
-    # The lower limit keeps a row of zeros at zero.
-    norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-    return norm / norms.clamp(min=1e-12)
-
-
 @numba.njit(cache=True, nogil=True)
 def _distinct(nodes, positions, distinct, index):  # type: ignore[no-untyped-def]
     """Distinct nodes in order of appearance; `positions` is -1 everywhere before and after."""
@@ -231,7 +232,8 @@ class TreeBatch:
     Attributes:
         x: float32 [feature rows, d]; sparse features of trees stay sparse on the CPU.
         blocks: r blocks of reads, roots first. The deepest one points into `x`.
-        labels: int64 [roots], -1 where a root has none.
+        labels: [roots], of the task; -1 or NaN where a root has none.
+        loss: from scores and labels to the loss of every root, of the task.
         pointers: r + 1 tensors int64 [roots + 1]: the rows of root v at level l are
             pointers[l][v]:pointers[l][v + 1].
         most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
@@ -246,6 +248,7 @@ class TreeBatch:
     pointers: tuple[Tensor, ...]
     most_rows: tuple[int, ...]
     may_read: bool = False
+    loss: Loss = cross_entropy
     products: dict[float, PairProducts] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -255,7 +258,7 @@ class TreeBatch:
 
     @property
     def num_roots(self) -> int:
-        return self.labels.numel()
+        return len(self.labels)
 
     @property
     def level_rows(self) -> tuple[int, ...]:
@@ -323,7 +326,8 @@ def tree_batch(
     return TreeBatch(
         x=x,
         blocks=tuple(blocks),
-        labels=tensor(labels[trees.roots].astype(np.int64, copy=False)),
+        labels=tensor(labels[trees.roots]),
+        loss=features.task.loss,
         pointers=tuple(tensor(p) for p in pointers),
         most_rows=tuple(int(np.diff(p).max(initial=0)) for p in pointers),
         may_read=bool(may_read),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,26 @@ ROUNDING_MARGIN = 2.0**-14
 
 # No factor is larger than 1e15 C, whatever the norm.
 SMALLEST_SQUARE = 1e-30
+
+
+class Rule(NamedTuple):
+    """A clipping rule as numbers: the factor of a norm is min(limit, clip / (norm + stability)).
+
+    Attributes:
+        clips: of every group.
+        limit: no factor is larger.
+        stability: added to norms.
+        is_grouped: whether every group has a norm of its own; otherwise the norm is that of all groups.
+    """
+
+    clips: tuple[float, ...]
+    limit: float = 1.0
+    stability: float = 0.0
+    is_grouped: bool = False
+
+
+# Leaves every gradient as it is, except those that are not finite.
+UNCLIPPED = Rule(clips=(math.inf,) * len(GROUPS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +90,16 @@ class Clipping:
         """Group clipping whose C follows from its thresholds."""
         return cls(kind="groups", clip=math.hypot(*thresholds), thresholds=thresholds)
 
+    @property
+    def rule(self) -> Rule:
+        """The numbers that factors are computed from."""
+        if self.thresholds is not None:
+            return Rule(is_grouped=True, clips=self.thresholds)
+        clips = (self.clip,) * len(GROUPS)
+        if self.kind == "flat":
+            return Rule(clips=clips)
+        return Rule(clips=clips, limit=math.inf, stability=self.stability)
+
     def factors(self, squared_norms: Tensor, sizes: Tensor | None = None) -> Tensor:
         """float64 factors [groups, roots] from squared norms [groups, roots] and sizes of what cancelled.
 
@@ -81,18 +111,12 @@ class Clipping:
         if sizes is not None:
             safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * sizes.double() + SMALLEST_SQUARE
             finite = finite & torch.isfinite(sizes).all(0)
-        if self.thresholds is None:
-            norms = safe.sum(0, keepdim=True).sqrt()
-            if self.kind == "normalised":
-                factors = self.clip / (norms + self.stability)
-            else:
-                factors = (self.clip / norms).clamp(max=1)
-            factors = factors.expand_as(safe)
-        else:
-            norms = safe.sqrt()
-            limited = [limit / group for limit, group in zip(self.thresholds, norms, strict=True)]
-            factors = torch.stack(limited).clamp(max=1)
-        return torch.where(finite, factors, 0.0)
+        rule = self.rule
+        norms = safe.sqrt() if rule.is_grouped else safe.sum(0, keepdim=True).sqrt()
+        # By numbers, not by a tensor of thresholds: nothing is copied to a GPU that records.
+        each = [clip / (norm + rule.stability) for clip, norm in zip(rule.clips, norms, strict=False)]
+        factors = torch.stack(each).clamp(max=rule.limit)
+        return torch.where(finite, factors.expand_as(safe), 0.0)
 
 
 def group_of(parameter_name: str) -> int:

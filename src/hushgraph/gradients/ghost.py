@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from hushgraph.gradients import layer_rules as layers
 from hushgraph.gradients.batch import TreeBatch
@@ -85,7 +84,7 @@ class _Pass:
                 with taped(model, tape, leave_out=model.encoder):
                     h = encoder.output.detach().requires_grad_()
                     scores = model.propagate(h, (*batch.blocks[:-1], deepest))
-                    _loss(scores, batch.labels).backward()  # type: ignore[no-untyped-call]
+                    batch.loss(scores, batch.labels).sum().backward()  # type: ignore[no-untyped-call]
             else:
                 x, blocks = batch.dense_x, batch.blocks
                 if batch.is_shared:
@@ -93,7 +92,7 @@ class _Pass:
                     tree = dataclasses.replace(batch.blocks[-1], index=None, num_lower=x.shape[0])
                     blocks = (*batch.blocks[:-1], tree)
                 with taped(model, tape):
-                    _loss(model(x, blocks), batch.labels).backward()  # type: ignore[no-untyped-call]
+                    batch.loss(model(x, blocks), batch.labels).sum().backward()  # type: ignore[no-untyped-call]
         # A subclass may call its layers on other rows.
         of_roots = model.root_layers if type(model) is GNN else frozenset()
         rows = {
@@ -164,11 +163,6 @@ def _first_inputs(model: GNN, batch: TreeBatch) -> Tensor | SparseInputs:
     if isinstance(batch.x, SparseInputs) and first.weight.dtype == torch.float32:
         return batch.x.scale(model.feature_norm)
     return model.scaled(batch.dense_x)
-
-
-def _loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Summed, so that the gradient of each root's loss does not depend on how many there are."""
-    return functional.cross_entropy(scores, labels, ignore_index=-1, reduction="sum")
 
 
 def _all_finite(sums: dict[str, Tensor]) -> bool:

@@ -51,14 +51,14 @@ _BUILT_IN = {
 }
 
 
-def check_model(model: nn.Module, *, num_features: int, num_classes: int, depth: int) -> None:
+def check_model(model: nn.Module, *, num_features: int, num_outputs: int, depth: int) -> None:
     """Refuse a model whose gradients cannot be clipped root by root.
 
     Args:
         model: called as model(x, blocks), with features [rows, num_features] of the deepest level and `depth`
-            `Reads`, roots first; gives scores [roots, num_classes]. It is left as it was.
+            `Reads`, roots first; gives scores [roots, num_outputs]. It is left as it was.
         num_features: columns of the features.
-        num_classes: columns of the scores.
+        num_outputs: columns of the scores.
         depth: r, how many levels of reads the trees have.
 
     Guarantees:
@@ -74,7 +74,7 @@ def check_model(model: nn.Module, *, num_features: int, num_classes: int, depth:
         offences = probe.find_offences(
             model,
             num_features=num_features,
-            num_classes=num_classes,
+            num_outputs=num_outputs,
             depth=depth,
             shape_only=all(type(module) in _BUILT_IN for module in model.modules()),
         )

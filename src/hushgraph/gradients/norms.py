@@ -54,7 +54,11 @@ def linear_norms(
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
         if row_sums_gpu.AVAILABLE:
-            return pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias, most_rows)
+            squares, lengths = pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias)
+            if most_rows > pairs_gpu.MOST_PAIRED:
+                large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
+                squares[large], lengths[large] = _padded_norms(a[rows], d[rows], ends, bias)
+            return squares, lengths
     return _padded_norms(a, d, pointers, bias)
 
 
@@ -94,9 +98,26 @@ def shared_linear_norms(
         from hushgraph.gradients import norms_gpu as pairs_gpu
 
         if row_sums_gpu.AVAILABLE:
-            return pairs_gpu.shared_linear_norms(write_out(a), outputs, relu, *entries, most_rows)
+            norms, sizes = pairs_gpu.shared_linear_norms(write_out(a), outputs, relu, *entries)
+            if most_rows > pairs_gpu.MOST_PAIRED:
+                large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
+                nodes, d = index[rows], gradient.upper[parents[rows]] * coefficients[rows, None]
+                # In float64, where the slope keeps its digits although the activation is near 1.
+                d = through_activation(d.double(), outputs[nodes].double(), relu)
+                norms[large], sizes[large] = _padded_norms(write_out(a)[nodes], d, ends, True)
+            return norms, sizes
     d = through_activation(entry_gradients(gradient), outputs[index], relu)
     return _padded_norms(write_out(a)[index], d, pointers, True)
+
+
+def _find_large(pointers: Tensor, most_rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The roots with more rows than `most_rows`, their rows, and pointers to the rows of each. Waits."""
+    counts = torch.diff(pointers)
+    large = torch.nonzero(counts > most_rows).flatten()
+    ends = torch.cat([counts.new_zeros(1), counts[large].cumsum(0)])
+    rows = torch.arange(int(ends[-1]), device=pointers.device)
+    rows += torch.repeat_interleave(pointers[:-1][large] - ends[:-1], counts[large])
+    return large, rows, ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +177,10 @@ def _shared_norms_on_cpu(
     )
     pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], *others)
     large = np.flatnonzero(kept.counts > pairs_cpu.KEPT_ROWS)
-    if isinstance(a, SparseInputs):
-        pairs_cpu.large_sparse_norms(large, *a.arrays, a.num_columns, *others)
-    else:
-        pairs_cpu.large_norms(large, a.contiguous().numpy(), *others)
+    # Compiled only where a run has such roots.
+    if len(large):
+        inputs = a.arrays if isinstance(a, SparseInputs) else (None, None, a.contiguous().numpy())
+        pairs_cpu.large_norms(large, *inputs, a.shape[1], *others)
     return torch.from_numpy(norms), torch.from_numpy(sizes)
 
 

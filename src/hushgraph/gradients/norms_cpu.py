@@ -148,71 +148,6 @@ def _gathered_dot(u, indices, values, begin, end):  # type: ignore[no-untyped-de
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _sparse_pair_sum(  # type: ignore[no-untyped-def]
-    indptr, indices, values, squares, rows, d, count, bias, written
-):
-    """As `_pair_sum` for sparse rows; `written` has a zero for every column, before and after."""
-    size_in = len(written)
-    diagonal, cross, underflow, norms = 0.0, 0.0, 0.0, 0.0
-    for i in range(count):
-        di, begin, end = d[i], indptr[rows[i]], indptr[rows[i] + 1]
-        square_a, square_d = squares[rows[i]] + bias, _dot(di, di)
-        diagonal += square_a * square_d
-        norms += np.sqrt(square_a * square_d)
-        underflow += len(di) * (square_a + size_in * SMALLEST) + size_in * square_d
-        if i == 0:
-            continue
-        for p in range(begin, end):
-            written[indices[p]] = values[p]
-        for j in range(i):
-            product = _gathered_dot(written, indices, values, indptr[rows[j]], indptr[rows[j] + 1])
-            cross += (product + bias) * _dot(di, d[j])
-        for p in range(begin, end):
-            written[indices[p]] = 0
-    return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
-
-
-@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _sparse_formed_sum(  # type: ignore[no-untyped-def]
-    indptr, indices, values, squares, rows, d, count, bias, size_in
-):
-    """As `_formed_sum` for sparse rows, in float64."""
-    size_out = d.shape[1]
-    norms, underflow, total = 0.0, 0.0, 0.0
-    for i in range(count):
-        square_a, square_d = squares[rows[i]] + bias, _dot(d[i], d[i])
-        norms += np.sqrt(square_a * square_d)
-        underflow += size_out * (square_a + size_in * SMALLEST) + size_in * square_d
-    gradient = np.empty(size_in, dtype=np.float64)
-    for o in range(size_out):
-        gradient[:] = 0
-        bias_gradient = 0.0
-        for i in range(count):
-            c = np.float64(d[i, o])
-            bias_gradient += c
-            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                gradient[indices[p]] += c * np.float64(values[p])
-        for k in range(size_in):
-            total += gradient[k] * gradient[k]
-        total += np.float64(bias) * bias_gradient * bias_gradient
-    return total + SMALLEST * count * underflow, norms
-
-
-@numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _sparse_root_sum(  # type: ignore[no-untyped-def]
-    indptr, indices, values, squares, rows, d, count, bias, written
-):
-    size_in, size_out = len(written), d.shape[1]
-    entries = 0
-    for i in range(count):
-        entries += indptr[rows[i] + 1] - indptr[rows[i]]
-    # Every pair reads the entries of one row and a gradient.
-    if count * (entries + count * size_out) > 2 * size_out * (entries + size_in):
-        return _sparse_formed_sum(indptr, indices, values, squares, rows, d, count, bias, size_in)
-    return _sparse_pair_sum(indptr, indices, values, squares, rows, d, count, bias, written)
-
-
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def row_squares(rows, out):  # type: ignore[no-untyped-def]
     """The squared norm of every row, in float64."""
@@ -421,7 +356,7 @@ def shared_linear_norms(  # type: ignore[no-untyped-def]
 ):
     """As `linear_norms` for a layer that ran once per shared row and is followed by an activation.
 
-    Roots with more than `KEPT_ROWS` rows are left to `large_norms` and `large_sparse_norms`. No gradient of a
+    Roots with more than `KEPT_ROWS` rows are left to `large_norms`. No gradient of a
     root is stored beyond it.
 
     Args:
@@ -469,55 +404,20 @@ def shared_linear_norms(  # type: ignore[no-untyped-def]
             sizes[root] += size * size
 
 
+@numba.njit(cache=True, nogil=True)
+def _write_rows(indptr, indices, values, nodes, out):  # type: ignore[no-untyped-def]
+    """Write these rows side by side; values are [rows, columns] where `indptr` is None."""
+    for i in range(len(nodes)):
+        if indptr is None:
+            out[i] = values[nodes[i]]
+        else:
+            out[i] = 0
+            for p in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+                out[i, indices[p]] = values[p]
+
+
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def large_norms(  # type: ignore[no-untyped-def]
-    large,
-    a,
-    outputs,
-    relu,
-    index,
-    upper,
-    parents,
-    coefficients,
-    pointers,
-    squares,
-    places,
-    counts,
-    bias,
-    norms,
-    sizes,
-):
-    """As `shared_linear_norms` for the roots `large`, with inputs a [shared rows, in]."""
-    for number in numba.prange(len(large)):
-        root = large[number]
-        begin, end, count = pointers[root], pointers[root + 1], counts[root]
-        nodes = np.empty(count, dtype=np.int64)
-        gradients = np.empty((count, outputs.shape[1]), dtype=np.float32)
-        single = np.empty(outputs.shape[1], dtype=np.float32)
-        repeated = _merge_entries(
-            squares,
-            outputs,
-            relu,
-            index,
-            upper,
-            parents,
-            coefficients,
-            places,
-            begin,
-            end,
-            bias,
-            nodes,
-            gradients,
-            single,
-        )
-        total, size = _root_sum(a, squares, nodes, gradients, count, bias)
-        size += repeated
-        norms[root] += total
-        sizes[root] += size * size
-
-
-@numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def large_sparse_norms(  # type: ignore[no-untyped-def]
     large,
     indptr,
     indices,
@@ -537,14 +437,13 @@ def large_sparse_norms(  # type: ignore[no-untyped-def]
     norms,
     sizes,
 ):
-    """As `large_norms` for sparse shared rows of `size_in` columns."""
+    """As `shared_linear_norms` for the roots `large`; their inputs are written out, as `_write_rows` does."""
     for number in numba.prange(len(large)):
         root = large[number]
         begin, end, count = pointers[root], pointers[root + 1], counts[root]
         nodes = np.empty(count, dtype=np.int64)
         gradients = np.empty((count, outputs.shape[1]), dtype=np.float32)
         single = np.empty(outputs.shape[1], dtype=np.float32)
-        written = np.zeros(size_in, dtype=np.float32)
         repeated = _merge_entries(
             squares,
             outputs,
@@ -561,9 +460,9 @@ def large_sparse_norms(  # type: ignore[no-untyped-def]
             gradients,
             single,
         )
-        total, size = _sparse_root_sum(
-            indptr, indices, values, squares, nodes, gradients, count, bias, written
-        )
+        a = np.empty((count, size_in), dtype=np.float32)
+        _write_rows(indptr, indices, values, nodes, a)
+        total, size = _root_sum(a, squares[nodes], np.arange(count), gradients, count, bias)
         size += repeated
         norms[root] += total
         sizes[root] += size * size

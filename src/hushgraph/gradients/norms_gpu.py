@@ -9,23 +9,59 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hushgraph.gradients.large_norms_gpu import norms_of_large
 from hushgraph.models.row_sums_gpu import AVAILABLE
 
 if AVAILABLE:
     import triton
     import triton.language as tl
 
-    from hushgraph.gradients.rows_gpu import entries, gradient_rows, input_rows
-
 # Small tiles win: most roots have few rows, and a tile is computed whole.
 _TILE = 4
 _COLUMNS = 128
 _WARPS = 1
-# One warp walks over all pairs of a root; with more rows than this, many programs form its gradient instead.
-_MOST_PAIRED = 64
+# One warp walks over all pairs of a root. Roots with more rows are left to others, and get 0 here.
+MOST_PAIRED = 64
 
 if AVAILABLE:
+
+    @triton.jit
+    def entries(index, parents, coefficients, rows, inside, SHARED: tl.constexpr):
+        """Where the input and the gradient of each row stand, and the factor of the gradient."""
+        nodes = rows
+        above = rows
+        factors = tl.zeros_like(rows).to(tl.float32)
+        if SHARED:
+            nodes = tl.load(index + rows, mask=inside, other=0)
+            above = tl.load(parents + rows, mask=inside, other=0)
+            factors = tl.load(coefficients + rows, mask=inside, other=0.0)
+        return nodes, above, factors
+
+    @triton.jit
+    def input_rows(a, nodes, inside, columns, size_in):
+        mask = inside[:, None] & (columns < size_in)[None, :]
+        return tl.load(a + nodes[:, None] * size_in + columns[None, :], mask=mask, other=0.0)
+
+    @triton.jit
+    def gradient_rows(
+        upper,
+        outputs,
+        nodes,
+        above,
+        factors,
+        inside,
+        columns,
+        size_out,
+        SHARED: tl.constexpr,
+        RELU: tl.constexpr,
+    ):
+        mask = inside[:, None] & (columns < size_out)[None, :]
+        d = tl.load(upper + above[:, None] * size_out + columns[None, :], mask=mask, other=0.0)
+        if SHARED:
+            out = tl.load(outputs + nodes[:, None] * size_out + columns[None, :], mask=mask, other=0.0)
+            # As a product it keeps its digits where the activation is near 1.
+            slope = tl.where(out > 0, 1.0, 0.0) if RELU else (1.0 - out) * (1.0 + out)
+            d = d * slope * factors[:, None]
+        return d
 
     @triton.jit
     def _products(left, right):
@@ -114,10 +150,10 @@ if AVAILABLE:
         tl.store(sizes + root, lengths * lengths)
 
 
-def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool, most_rows: int) -> tuple[Tensor, Tensor]:
+def linear_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool) -> tuple[Tensor, Tensor]:
     """As `pairs.linear_norms`."""
     # The tensors of the shared form are not read here; any will do in their place.
-    return _norms((a, d, pointers, d, pointers, d, pointers), bias, most_rows, shared=False, relu=False)
+    return _norms((a, d, pointers, d, pointers, d, pointers), bias, shared=False, relu=False)
 
 
 def shared_linear_norms(
@@ -129,16 +165,13 @@ def shared_linear_norms(
     parents: Tensor,
     coefficients: Tensor,
     pointers: Tensor,
-    most_rows: int,
 ) -> tuple[Tensor, Tensor]:
     """As `pairs.shared_linear_norms`."""
     tensors = (a, outputs, index, upper, parents, coefficients, pointers)
-    return _norms(tensors, True, most_rows, shared=True, relu=relu)
+    return _norms(tensors, True, shared=True, relu=relu)
 
 
-def _norms(
-    tensors: tuple[Tensor, ...], bias: bool, most_rows: int, *, shared: bool, relu: bool
-) -> tuple[Tensor, Tensor]:
+def _norms(tensors: tuple[Tensor, ...], bias: bool, *, shared: bool, relu: bool) -> tuple[Tensor, Tensor]:
     a, upper, pointers = tensors[0], tensors[3], tensors[-1]
     roots = pointers.numel() - 1
     norms = torch.empty(roots, dtype=torch.float64, device=a.device)
@@ -153,16 +186,9 @@ def _norms(
         SHARED=shared,
         RELU=relu,
         SMALLEST=torch.finfo(torch.float32).tiny,
-        MOST_PAIRED=_MOST_PAIRED,
+        MOST_PAIRED=MOST_PAIRED,
         TILE=_TILE,
         COLUMNS=_COLUMNS,
         num_warps=_WARPS,
     )
-    # Looking for large roots waits for the device, so it is done only where there can be one.
-    if most_rows > _MOST_PAIRED:
-        large = torch.nonzero(torch.diff(pointers) > _MOST_PAIRED).flatten()
-        if large.numel():
-            norms[large], sizes[large] = norms_of_large(
-                tensors, large, most_rows, bias, shared=shared, relu=relu
-            )
     return norms, sizes

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
-from hushgraph.gradients import ghost, reference
+from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
-from hushgraph.gradients.clip import Clipping
+from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
 from hushgraph.sampling.lists import BoundedLists
@@ -37,7 +37,7 @@ _READS: tuple[list[int], ...] = (
 
 
 def find_offences(
-    model: nn.Module, *, num_features: int, num_classes: int, depth: int, shape_only: bool
+    model: nn.Module, *, num_features: int, num_outputs: int, depth: int, shape_only: bool
 ) -> list[str]:
     """What a copy of `model` does wrong on made-up features and trees, in words."""
     rng = np.random.default_rng(0)
@@ -46,15 +46,18 @@ def find_offences(
     graph = Graph.from_arrays(
         edge_index=np.empty((2, 0), np.int64),
         x=rng.random((num_nodes, num_features), dtype=np.float32),
-        y=rng.integers(0, num_classes, num_nodes),
+        y=rng.integers(0, num_outputs, num_nodes),
         train_idx=np.arange(num_nodes),
-        num_classes=num_classes,
+        num_classes=num_outputs,
     )
     lists = BoundedLists(
         indptr=np.cumsum([0] + [len(reads) for reads in _READS], dtype=np.int64),
         indices=np.concatenate(_READS).astype(np.int32),
     )
-    batch = tree_batch(grow(lists, _ROOTS, depth), Features(graph), graph.y)
+    batch, *alone = (
+        tree_batch(grow(lists, roots, depth), Features(graph), graph.y)
+        for roots in (_ROOTS, *([root] for root in _ROOTS))
+    )
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         try:
@@ -62,10 +65,10 @@ def find_offences(
             for parameter in tried.parameters():
                 # Weights that begin at zero would hide what lies behind them.
                 parameter.add_(0.05 * torch.randn_like(parameter))
-            offences = _shape(tried, batch, num_classes)
+            offences = _shape(tried, batch, num_outputs)
             if not offences and not shape_only:
                 offences = [*_buffers(tried, batch), *_mixing(tried, batch)]
-                offences += _clipping(tried, batch, graph, lists, depth)
+                offences += _clipping(tried, batch, alone)
         except ModelError as error:
             return [str(error)]
         except Exception as error:
@@ -77,9 +80,9 @@ def find_offences(
     return offences
 
 
-def _shape(model: nn.Module, batch: TreeBatch, num_classes: int) -> list[str]:
+def _shape(model: nn.Module, batch: TreeBatch, num_outputs: int) -> list[str]:
     shape = tuple(model(batch.dense_x, batch.blocks).shape)
-    expected = (batch.num_roots, num_classes)
+    expected = (batch.num_roots, num_outputs)
     if shape == expected:
         return []
     return [f"it gives scores of shape {shape} for {batch.num_roots} roots: expected {expected}"]
@@ -116,7 +119,7 @@ def _mixing(model: nn.Module, batch: TreeBatch) -> list[str]:
     return []
 
 
-def _clipping(model: nn.Module, batch: TreeBatch, graph: Graph, lists: BoundedLists, depth: int) -> list[str]:
+def _clipping(model: nn.Module, batch: TreeBatch, alone: list[TreeBatch]) -> list[str]:
     """Parameters whose clipped sum is not that of one root at a time."""
     clipping = Clipping(kind="flat", clip=1e-3)
     wrong: list[str] = []
@@ -124,7 +127,7 @@ def _clipping(model: nn.Module, batch: TreeBatch, graph: Graph, lists: BoundedLi
         tried = copy.deepcopy(model).train(training)
         with torch.enable_grad():
             fast = ghost.clipped_sum(tried, batch, clipping)
-            slow = reference.clipped_sum(tried, graph, lists, _ROOTS, depth, clipping)
+            slow = _sum_one_by_one(tried, alone, clipping)
         total = torch.stack([value.norm() for value in slow.values()]).norm()
         for name, value in slow.items():
             close = (fast[name] - value).norm() <= 1e-3 * value.norm() + 1e-6 * total
@@ -136,6 +139,23 @@ def _clipping(model: nn.Module, batch: TreeBatch, graph: Graph, lists: BoundedLi
         f"per-root gradients of {', '.join(wrong)} cannot be told apart: call layers as modules, not through "
         "their weights, on one row per node of a level and in the order of the rows"
     ]
+
+
+def _sum_one_by_one(model: nn.Module, alone: list[TreeBatch], clipping: Clipping) -> dict[str, Tensor]:
+    """The clipped sum, from the gradient of one root after another over its own tree, by autograd."""
+    parameters = dict(model.named_parameters())
+    total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    for one in alone:
+        loss = one.loss(model(*_apart(one)), one.labels).sum()
+        gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        reached = {name: g for name, g in zip(parameters, gradients, strict=True) if g is not None}
+        squares = torch.zeros(len(GROUPS), 1)
+        for name, gradient in reached.items():
+            squares[group_of(name)] += gradient.square().sum()
+        factors = clipping.factors(squares, squares).float()
+        for name, gradient in reached.items():
+            total[name] += gradient * factors[group_of(name)]
+    return total
 
 
 def _is_deterministic(model: nn.Module, batch: TreeBatch) -> bool:

@@ -20,6 +20,7 @@ from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN, GCNLayer
 from hushgraph.models.recording import Recording
 from hushgraph.models.row_sums_gpu import AVAILABLE
+from hushgraph.tasks.classes import cross_entropy
 
 # Trees of more rows have kernels that wait for the GPU.
 LARGEST_RECORDED_TREE = 64
@@ -66,6 +67,7 @@ class RecordedTreeSums:
         is_gcn = type(model) is GNN and all(type(layer) is GCNLayer for layer in model.layers)
         return (
             AVAILABLE
+            and batch.loss is cross_entropy
             and batch.x.device.type == "cuda"
             and is_gcn
             and len(batch.blocks) == 1

@@ -31,8 +31,14 @@ _WIDE = 4
 _LARGEST = float(np.finfo(np.float32).max)
 # Columns of the table that describes the layers of a chain.
 SIZE_IN, SIZE_OUT, WIDTH, FORWARD, BACKWARD, BIAS, OUTPUT, GRADIENT, GROUP = range(9)
-# Clipping rules.
-NORMALISED, FLAT, GROUPS, UNCLIPPED = range(4)
+# Of kernels that only kernels call: without what Python would call them by, they are compiled sooner. What
+# calls them is cached, with them in it.
+_INNER: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 
 
 def _vector(builder: Any, pointer: Any, at: Any = None, size: int = LANES) -> Any:
@@ -187,7 +193,7 @@ def _float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.float32(types.int32), generate
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type: ignore[no-untyped-def]
     """out[rows, width] += a[rows, depth] @ w[depth, width]."""
     acc = _registers()
@@ -212,7 +218,7 @@ def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type
             i += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at):  # type: ignore[no-untyped-def]
     """total[size, width], float64, += a[rows, size].T @ d[rows, width], formed in float32; rows <= CHUNK."""
     acc = _registers()
@@ -238,21 +244,21 @@ def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at): 
 
 
 # What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _node_of(nodes, row):  # type: ignore[no-untyped-def]
     if nodes is None:
         return row
     return nodes[row]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _scale_of(scales, node):  # type: ignore[no-untyped-def]
     if scales is None:
         return np.float32(1)
     return scales[node]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def multiply_sparse(  # type: ignore[no-untyped-def]
     nodes, scales, indptr, indices, values, begin, rows, w, w_at, width, out, out_at
 ):
@@ -283,7 +289,7 @@ def multiply_sparse(  # type: ignore[no-untyped-def]
             b += LANES
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def add_sparse_products(  # type: ignore[no-untyped-def]
     counts, columns, places, values, first_column, last_column, first, d, d_at, width, total, total_at
 ):
@@ -314,7 +320,7 @@ def add_sparse_products(  # type: ignore[no-untyped-def]
         first = last
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _tanh(values, count):  # type: ignore[no-untyped-def]
     """Tanh in place, right up to a few units of the last digit: a quotient of polynomials."""
     for i in range(count):
@@ -337,7 +343,7 @@ def _tanh(values, count):  # type: ignore[no-untyped-def]
         values[i] = np.float32(-1) if y < np.float32(-1) else y
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _exp(values, count, shift):  # type: ignore[no-untyped-def]
     """exp(value - shift) in place, for values that are at most `shift`."""
     for i in range(count):
@@ -355,7 +361,7 @@ def _exp(values, count, shift):  # type: ignore[no-untyped-def]
         values[i] = p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _square(values, count):  # type: ignore[no-untyped-def]
     """Squared norm in float64."""
     total = 0.0
@@ -365,7 +371,7 @@ def _square(values, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     """Scores in place become the gradient of the cross-entropy; zero without a label."""
     if label < 0:
@@ -385,7 +391,7 @@ def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     scores[label] -= np.float32(1)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def forward(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -429,13 +435,13 @@ def forward(  # type: ignore[no-untyped-def]
                 out,
             )
         else:
-            num_sparse = layer[SIZE_IN] - dense_width
-            if num_sparse:
+            # None where no column is sparse: the branch is then not compiled.
+            if indptr is not None:
                 at = layer[FORWARD]
                 multiply_sparse(
                     nodes, scales, indptr, indices, values, begin, rows, params, at, width, work, out
                 )
-            at = layer[FORWARD] + num_sparse * width
+            at = layer[FORWARD] + (layer[SIZE_IN] - dense_width) * width
             multiply(inputs, inputs_at, dense_width, rows, dense_width, params, at, width, work, out)
         if number < len(layers) - 1:
             if relu:
@@ -449,7 +455,7 @@ def forward(  # type: ignore[no-untyped-def]
             multiply(inputs, first, dense_width, rows, skip[SIZE_IN], params, skip[FORWARD], width, work, out)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[no-untyped-def]
     """Gradients by the outputs of all layers, before their activations."""
     last = layers[len(layers) - 1]
@@ -484,27 +490,19 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
                 slopes[i] *= (np.float32(1) - y) * (np.float32(1) + y)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _factors(squares, rule, clip, stability, limits, factors):  # type: ignore[no-untyped-def]
+@numba.njit(**_INNER)
+def _factors(squares, clips, limit, stability, is_grouped, factors):  # type: ignore[no-untyped-def]
     """`Clipping.factors` for one root whose squared norms are exact; zero where they are not finite."""
     total, is_finite = 0.0, True
     for group in range(len(squares)):
         is_finite = is_finite and squares[group] <= _LARGEST
         total += squares[group] + SMALLEST_SQUARE
     for group in range(len(squares)):
-        if not is_finite:
-            factors[group] = 0.0
-        elif rule == NORMALISED:
-            factors[group] = clip / (np.sqrt(total) + stability)
-        elif rule == FLAT:
-            factors[group] = min(1.0, clip / np.sqrt(total))
-        elif rule == GROUPS:
-            factors[group] = min(1.0, limits[group] / np.sqrt(squares[group] + SMALLEST_SQUARE))
-        else:
-            factors[group] = 1.0
+        norm = np.sqrt(squares[group] + SMALLEST_SQUARE if is_grouped else total)
+        factors[group] = min(limit, clips[group] / (norm + stability)) if is_finite else 0.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _scale(values, factor, count):  # type: ignore[no-untyped-def]
     """Values times a float64 factor in place, each rounded once; zero for the factor 0, whatever they are."""
     if factor == 0:
@@ -515,7 +513,7 @@ def _scale(values, factor, count):  # type: ignore[no-untyped-def]
         values[k] = np.float32(factor * np.float64(values[k]))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@numba.njit(**_INNER, inline="always")
 def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     """The product of two squared norms; infinite where one is beyond float32.
 
@@ -524,9 +522,9 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     return inputs * gradient if inputs <= _LARGEST and gradient <= _LARGEST else np.inf
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _weigh(  # type: ignore[no-untyped-def]
-    layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows
+    layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
 ):
     """Multiply the gradients of every row by the factors of its clipping."""
     squares, factors = np.zeros(3), np.zeros(3)
@@ -544,7 +542,7 @@ def _weigh(  # type: ignore[no-untyped-def]
             squares[layer[GROUP]] += _multiply(inputs + 1, gradient)
         if skip[SIZE_IN]:
             squares[skip[GROUP]] += _multiply(skip_squares[begin + i], gradient)
-        _factors(squares, rule, clip, stability, limits, factors)
+        _factors(squares, clips, limit, stability, is_grouped, factors)
         if skip[SIZE_IN]:
             gradients = _pointer(work, last[GRADIENT] + i * last[WIDTH])
             scaled = _pointer(work, skip[GRADIENT] + i * last[WIDTH])
@@ -561,7 +559,7 @@ def _weigh(  # type: ignore[no-untyped-def]
                     work[layer[OUTPUT] + i * layer[WIDTH] + k] = 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _add_sums(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -601,8 +599,7 @@ def _add_sums(  # type: ignore[no-untyped-def]
                 layer[FORWARD],
             )
             continue
-        num_sparse = layer[SIZE_IN] - dense_width
-        if num_sparse:
+        if counts is not None:
             add_sparse_products(
                 counts,
                 columns,
@@ -617,7 +614,7 @@ def _add_sums(  # type: ignore[no-untyped-def]
                 total,
                 layer[FORWARD],
             )
-        at = layer[FORWARD] + num_sparse * width
+        at = layer[FORWARD] + (layer[SIZE_IN] - dense_width) * width
         add_products(inputs, inputs_at, dense_width, dense_width, work, gradient, width, rows, total, at)
     if skip[SIZE_IN]:
         first, width = inputs_at + dense_width - skip[SIZE_IN], layers[len(layers) - 1][WIDTH]
@@ -626,7 +623,7 @@ def _add_sums(  # type: ignore[no-untyped-def]
         )
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no-untyped-def]
     """Write the scaled dense features of a chunk of rows, and the dense columns behind them, side by side."""
     first, last = table.shape[1], dense.shape[1]
@@ -638,7 +635,7 @@ def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no
 
 
 # Copies write whole vectors: what they write behind a row belongs to the next one, which is written later.
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
     """Copy numbers; `target` has room for `LANES` more."""
     k = 0
@@ -650,7 +647,7 @@ def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
         k += 1
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(**_INNER)
 def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[no-untyped-def]
     """Copy numbers, each multiplied by `scale`; `target` has room for `LANES` more."""
     k = 0
@@ -663,7 +660,7 @@ def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[n
 
 
 # Inlined, so that both kernels are compiled as if it were written in them.
-@numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@numba.njit(**_INNER, inline="always")
 def _forward_chunk(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -730,10 +727,10 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     labels,
     input_squares,
     skip_squares,
-    rule,
-    clip,
+    clips,
+    limit,
     stability,
-    limits,
+    is_grouped,
     first_chunk,
     last_chunk,
     total,
@@ -761,7 +758,9 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
             rows,
         )
         _backward(layers, relu, params, work, labels, begin, rows)
-        _weigh(layers, skip, work, input_squares, skip_squares, rule, clip, stability, limits, begin, rows)
+        _weigh(
+            layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
+        )
         _add_sums(
             layers,
             skip,
@@ -884,35 +883,3 @@ def copy_sparse_rows(nodes, scales, indptr, indices, values, new_indptr, new_ind
         for p in range(new_indptr[i + 1] - at):
             new_indices[at + p] = indices[first + p]
             new_values[at + p] = scale * values[first + p]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def square_sparse_rows(nodes, scales, indptr, values, squares):  # type: ignore[no-untyped-def]
-    """Squared norms of sparse rows, in float64."""
-    most = 0
-    for i in range(len(squares)):
-        node = _node_of(nodes, i)
-        most = max(most, indptr[node + 1] - indptr[node])
-    row = np.empty(most + LANES, np.float32)
-    for i in range(len(squares)):
-        node = _node_of(nodes, i)
-        count = indptr[node + 1] - indptr[node]
-        scale = _scale_of(scales, node)
-        _copy_scaled(row, 0, values, indptr[node], count, scale)
-        squares[i] = _square(_pointer(row, 0), count)
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def square_dense_rows(nodes, scales, table, dense, num_last, squares, last):  # type: ignore[no-untyped-def]
-    """Squared norms of the dense columns of rows, and of their last `num_last` columns, in float64."""
-    flat_table, flat_dense = table.reshape(-1), dense.reshape(-1)
-    size, dense_size = table.shape[1], dense.shape[1]
-    width = size + dense_size
-    row = np.empty(width + LANES, np.float32)
-    for i in range(len(squares)):
-        node = _node_of(nodes, i)
-        scale = _scale_of(scales, node)
-        _copy_scaled(row, 0, flat_table, node * size, size, scale)
-        _copy(row, size, flat_dense, i * dense_size, dense_size)
-        last[i] = _square(_pointer(row, width - num_last), num_last)
-        squares[i] = last[i] + _square(_pointer(row, 0), width - num_last)

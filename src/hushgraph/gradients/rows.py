@@ -21,17 +21,24 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels as kernels
-from hushgraph.gradients.clip import GROUPS, Clipping, group_of
+from hushgraph.gradients.clip import UNCLIPPED, Clipping, group_of
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
+from hushgraph.tasks.classes import cross_entropy
 
 # Sums that are added up apart from each other, whatever the number of threads: results do not depend on it.
 _PARTS = 8
-_RULES = {"normalised": kernels.NORMALISED, "flat": kernels.FLAT, "groups": kernels.GROUPS}
+# Numbers of a batch up to which torch is as fast, within a fraction of a millisecond a step.
+_SMALL = 1 << 15
+# Rows whose squares are computed at a time.
+_SQUARED_ROWS = 1 << 12
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,11 +76,26 @@ class SparseRows:
         """float32 [rows]: what every row is multiplied by to have this norm; None for the norm 0."""
         if not norm:
             return None
-        squares = np.zeros(self.num_rows)
-        kernels.square_sparse_rows(None, None, self.indptr, self.values, squares)
+        squares = self.square()
         # The lower limit keeps a row of zeros at zero.
         lengths = np.maximum(np.sqrt(squares, out=squares), 1e-12, out=squares)
         return np.divide(norm, lengths, out=lengths).astype(np.float32)
+
+    def square(self, scales: Float32Array | None = None) -> Float64Array:
+        """float64 [rows]: squared norms of the rows, each multiplied by its scale if there are any."""
+        squares = np.zeros(self.num_rows)
+        for begin in range(0, self.num_rows, _SQUARED_ROWS):
+            ends = self.indptr[begin : begin + _SQUARED_ROWS + 1]
+            counts = np.diff(ends)
+            values = self.values[ends[0] : ends[-1]]
+            if scales is not None:
+                values = values * np.repeat(scales[begin : begin + _SQUARED_ROWS], counts)
+            # An empty row would be given the entry behind it.
+            filled = np.flatnonzero(counts)
+            if len(filled):
+                sums = np.add.reduceat(np.square(values, dtype=np.float64), ends[filled] - ends[0])
+                squares[begin + filled] = sums
+        return squares
 
     def take(self, places: Int64Array, scales: Float32Array | None = None) -> SparseRows:
         """Some of the rows, each multiplied by its scale if there are any."""
@@ -93,6 +115,16 @@ NO_SPARSE_ROWS = SparseRows(
 )
 
 
+def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> Float64Array:
+    """float64 [rows]: squared norms of dense rows, each multiplied by its scale if there are any."""
+    squares = np.zeros(len(rows))
+    for begin in range(0, len(rows), _SQUARED_ROWS):
+        block = slice(begin, begin + _SQUARED_ROWS)
+        part = rows[block] if scales is None else rows[block] * scales[block, None]
+        np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares[block])
+    return squares
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """Inputs and labels of roots: features, sparse or dense, and dense columns behind them.
@@ -106,16 +138,20 @@ class Rows:
         scales: float32 [nodes], what the features of a node are multiplied by; None leaves them unscaled.
         nodes: int64 [rows], whose features each row has; None where rows are the nodes, in order.
         dense: float32 [rows, columns], the last columns.
-        labels: int64 [rows], -1 where a root has none.
+        squares: float64 [nodes], squared norms of the scaled features of every node; computed unless given.
+        labels: [rows], of the task; -1 or NaN where a root has none.
+        loss: from scores and labels to the loss of every row, of the task.
     """
 
     dense: Float32Array
-    labels: Int64Array
+    labels: npt.NDArray[Any]
     features: SparseRows = NO_SPARSE_ROWS
     table: Float32Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     scales: Float32Array | None = None
     nodes: Int64Array | None = None
-    _squares: dict[int, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]] = field(
+    squares: Float64Array | None = None
+    loss: Loss = cross_entropy
+    _squares: dict[int, tuple[Float64Array, Float64Array]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -132,16 +168,23 @@ class Rows:
     def tables(self) -> tuple[npt.NDArray[Any] | None, ...]:
         """The inputs, as the kernels read them."""
         features = self.features
-        of_features = features.indptr, features.indices, features.values
+        of_features: tuple[npt.NDArray[Any] | None, ...] = (None,) * 3
+        if features.num_columns:
+            of_features = features.indptr, features.indices, features.values
         return self.nodes, self.scales, self.table, self.dense, *of_features
 
     @cached_property
-    def by_columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them."""
+    def by_columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them.
+
+        None each where no column is sparse: kernels are compiled without them.
+        """
         features, nodes = self.features, self.nodes
-        chunks = -(-self.num_rows // CHUNK) if features.num_columns else 0
+        if not features.num_columns:
+            return (None,) * 5
+        chunks = -(-self.num_rows // CHUNK)
         lengths = np.diff(features.indptr)
-        count = int((lengths if nodes is None else lengths[nodes]).sum()) if chunks else 0
+        count = int((lengths if nodes is None else lengths[nodes]).sum())
         chunk_starts = np.zeros((chunks + 1, 2), np.int64)
         # No more columns than entries, and no more than there are in each chunk.
         most = min(count, chunks * features.num_columns)
@@ -166,18 +209,26 @@ class Rows:
         columns.resize(number, refcheck=False)
         return counts, columns, places, entries, chunk_starts
 
-    def input_squares(self, num_last: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def input_squares(self, num_last: int) -> tuple[Float64Array, Float64Array]:
         """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
         if num_last not in self._squares:
-            inputs, last = np.zeros(self.num_rows), np.zeros(self.num_rows)
-            nodes, scales, features = self.nodes, self.scales, self.features
-            kernels.square_dense_rows(nodes, scales, self.table, self.dense, num_last, inputs, last)
-            if features.num_columns:
+            squares = self.feature_squares()
+            if squares is None:
                 squares = np.zeros(self.num_rows)
-                kernels.square_sparse_rows(nodes, scales, features.indptr, features.values, squares)
-                inputs += squares
-            self._squares[num_last] = inputs, last
+            elif self.nodes is not None:
+                squares = squares[self.nodes]
+            first = self.dense.shape[1] - num_last
+            last = square_rows(self.dense[:, first:])
+            self._squares[num_last] = squares + square_rows(self.dense[:, :first]) + last, last
         return self._squares[num_last]
+
+    def feature_squares(self) -> Float64Array | None:
+        """float64 [nodes]: squared norms of the scaled features of every node; None where there are none."""
+        if self.squares is not None:
+            return self.squares
+        if self.features.num_columns:
+            return self.features.square(self.scales)
+        return square_rows(self.table, self.scales) if self.table.shape[1] else None
 
     def take(self, places: Int64Array) -> Rows:
         """Some of the rows, in this order, with arrays of their own."""
@@ -191,7 +242,9 @@ class Rows:
             return self
         nodes = np.arange(self.num_rows) if self.nodes is None else self.nodes
         features = self.features.take(nodes, self.scales) if self.features.num_columns else NO_SPARSE_ROWS
-        return Rows(dense=self._join_dense(nodes, self.dense), labels=self.labels, features=features)
+        return Rows(
+            dense=self._join_dense(nodes, self.dense), labels=self.labels, features=features, loss=self.loss
+        )
 
     def _join_dense(self, nodes: Int64Array, dense: Float32Array) -> Float32Array:
         """The dense features of these nodes, scaled, with the columns `dense` behind them."""
@@ -353,7 +406,7 @@ class RowPass:
         return _Totals(self._layout.num_sums)
 
     @property
-    def num_classes(self) -> int:
+    def num_outputs(self) -> int:
         """The number of scores of a row."""
         return self._chain.layers[-1][1].out_features
 
@@ -383,9 +436,7 @@ class RowPass:
         by_columns = rows.by_columns
         skip = self._chain.skip
         input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
-        limits = (0.0,) * len(GROUPS) if clipping is None else clipping.thresholds or (0.0,) * len(GROUPS)
-        rule = kernels.UNCLIPPED if clipping is None else _RULES[clipping.kind]
-        clip, stability = (0.0, 0.0) if clipping is None else (clipping.clip, clipping.stability)
+        rule = UNCLIPPED if clipping is None else clipping.rule
 
         def add(part: int, first: int, last: int, buffers: _Buffers) -> None:
             total = self._totals.take()
@@ -395,10 +446,10 @@ class RowPass:
                 rows.labels,
                 input_squares,
                 skip_squares,
-                rule,
-                float(clip),
-                float(stability),
-                np.array(limits),
+                np.array(rule.clips, np.float64),
+                float(rule.limit),
+                float(rule.stability),
+                rule.is_grouped,
                 first,
                 last,
                 total,
@@ -410,9 +461,9 @@ class RowPass:
         return self._layout.unpack(torch.from_numpy(self._totals.finish()))
 
     def scores(self, rows: Rows) -> Tensor:
-        """float32 [rows, classes]."""
+        """float32 [rows, outputs]."""
         self._layout.pack(self._weights)
-        scores = np.empty((rows.num_rows, self.num_classes), np.float32)
+        scores = np.empty((rows.num_rows, self.num_outputs), np.float32)
 
         def write(part: int, first: int, last: int, buffers: _Buffers) -> None:
             kernels.write_scores(*self._arguments(rows, buffers), first, last, scores)
@@ -498,6 +549,9 @@ class _Buffers(NamedTuple):
 class RowSums:
     """Clipped sums of batches of rows, for `Trainer`; buffers are kept as long as the model is the same.
 
+    Small batches, and losses that have no kernel, are computed with torch: a small run has ended before the
+    kernels would be compiled. Which it is follows from the number of rows, never from what they hold.
+
     Args:
         model: the model, if it is known already.
     """
@@ -508,9 +562,18 @@ class RowSums:
 
     def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
+        num_inputs = rows.num_rows * (rows.features.num_columns + rows.dense_width)
+        if rows.loss is not cross_entropy or num_inputs <= _SMALL:
+            return self._by_torch(model, rows, clipping)
         if self._pass is None or self._model is not model:
             self._model, self._pass = model, RowPass(_require_chain(model))
         return self._pass.clipped_sum(rows, clipping)
+
+    @cached_property
+    def _by_torch(self) -> Callable[[nn.Module, Rows, Clipping | None], dict[str, Tensor]]:
+        from hushgraph.gradients.rows_torch import RecordedRowSums
+
+        return RecordedRowSums(torch.device("cpu"))
 
 
 def _require_chain(model: nn.Module) -> Chain:

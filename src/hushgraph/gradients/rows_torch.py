@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels_gpu as kernels
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import NO_SPARSE_ROWS, Chain, Rows, SparseRows, find_chain
+from hushgraph.gradients.rows import NO_SPARSE_ROWS, Chain, Loss, Rows, SparseRows, find_chain
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.blocks import transpose
 from hushgraph.models.recording import Recording
 from hushgraph.models.row_sums_gpu import AVAILABLE
+from hushgraph.tasks.classes import cross_entropy
+from hushgraph.tasks.task import no_label
 
 # Numbers of chunks' sums that are held at once.
 _HELD = 1 << 26
@@ -103,7 +105,8 @@ class DeviceRows:
     Attributes:
         sparse: the sparse columns, which come first; None where they are written out.
         dense: float32 [rows, columns].
-        labels: int64 [rows], -1 where a row has none.
+        labels: [rows], of the task; -1 or NaN where a row has none.
+        loss: of the task.
         input_squares: float64 [rows], of all columns.
         last_squares: float64 [rows], of the columns that the skip connection reads.
     """
@@ -113,6 +116,7 @@ class DeviceRows:
     labels: Tensor
     input_squares: Tensor
     last_squares: Tensor
+    loss: Loss = cross_entropy
 
     @classmethod
     def of(cls, rows: Rows, chain: Chain, device: torch.device, *, written_out: bool) -> DeviceRows:
@@ -135,8 +139,9 @@ class DeviceRows:
             # Entries that are given twice are added up, as everywhere.
             dense.index_put_((owners, columns.long()), values, accumulate=True)
         dense[:count, num_written:] = torch.from_numpy(rows.dense).to(device)
-        labels = torch.full((size,), -1, device=device)
-        labels[:count] = torch.from_numpy(rows.labels).to(device)
+        own_labels = torch.from_numpy(rows.labels).to(device)
+        labels = own_labels.new_full((size, *own_labels.shape[1:]), no_label(own_labels.dtype))
+        labels[:count] = own_labels
         squares = torch.zeros(2, size, dtype=torch.float64, device=device)
         num_last = 0 if chain.skip is None else chain.skip[1].in_features
         for row, given in zip(squares, rows.input_squares(num_last), strict=True):
@@ -147,6 +152,7 @@ class DeviceRows:
             labels=labels,
             input_squares=squares[0],
             last_squares=squares[1],
+            loss=rows.loss,
         )
 
     def take(self, places: Tensor) -> DeviceRows:
@@ -157,6 +163,7 @@ class DeviceRows:
             labels=self.labels.index_select(0, places),
             input_squares=self.input_squares.index_select(0, places),
             last_squares=self.last_squares.index_select(0, places),
+            loss=self.loss,
         )
 
 
@@ -276,11 +283,11 @@ class _RowStep:
         self._has_kernels = rows.dense.is_cuda and AVAILABLE
         self.outputs = self._run_forward()
         scores = self._score(self.outputs[-1] if self.outputs else None)
-        if self._has_kernels:
+        if self._has_kernels and rows.loss is cross_entropy:
             squares = kernels.score_gradients(scores, rows.labels)
             self.gradients, self.gradient_squares = [scores], [squares]
         else:
-            self.gradients = [_score_gradients(scores, rows.labels)]
+            self.gradients = [differentiate(rows.loss, scores, rows.labels)]
             self.gradient_squares = [_squares(self.gradients[0])]
         self.output_squares: list[Tensor] = []
         for (_, layer), output in zip(reversed(chain.layers[1:]), reversed(self.outputs), strict=True):
@@ -408,12 +415,12 @@ class _RowStep:
         return torch.cat([columns.T, products], dim=1)
 
 
-def _score_gradients(scores: Tensor, labels: Tensor) -> Tensor:
-    """The gradient of the loss by the scores; zero where a row has no label."""
-    has_label = (labels >= 0).float()[:, None]
-    gradients = scores.softmax(1)
-    gradients.scatter_add_(1, labels.clamp(min=0)[:, None], -has_label)
-    return gradients.mul_(has_label)
+def differentiate(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
+    """[rows, outputs]: the gradient of the loss of every row by its scores."""
+    with torch.enable_grad():
+        scores = scores.detach().requires_grad_()
+        (gradients,) = torch.autograd.grad(loss(scores, labels).sum(), scores)
+    return gradients
 
 
 def _pass_activation(gradients: Tensor, outputs: Tensor, *, relu: bool) -> tuple[Tensor, Tensor]:

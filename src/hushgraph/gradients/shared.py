@@ -16,7 +16,6 @@ from hushgraph.gradients import norms as pairs
 from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.gradients.sums import exact_rows, weighted_shared_rows
 from hushgraph.models.blocks import Reads, RowGradient
-from hushgraph.models.tanh import tanh_
 
 
 def is_shareable(encoder: nn.Module) -> bool:
@@ -49,7 +48,7 @@ class SharedEncoder:
                     raise TypeError(f"{type(layer).__name__} in an encoder that is not shareable")
                 relu = isinstance(activation, nn.ReLU)
                 z = x.multiply(layer.weight, layer.bias) if isinstance(x, SparseInputs) else layer(x)
-                out = z.relu_() if relu else tanh_(z)
+                out = z.relu_() if relu else z.tanh_()
                 passes.append((layer, x, out, relu))
                 x = out
         return cls(passes)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hushgraph.models.gnn import Scale
-from hushgraph.models.tanh import tanh_
 
 
 @dataclass(eq=False)
@@ -85,22 +84,6 @@ class _Embedding(torch.autograd.Function):
         return None, None, None
 
 
-class _Tanh(torch.autograd.Function):
-    """torch's, with a faster forward pass on the CPU."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = tanh_(x.clone())
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
-        result: Tensor = torch.ops.aten.tanh_backward(grad, out)
-        return result
-
-
 def _rows(x: Tensor) -> Tensor:
     return x.detach().reshape(-1, x.shape[-1])
 
@@ -153,9 +136,6 @@ def taped(model: nn.Module, tape: Tape, *, leave_out: nn.Module | None = None) -
         for name, layer in model.named_modules():
             if type(layer) in TAPED and layer not in skipped:
                 layer.forward = forward_of(layer, name)
-                patched.append(layer)
-            elif type(layer) is nn.Tanh and layer not in skipped:
-                layer.forward = _Tanh.apply  # type: ignore[method-assign]
                 patched.append(layer)
         yield
     finally:

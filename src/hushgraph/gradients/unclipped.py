@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.shared import is_shareable
@@ -20,7 +19,7 @@ def gradient_sum(model: nn.Module, batch: TreeBatch) -> dict[str, Tensor]:
     if batch.num_roots == 0:
         return {name: torch.zeros_like(p) for name, p in parameters.items()}
     with torch.enable_grad():
-        loss = functional.cross_entropy(_scores(model, batch), batch.labels, ignore_index=-1, reduction="sum")
+        loss = batch.loss(_scores(model, batch), batch.labels).sum()
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
     return {
         name: torch.zeros_like(p) if g is None else g

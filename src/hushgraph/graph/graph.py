@@ -14,6 +14,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task, no_label
 
 if TYPE_CHECKING:
     from hushgraph.graph.columns import Columns
@@ -44,7 +46,8 @@ class Graph:
         x: features, float32 [N, d]: a NumPy array, or a `scipy.sparse.csr_array` if given sparse.
         y: labels, int64 [N]; -1 means no label.
         train_idx, val_idx, test_idx: int64, ascending, disjoint.
-        num_classes: labels are below this number. It is treated as public.
+        num_classes: labels are below this number. It is treated as public. For other tasks than classes, the
+            number of outputs.
         has_declared_classes: whether that number was declared; otherwise it was taken from the labels.
         is_directed: whether some read lacks its reverse, as declared or as the edges look. One row can change
             how they look, so nothing is decided by it.
@@ -53,6 +56,7 @@ class Graph:
         columns: the roles of the columns, if the graph was read from tables.
         clean_up: how often each declared rule for imperfect cells and edges applied, if the graph was read
             from tables. These counts are private: nothing writes them.
+        declared_task: what is asked of a node; one of `num_classes` classes unless given.
         unread: names of parts of the edges that the data has and nothing reads, such as weights. Names alone,
             so they are public.
 
@@ -90,18 +94,20 @@ class Graph:
     columns: Columns | None = None
     clean_up: Mapping[str, int] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    declared_task: Task | None = None
 
     def __post_init__(self) -> None:
-        x, y = check_features(self.x), check_integers("y", self.y, ndim=1)
+        x = check_features(self.x)
+        is_other = self.declared_task is not None and not isinstance(self.declared_task, Classes)
+        y = self.task.check_labels(self.y) if is_other else check_integers("y", self.y, ndim=1)
         if self.num_nodes != x.shape[0] or len(y) != x.shape[0]:
             raise GraphError(
                 f"y has {len(y)} labels and x has {x.shape[0]} rows; expected one of each per node; give "
                 "unlabelled nodes the label -1"
             )
-        check_number_of_classes(self.num_classes)
-        check_range("y", y, -1, self.num_classes - 1, "use -1 for no label, or raise num_classes")
+        y = self.task.check_labels(y)
         checked = check_splits(self.num_nodes, {name: getattr(self, name) for name in SPLITS})
-        checked |= {"x": x, "y": y.astype(np.int64, copy=False)}
+        checked |= {"x": x, "y": y}
         checked["indptr"] = check_integers("indptr", self.indptr, ndim=1).astype(np.int64, copy=False)
         checked["indices"] = check_integers("indices", self.indices, ndim=1)
         if self.node_names is not None and np.shape(self.node_names) != (self.num_nodes,):
@@ -130,6 +136,7 @@ class Graph:
         columns: Columns | None = None,
         clean_up: Mapping[str, int] | None = None,
         unread: tuple[str, ...] = (),
+        task: Task | None = None,
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -144,6 +151,7 @@ class Graph:
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
             node_names, columns, clean_up, unread: as in the attributes.
+            task: what is asked of a node, with labels `y` as it takes them; declared, and so public.
 
         Returns:
             The checked graph.
@@ -161,6 +169,7 @@ class Graph:
         )
         reads = build_reads(chunks, num_nodes, symmetrize=symmetrize)
         directed = False if symmetrize else directed
+        num_classes = num_classes if task is None else task.num_outputs
         has_declared_classes = num_classes is not None
         if num_classes is None:
             labels = check_integers("y", y, ndim=1)
@@ -191,7 +200,13 @@ class Graph:
             columns=columns,
             clean_up=clean_up or {},
             unread=unread,
+            declared_task=task,
         )
+
+    @property
+    def task(self) -> Task:
+        """What is asked of a node."""
+        return Classes(num_classes=self.num_classes) if self.declared_task is None else self.declared_task
 
     @property
     def num_edges(self) -> int:
@@ -274,7 +289,7 @@ class Graph:
             x.eliminate_zeros()
         else:
             x[v] = 0
-        y[v] = -1
+        y[v] = no_label(y.dtype)
         return self._filter_reads(kept, x=x, y=y)
 
     def summary(self) -> str:
@@ -355,12 +370,6 @@ def check_range(name: str, array: Array, low: int, high: int, advice: str, *, fi
     position[-1] += first
     where = ", ".join(str(i) for i in position)
     raise GraphError(f"{name}[{where}]={value}; expected {low}..{high}; {advice}")
-
-
-def check_number_of_classes(num_classes: Any) -> None:
-    """Raise GraphError unless this is an integer of at least 1."""
-    if isinstance(num_classes, bool) or not isinstance(num_classes, (int, np.integer)) or num_classes < 1:
-        raise GraphError(f"num_classes={str(num_classes)[:40]}; expected an integer of at least 1")
 
 
 def check_features(x: Any) -> Any:

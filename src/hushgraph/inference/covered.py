@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.errors import InputError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
@@ -26,11 +25,3 @@ def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:
 def score_table(model: nn.Module, graph: Graph, table: RowTable) -> Tensor:
     """Compute the scores of all rows of a table, float32 [N, classes]."""
     return scores(model, WholeGraph(graph, table), depth=0)
-
-
-def check_width(given: int, expected: int) -> None:
-    """Raise InputError if rows do not have as many features as the model was trained on."""
-    if given != expected:
-        raise InputError(
-            f"the rows have {given} features, the model was trained on {expected}; give the same columns"
-        )

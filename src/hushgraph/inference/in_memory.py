@@ -18,6 +18,7 @@ from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN
+from hushgraph.tasks.task import Evaluation, is_labelled
 
 _BLOCK_FLOATS = 1 << 28
 # Rows that are gathered and scored at a time.
@@ -60,18 +61,17 @@ class WholeGraph:
             yield np.arange(begin, min(begin + size, self.graph.num_nodes))
 
 
-def check_features(num_features: int, expected: int) -> None:
-    """Raise InputError if a graph does not have as many features as the model was trained on."""
-    if num_features != expected:
+def check_width(given: int, expected: int) -> None:
+    """Raise InputError if rows do not have as many features as the model was trained on."""
+    if given != expected:
         raise InputError(
-            f"the graph has {num_features} features, the model was trained on {expected}; give a graph "
-            "with the same columns"
+            f"the rows have {given} features, the model was trained on {expected}; give the same columns"
         )
 
 
 @torch.no_grad()
 def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = None) -> Tensor:
-    """Compute scores, float32 [num_nodes, num_classes], on the model's device.
+    """Compute scores, float32 [num_nodes, num_outputs], on the model's device.
 
     Nodes read all their neighbours. Nothing is sampled and no noise is added: the prediction for a node is
     computed from its neighbours' features in the clear.
@@ -97,7 +97,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
                 blocks = (reads,) * depth
             result: Tensor = model(features.all(), blocks)
             return result
-        check_features(features.width, cast(int, model.encoder[0].in_features))
+        check_width(features.width, cast(int, model.encoder[0].in_features))
         h = torch.cat([_encode(model, features, nodes) for nodes in graph.node_ranges()])
         for layer in model.layers:
             h = torch.cat([layer(h, reads) for reads in graph.blocks(h.shape[1])])
@@ -108,18 +108,20 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
 
 
 @torch.no_grad()
-def best_classes(
+def predict(
     model: nn.Module, view: WholeGraph, nodes: npt.NDArray[np.int64], *, depth: int
-) -> npt.NDArray[np.int64]:
-    """Predict classes, int64 [num_nodes]: the highest score for `nodes`, -1 where none was computed."""
+) -> npt.NDArray[Any]:
+    """What `Task.predict` says of `nodes`, [num_nodes]; anything where no prediction was asked for."""
+    task = view.graph.task
     if (chain := _find_row_chain(model, view.features)) is not None:
-        best = np.full(view.graph.num_nodes, -1, dtype=np.int64)
+        predicted = task.predict(torch.zeros(1, task.num_outputs)).numpy().repeat(view.graph.num_nodes)
         rows_alone = RowPass(chain)
         for begin in range(0, len(nodes), _SCORED_ROWS):
             part = nodes[begin : begin + _SCORED_ROWS]
-            best[part] = _score_rows(rows_alone, chain.feature_norm, view.features, part).argmax(1).numpy()
-        return best
-    predictions: npt.NDArray[np.int64] = scores(model, view, depth=depth).argmax(1).cpu().numpy()
+            outputs = _score_rows(rows_alone, chain.feature_norm, view.features, part)
+            predicted[part] = task.predict(outputs).numpy()
+        return predicted
+    predictions: npt.NDArray[Any] = task.predict(scores(model, view, depth=depth)).cpu().numpy()
     return predictions
 
 
@@ -137,7 +139,7 @@ def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Ten
 
 def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
     """Scores of nodes by their own rows, of which few are gathered at a time."""
-    result = torch.empty(len(nodes), rows_alone.num_classes)
+    result = torch.empty(len(nodes), rows_alone.num_outputs)
     for begin in range(0, len(nodes), _SCORED_ROWS):
         rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
         result[begin : begin + _SCORED_ROWS] = rows_alone.scores(rows)
@@ -150,7 +152,7 @@ def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
     reads = isinstance(model, GNN) and model.depth > 0
     if chain is None or features.device.type != "cpu" or reads or not chain.is_float32:
         return None
-    check_features(features.width, chain.layers[0][1].in_features)
+    check_width(features.width, chain.layers[0][1].in_features)
     return chain
 
 
@@ -189,52 +191,13 @@ def build_reads(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Results on one split.
-
-    Attributes:
-        accuracy: fraction of the nodes whose class was predicted.
-        macro_f1: mean F1 score of the classes that occur.
-        class_accuracy: float64 [classes], fraction of the nodes of each class that were predicted correctly;
-            NaN for a class without nodes.
-        class_counts: int64 [classes], the number of nodes of each class.
-    """
-
-    accuracy: float
-    macro_f1: float
-    class_accuracy: npt.NDArray[np.float64]
-    class_counts: npt.NDArray[np.int64]
+def evaluate(predicted: npt.NDArray[Any], graph: Graph, nodes: npt.NDArray[np.int64]) -> Evaluation | None:
+    """Evaluate predictions, [num_nodes], on the labelled ones of `nodes`; None if none has a label."""
+    nodes = nodes[is_labelled(graph.y[nodes])]
+    return graph.task.evaluate(predicted[nodes], graph.y[nodes]) if len(nodes) else None
 
 
-def evaluate(
-    predicted: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int64],
-    nodes: npt.NDArray[np.int64],
-    num_classes: int,
-) -> Evaluation | None:
-    """Evaluate predictions on the labelled ones of `nodes`; None if none has a label."""
-    nodes = nodes[labels[nodes] >= 0]
-    if not len(nodes):
-        return None
-    truth, guess = labels[nodes], predicted[nodes]
-    hits, counts, guesses = (
-        np.bincount(classes, minlength=num_classes) for classes in (truth[truth == guess], truth, guess)
-    )
-    occurs = counts > 0
-    class_accuracy = np.full(num_classes, np.nan)
-    class_accuracy[occurs] = hits[occurs] / counts[occurs]
-    return Evaluation(
-        accuracy=float(hits.sum() / len(nodes)),
-        macro_f1=float(np.mean(2 * hits[occurs] / (counts + guesses)[occurs])),
-        class_accuracy=class_accuracy,
-        class_counts=counts,
-    )
-
-
-def measure_accuracy(
-    predicted: npt.NDArray[np.int64], graph: Graph, nodes: npt.NDArray[np.int64]
-) -> float | None:
-    """Return the accuracy on the labelled ones of `nodes`; None if none has a label."""
-    evaluation = evaluate(predicted, graph.y, nodes, graph.num_classes)
-    return None if evaluation is None else evaluation.accuracy
+def measure(predicted: npt.NDArray[Any], graph: Graph, nodes: npt.NDArray[np.int64]) -> float | None:
+    """Return the headline figure of the task on the labelled ones of `nodes`; None if none has a label."""
+    evaluation = evaluate(predicted, graph, nodes)
+    return None if evaluation is None else evaluation.figures[graph.task.headline]

@@ -20,12 +20,14 @@ class PublicFigures(NamedTuple):
     Attributes:
         num_nodes, num_train_nodes, num_classes: of the graph.
         most_boards: how many boards whoever reads the data can make.
+        label_change: as in `BillboardPlan`; None for classes.
     """
 
     num_nodes: int
     num_train_nodes: int
     num_classes: int
     most_boards: int = 2
+    label_change: float | None = None
 
 
 class Planned(NamedTuple):

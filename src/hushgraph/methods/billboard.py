@@ -34,6 +34,7 @@ class Billboard:
         plan = BillboardPlan(
             num_train_nodes=num_train_nodes,
             num_classes=public.num_classes,
+            label_change=public.label_change,
             batch_size=defaults.batch_size if settings["batch_size"] is None else settings["batch_size"],
             steps=defaults.steps if settings["steps"] is None else settings["steps"],
             clip=settings["clip"],

@@ -128,12 +128,24 @@ LAYERS: dict[str, type[GCNLayer] | type[GINLayer] | type[GATLayer]] = {
 MODEL_NAMES = (*LAYERS, "mlp")
 
 
+def scale_rows(features: Tensor, norm: float) -> Tensor:
+    """Scale every row to this norm; 0 leaves the rows unscaled."""
+    return features * row_scales(features, norm) if norm else features
+
+
+def row_scales(features: Tensor, norm: float) -> Tensor:
+    """float32 [rows, 1]: what every row is multiplied by to have this norm."""
+    # The lower limit keeps a row of zeros at zero.
+    norms: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+    return norm / norms.clamp(min=1e-12)
+
+
 class GNN(nn.Module):
     """Encoder, message passing and decoder: scores for every root.
 
     Args:
         num_features: columns of the features.
-        num_classes: columns of the scores.
+        num_outputs: columns of the scores.
         model: "gcn", "gin", "gat", or "mlp", which passes no messages.
         num_layers: r, rounds of message passing.
         hidden: size of every hidden layer.
@@ -149,7 +161,7 @@ class GNN(nn.Module):
     def __init__(
         self,
         num_features: int,
-        num_classes: int,
+        num_outputs: int,
         *,
         model: ModelName = "gcn",
         num_layers: int = 1,
@@ -167,7 +179,7 @@ class GNN(nn.Module):
             raise ModelError(f"activation={activation!r}: expected one of {', '.join(ACTIVATIONS)}")
         sizes = {
             "num_features": (num_features, 1),
-            "num_classes": (num_classes, 2),
+            "num_outputs": (num_outputs, 1),
             "hidden": (hidden, 1),
             "encoder_layers": (encoder_layers, 1),
             "decoder_layers": (decoder_layers, 1),
@@ -178,7 +190,7 @@ class GNN(nn.Module):
         ]
         if too_small:
             raise ModelError(f"sizes out of range: {', '.join(too_small)}")
-        _check_fits(num_features, num_classes, hidden, max(0, num_layers), encoder_layers + decoder_layers)
+        _check_fits(num_features, num_outputs, hidden, max(0, num_layers), encoder_layers + decoder_layers)
         if not (math.isfinite(feature_norm) and feature_norm >= 0):
             raise ModelError(f"feature_norm={feature_norm}: expected a finite number, at least 0")
         self.feature_norm = feature_norm
@@ -186,7 +198,7 @@ class GNN(nn.Module):
         rounds = 0 if model == "mlp" else num_layers
         options = {"attends": attends} if model == "gat" else {}
         self.layers = nn.ModuleList(LAYERS[model](hidden, activation, **options) for _ in range(rounds))
-        self.decoder = mlp([hidden] * decoder_layers + [num_classes], activation, activate_last=False)
+        self.decoder = mlp([hidden] * decoder_layers + [num_outputs], activation, activate_last=False)
 
     @property
     def depth(self) -> int:
@@ -207,7 +219,7 @@ class GNN(nn.Module):
         return frozenset(names)
 
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
-        """Compute scores [roots, classes] from features [rows of the deepest level, d].
+        """Compute scores [roots, outputs] from features [rows of the deepest level, d].
 
         `blocks` has one entry per round, that of the roots first.
         """
@@ -215,11 +227,7 @@ class GNN(nn.Module):
 
     def scaled(self, x: Tensor) -> Tensor:
         """Scale features [rows, d] as the encoder expects them."""
-        if not self.feature_norm:
-            return x
-        # The lower limit keeps a row of zeros at zero.
-        norms: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        return x * (self.feature_norm / norms.clamp(min=1e-12))
+        return scale_rows(x, self.feature_norm)
 
     def propagate(self, h: Tensor, blocks: Sequence[Reads]) -> Tensor:
         """Apply everything after the encoder to its output."""
@@ -234,7 +242,9 @@ class ReadingMLP(nn.Module):
 
     Args:
         num_features: columns of the features.
-        num_classes: columns of the reading, which follow those of the features, and of the scores.
+        num_outputs: columns of the scores.
+        reading_width: columns of the reading, which follow those of the features; as many as scores by
+            default.
         hidden: size of the hidden layer.
         activation: "tanh" or "relu".
     """
@@ -243,33 +253,40 @@ class ReadingMLP(nn.Module):
     _READING_WEIGHT = 2.0
 
     def __init__(
-        self, num_features: int, num_classes: int, *, hidden: int, activation: Activation = "tanh"
+        self,
+        num_features: int,
+        num_outputs: int,
+        *,
+        hidden: int,
+        reading_width: int | None = None,
+        activation: Activation = "tanh",
     ) -> None:
         super().__init__()
-        width = num_features + num_classes
-        _check_fits(width, num_classes, hidden, 0, 2)
+        reading_width = num_outputs if reading_width is None else reading_width
+        width = num_features + reading_width
+        _check_fits(width, num_outputs, hidden, 0, 2)
         self.num_features = num_features
         self.encoder = mlp([width, hidden], activation, activate_last=True)
-        self.decoder = nn.Linear(hidden, num_classes)
-        self.skip = nn.Linear(num_classes, num_classes, bias=False)
+        self.decoder = nn.Linear(hidden, num_outputs)
+        self.skip = nn.Linear(reading_width, num_outputs, bias=False)
         nn.init.zeros_(self.decoder.weight)
         with torch.no_grad():
-            self.skip.weight.copy_(self._READING_WEIGHT * torch.eye(num_classes))
+            self.skip.weight.copy_(self._READING_WEIGHT * torch.eye(num_outputs, reading_width))
 
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
-        """Compute scores [rows, classes] from features and readings; `blocks` is not used."""
+        """Compute scores [rows, outputs] from features and readings; `blocks` is not used."""
         readings = x[:, self.num_features :]
         scores: Tensor = self.decoder(self.encoder(x)) + self.skip(readings)
         return scores
 
 
-def _check_fits(features: int, classes: int, hidden: int, rounds: int, linears: int) -> None:
+def _check_fits(features: int, outputs: int, hidden: int, rounds: int, linears: int) -> None:
     """Refuse a model that this machine cannot train, before the system kills the process."""
-    weights = hidden * (features + classes) + hidden * hidden * (rounds + linears - 2)
+    weights = hidden * (features + outputs) + hidden * hidden * (rounds + linears - 2)
     memory = _physical_memory()
     if rounds + linears > MOST_LAYERS or weights * _BYTES_PER_WEIGHT > memory:
         raise ModelError(
-            f"{features} features, {classes} classes, hidden={hidden}, {rounds} rounds and {linears} other "
+            f"{features} features, {outputs} outputs, hidden={hidden}, {rounds} rounds and {linears} other "
             f"layers: about {weights:.2g} weights; this machine can train {memory // _BYTES_PER_WEIGHT:.2g} "
             f"in at most {MOST_LAYERS} layers; make the model smaller"
         )

@@ -15,11 +15,12 @@ from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import json_number
+from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
-    from hushgraph.inference.in_memory import Evaluation
     from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.runs.folder import RunFolder
+    from hushgraph.tasks.task import Evaluation
 
 FORMAT = 1
 _LABELS = {
@@ -245,6 +246,8 @@ def _is_finite(value: Any) -> bool:
 
 
 def _summarise_test(folder: RunFolder, evaluation: Evaluation) -> dict[str, Any]:
+    if not isinstance(evaluation, ClassEvaluation):
+        return dict(evaluation.figures)
     counts, shares = evaluation.class_counts, evaluation.class_accuracy
     names = folder.class_names or [str(number) for number in range(len(counts))]
     classes = [
@@ -256,7 +259,7 @@ def _summarise_test(folder: RunFolder, evaluation: Evaluation) -> dict[str, Any]
         }
         for number, (name, count, share) in enumerate(zip(names, counts, shares, strict=True))
     ]
-    return {"accuracy": evaluation.accuracy, "macro_f1": evaluation.macro_f1, "classes": classes}
+    return {**evaluation.figures, "classes": classes}
 
 
 def _read_versions(folder: RunFolder) -> dict[str, str]:

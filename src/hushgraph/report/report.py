@@ -26,8 +26,8 @@ from hushgraph.report.pages import (
 )
 
 if TYPE_CHECKING:
-    from hushgraph.inference.in_memory import Evaluation
     from hushgraph.runs.folder import RunFolder
+    from hushgraph.tasks.task import Evaluation
 
 # Bars have their figure on top where there is room for it.
 _FEW_CLASSES = 10

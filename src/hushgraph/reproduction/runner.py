@@ -22,6 +22,7 @@ from hushgraph.reproduction.frontier import FrontierTable, build_frontier
 from hushgraph.reproduction.jobs import Job
 from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
 from hushgraph.reproduction.records import Records, relabel
+from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
@@ -331,7 +332,7 @@ def _build_record(run: Run, planned: PlannedRun, graph: Graph) -> dict[str, Any]
     }
     if planned.job.experiment.kind == "classes":
         evaluation = run.evaluate(graph)
-        if evaluation is not None:
+        if isinstance(evaluation, ClassEvaluation):
             counts = evaluation.class_counts.tolist()
             pairs = zip(evaluation.class_accuracy.tolist(), counts, strict=True)
             accuracy = [None if count == 0 else float(value) for value, count in pairs]

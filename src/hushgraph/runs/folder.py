@@ -51,6 +51,8 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
 from hushgraph.runs.result import read_result
 from hushgraph.runs.versions import versions
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task, read_task
 
 FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
@@ -93,7 +95,8 @@ class RunFolder:
     Attributes:
         path: the folder.
         plan, config: of the run.
-        num_features, num_classes: of its data.
+        num_features: of its data.
+        task: what is asked of a node.
         split_id: which nodes are in the training split, as `split_id` gives it.
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
@@ -106,7 +109,7 @@ class RunFolder:
     plan: PrivacyPlan
     config: TrainingConfig
     num_features: int
-    num_classes: int
+    task: Task
     split_id: str
     data: str
     columns: Columns | None = None
@@ -131,7 +134,7 @@ class RunFolder:
             config=config,
             split_id=split_id(graph),
             num_features=graph.num_features,
-            num_classes=graph.num_classes,
+            task=graph.task,
             data=data,
             columns=graph.columns,
             assumptions=find_assumptions(graph),
@@ -149,6 +152,7 @@ class RunFolder:
             "config": asdict(self.config),
             "num_features": self.num_features,
             "num_classes": self.num_classes,
+            "task": self.task.to_json(),
             "split_id": self.split_id,
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
@@ -283,7 +287,7 @@ class RunFolder:
                 plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
                 config=TrainingConfig.from_json(json.dumps(about["config"])),
                 num_features=int(about["num_features"]),
-                num_classes=int(about["num_classes"]),
+                task=_read_task(about),
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
                 columns=columns,
@@ -375,6 +379,11 @@ class RunFolder:
         return graph
 
     @property
+    def num_classes(self) -> int:
+        """How many outputs the model has: c for classes."""
+        return self.task.num_outputs
+
+    @property
     def num_boards(self) -> int:
         """How many boards the run has: none on trees."""
         return self.plan.num_boards if isinstance(self.plan, BillboardPlan) else 0
@@ -382,7 +391,7 @@ class RunFolder:
     @property
     def input_width(self) -> int:
         """Columns that the model takes: features and, with a board, a reading."""
-        return self.num_features + (self.num_classes if self.num_boards else 0)
+        return self.num_features + (self.task.ballot_width if self.num_boards else 0)
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
@@ -391,6 +400,7 @@ class RunFolder:
 
     def build_model(self, own: nn.Module | None = None, *, seed: int | None = None) -> nn.Module:
         """The model of this run: built in and freshly initialised, or the caller's own, which is checked."""
+        self.task.check()
         if own is not None:
             return self._check_own(own)
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -404,13 +414,14 @@ class RunFolder:
         if self.num_boards:
             return ReadingMLP(
                 self.num_features,
-                self.num_classes,
+                self.task.num_outputs,
+                reading_width=self.task.ballot_width,
                 hidden=self.config.hidden,
                 activation=self.config.activation,
             )
         return GNN(
             self.num_features,
-            self.num_classes,
+            self.task.num_outputs,
             model=self.config.model,
             num_layers=self.plan.num_layers,
             hidden=self.config.hidden,
@@ -429,7 +440,7 @@ class RunFolder:
         check_model(
             model,
             num_features=self.input_width,
-            num_classes=self.num_classes,
+            num_outputs=self.task.num_outputs,
             depth=self.plan.num_layers,
         )
         return model
@@ -484,6 +495,13 @@ def split_id(graph: Graph) -> str:
     """A digest of what is public about the nodes: how many there are, and which are in the training split."""
     public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+
+
+def _read_task(about: Mapping[str, Any]) -> Task:
+    """What was asked of a node; an older run recorded only how many classes there were."""
+    if "task" in about:
+        return read_task(about["task"])
+    return Classes(num_classes=int(about["num_classes"]))
 
 
 def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tuple[Assumption, ...]:

@@ -54,7 +54,9 @@ class Boards:
         # Those of the boards before are as large as the new ones.
         self._readings = None
         # A board is kept in its file until it is read again.
-        board, parts = combine_boards(self.boards[: place + 1], in_place=True)
+        board, parts = combine_boards(
+            self.boards[: place + 1], centred=self.folder.task.is_centred, in_place=True
+        )
         self.boards = []
         readings = self.parts.read_board(
             board,
@@ -134,7 +136,7 @@ def make_ballots(
     the first board, if known.
     """
     plan, parts = get_billboard_plan(folder), parts or Parts()
-    ballots = labels or parts.label_ballots(graph, plan.edge_owner, num_classes=plan.num_classes)
+    ballots = labels or parts.label_ballots(graph, plan.edge_owner, task=folder.task)
     if place == 0:
         return ballots
     model = folder.build_model().eval()
@@ -147,5 +149,4 @@ def make_ballots(
         else RowTable(graph, readings, "cpu", feature_norm=folder.config.feature_norm)
     )
     predicted = scores(model, WholeGraph(graph, table), depth=0)
-    # Written over the scores: both would be as large as the board.
-    return parts.soft_ballots(ballots, torch.softmax(predicted, 1, out=predicted).numpy())
+    return parts.soft_ballots(ballots, predicted, folder.task)

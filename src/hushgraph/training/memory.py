@@ -14,7 +14,7 @@ from torch import nn
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.graph.chunks import digest_edges
-from hushgraph.inference.in_memory import WholeGraph, best_classes, measure_accuracy
+from hushgraph.inference.in_memory import WholeGraph, measure, predict
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.boards import Boards
@@ -43,8 +43,8 @@ class GraphView:
         nodes = np.concatenate([of_split[split] for split in splits])
         if not len(nodes):
             return dict.fromkeys(splits)
-        best = best_classes(model, self.graph, nodes, depth=self.folder.plan.num_layers)
-        return {split: measure_accuracy(best, graph, of_split[split]) for split in splits}
+        predicted = predict(model, self.graph, nodes, depth=self.folder.plan.num_layers)
+        return {split: measure(predicted, graph, of_split[split]) for split in splits}
 
 
 @dataclass(eq=False)

@@ -27,6 +27,7 @@ from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy import charges
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.tasks.task import Task
 from hushgraph.training.tree_batches import draw_lists
 
 ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
@@ -36,7 +37,7 @@ ClippedSum = Callable[[nn.Module, Any, Clipping], dict[str, Tensor]]
 class LabelBallots(Protocol):
     """What every row with a training label casts."""
 
-    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, num_classes: int) -> Ballots: ...
+    def __call__(self, graph: Graph, edge_owner: EdgeOwner, /, *, task: Task) -> Ballots: ...
 
 
 class ReleaseBoard(Protocol):
@@ -132,7 +133,7 @@ class Parts:
 
     Attributes:
         label_ballots: what rows with a training label cast.
-        soft_ballots: adds the ballots of everybody else, made of probabilities, for a second board.
+        soft_ballots: adds the ballots of everybody else, from the outputs of the model, for a second board.
         board_draws: the randomness of a board, by the seed of the run and the place of the board.
         release_board: casts ballots and adds noise.
         save_board: makes a board visible.
@@ -144,7 +145,7 @@ class Parts:
     """
 
     label_ballots: LabelBallots = ballots.label_ballots
-    soft_ballots: Callable[[Ballots, npt.NDArray[Any]], Ballots] = ballots.with_probabilities
+    soft_ballots: Callable[[Ballots, Tensor, Task], Ballots] = ballots.with_predictions
     board_draws: Callable[[int | None, int], Draws] = choose_draws
     release_board: ReleaseBoard = board.cast_and_release
     save_board: Callable[[Board, Path, Callable[[], None]], None] = board.save_board

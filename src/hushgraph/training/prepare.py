@@ -22,6 +22,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
 from hushgraph.settings import Settings, complete, take_columns, with_settings
+from hushgraph.tasks.classes import Classes
 
 _BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "private", "delta", "steps")
 # More training nodes than any data has, to check settings by before data is read.
@@ -83,6 +84,8 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     if full["setting"] == "inductive":
         graph = graph.disjoint()
     figures = PublicFigures(graph.num_nodes, len(graph.train_idx), graph.num_classes)
+    if not isinstance(graph.task, Classes):
+        figures = figures._replace(label_change=graph.task.label_change)
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
 
 

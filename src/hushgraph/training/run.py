@@ -22,8 +22,8 @@ from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
-from hushgraph.inference.covered import average_over_neighbours, check_width, score_table
-from hushgraph.inference.in_memory import Evaluation, evaluate
+from hushgraph.inference.covered import average_over_neighbours, score_table
+from hushgraph.inference.in_memory import evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
@@ -33,6 +33,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import check_consistent
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import read_metrics
+from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
 from hushgraph.training.source import get_billboard_plan
@@ -224,7 +225,7 @@ class Run:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
         boards = self._load_boards()
         x = check_features(features)
-        check_width(x.shape[1], self.folder.num_features)
+        inference.check_width(x.shape[1], self.folder.num_features)
         return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
 
     def _predict_new_nodes(self, data: Any, *, symmetrize: bool | None) -> Predicted:
@@ -253,13 +254,13 @@ class Run:
         self, boards: Sequence[Board], nodes: NewNodes
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Probabilities of rows that read the boards, and how many places of each are unknown."""
-        config, (board, _) = self.config, combine_boards(boards)
+        config, (board, _) = self.config, combine_boards(boards, centred=self.folder.task.is_centred)
         seen = read_rows(board, nodes.indptr, nodes.places)
         readings = scale_readings(
             seen.values, board, scale=config.reading_scale, radius=config.reading_radius
         )
         scores = score_rows(self.model, nodes.x, readings, feature_norm=config.feature_norm)
-        values: npt.NDArray[np.float32] = scores.softmax(1).cpu().numpy()
+        values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
 
     @property
@@ -297,7 +298,7 @@ class Run:
             )
         else:
             scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
-        probabilities = scores.softmax(1)
+        probabilities = self.folder.task.show(scores)
         if in_the_clear:
             probabilities = average_over_neighbours(probabilities, graph)
         values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
@@ -336,8 +337,8 @@ class Run:
             if self._has_boards
             else inference.scores(self.model, graph, depth=self.plan.num_layers)
         )
-        best = scores.argmax(1).cpu().numpy()
-        return evaluate(best, graph.y, graph.test_idx, graph.num_classes)
+        predicted = self.folder.task.predict(scores).cpu().numpy()
+        return evaluate(predicted, graph, graph.test_idx)
 
     def report(
         self, path: str | os.PathLike[str], *, data: Any = None, comparison: HasJson | None = None
@@ -423,5 +424,5 @@ class Run:
             labels=False,
         )
         # Here too, since a module of the caller's says nothing of its columns.
-        inference.check_features(graph.num_features, self.folder.num_features)
+        inference.check_width(graph.num_features, self.folder.num_features)
         return graph

@@ -159,7 +159,9 @@ class Session:
         splits = ["val", "test", "train"] if is_shown else ["val", "test"]
         accuracies = watch.view.measure_accuracies(state.model, splits)
         seconds = time.monotonic() - watch.begin
-        result = plan.summary() | {f"{split}_accuracy": accuracies[split] for split in splits}
+        # Tasks without classes have no accuracy.
+        result = plan.summary() | {"val_accuracy": None, "test_accuracy": None}
+        result |= {f"{split}_{folder.task.headline}": accuracies[split] for split in splits}
         result |= {
             "seconds": round(seconds, 3),
             "device": str(self.source.device),

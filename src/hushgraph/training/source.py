@@ -37,7 +37,10 @@ class View(Protocol):
         ...
 
     def measure_accuracies(self, model: nn.Module, splits: Sequence[str]) -> dict[str, float | None]:
-        """The accuracy on each split ("train", "val", "test"); None where no row of it has a label."""
+        """The headline figure of the task on each split ("train", "val", "test"), such as its accuracy.
+
+        None where no row of the split has a label.
+        """
         ...
 
 

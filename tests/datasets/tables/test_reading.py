@@ -289,3 +289,10 @@ def test_lines_that_duckdb_would_read_otherwise_are_refused(
 def _write(path: Path, names: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([names, *rows])
+
+
+def test_a_cell_of_a_file_with_mixed_line_endings_is_named(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "id,a,label,split\nx,1,0,train\ny,2,1,test\n", "source,target\n")
+    (folder / "edges.csv").write_bytes(b"source,target\r\nx,y\nx,nobody\r\n")
+    with pytest.raises(GraphError, match=r"edges\.csv line 3, column 'target': 'nobody' is not an id"):
+        load_graph(folder)

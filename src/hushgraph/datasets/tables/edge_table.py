@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,12 +34,7 @@ class EdgeTable:
 
     def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
         """Return node numbers [2, E], sources, then targets, and how many edges were dropped."""
-        import duckdb
-
-        try:
-            self.connection.execute(self._create_sql(num_nodes), [self.table.pattern])
-        except duckdb.Error as error:
-            return replace(self, table=self.table.reread(self.connection, error)).array(num_nodes)
+        self.table.execute(self.connection, lambda table: self._create_sql(table, num_nodes))
         count, sources, targets = self.connection.execute(
             "SELECT count(*), count(source), count(target) FROM edges"
         ).fetchone()
@@ -69,17 +64,17 @@ class EdgeTable:
         (kept,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
         return int(kept)
 
-    def _create_sql(self, num_nodes: int) -> str:
+    def _create_sql(self, table: Table, num_nodes: int) -> str:
         """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
         number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
         ends = [
-            f"{self.table.id_sql(name, like=self.nodes.type_of(self.columns.id))} AS {end}"
+            f"{table.id_sql(name, like=self.nodes.type_of(self.columns.id))} AS {end}"
             for end, name in (("u", self.columns.source), ("w", self.columns.target))
         ]
         return (
             f"CREATE TABLE edges AS SELECT e.row_no, CAST(s.row_no AS {number}) AS source, "
             f"CAST(t.row_no AS {number}) AS target FROM (SELECT row_no, {', '.join(ends)} FROM "
-            f"{self.table.rows}) AS e LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
+            f"{table.rows}) AS e LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
         )
 
     def _raise_for_id(self) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -92,13 +92,8 @@ class _ListTable:
 
     def read(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], int]:
         """Return owners, ascending; the identifiers that they list; how many records no row owns."""
-        import duckdb
-
         execute = self.connection.execute
-        try:
-            execute(self._create_sql(), [self.table.pattern])
-        except duckdb.Error as error:
-            return replace(self, table=self.table.reread(self.connection, error)).read()
+        self.table.execute(self.connection, self._create_sql)
         self._check_ends()
         listed = execute(f"SELECT DISTINCT owner, place FROM ({self._records_sql()}) ORDER BY owner, place")
         arrays = listed.fetchnumpy()
@@ -110,13 +105,13 @@ class _ListTable:
             int(others) - int(owned),
         )
 
-    def _create_sql(self) -> str:
+    def _create_sql(self, table: Table) -> str:
         kind = "BIGINT" if self.integer_ids else "VARCHAR"
         ends = [
-            f"CAST({self.table.sql_name(name)} AS {kind}) AS {end}"
+            f"CAST({table.sql_name(name)} AS {kind}) AS {end}"
             for end, name in (("source", self.columns.source), ("target", self.columns.target))
         ]
-        return f"CREATE TABLE ends AS SELECT row_no, {', '.join(ends)} FROM {self.table.rows}"
+        return f"CREATE TABLE ends AS SELECT row_no, {', '.join(ends)} FROM {table.rows}"
 
     def _records_sql(self) -> str:
         """SQL of every record that a row owns, as (row_no, owner, place); no row lists itself."""

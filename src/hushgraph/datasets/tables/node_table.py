@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -57,13 +57,8 @@ class NodeTable:
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
-        import duckdb
-
         self._check_columns()
-        try:
-            self.connection.execute(self._create_sql(), [self.table.pattern])
-        except duckdb.Error as error:
-            return replace(self, table=self.table.reread(self.connection, error)).arrays()
+        self.table.execute(self.connection, self._create_sql)
         (count,) = self.connection.execute("SELECT count(*) FROM nodes").fetchone()
         if count == 0:
             raise GraphError(f"{self.table.place(None, self.columns.id)}: no rows; expected one node per row")
@@ -104,7 +99,7 @@ class NodeTable:
                 "given as categorical or hashed"
             )
 
-    def _create_sql(self) -> str:
+    def _create_sql(self, table: Table) -> str:
         """Return the SQL that creates the table `nodes`; an invalid cell becomes NULL."""
         sql, columns = self._cell_sql, self.columns
         kind = "BIGINT" if self.integer_ids else "VARCHAR"
@@ -132,7 +127,7 @@ class NodeTable:
             digits = f"'0x' || substr(md5(CAST({sql(name)} AS VARCHAR)), 1, 15)"
             place = f"CAST({digits} AS BIGINT) % {buckets}"
             cells.append(f"CASE WHEN {sql(name)} IS NULL THEN -1 ELSE {place} END AS h{number}")
-        return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {self.table.rows}"
+        return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {table.rows}"
 
     def _enum(self, name: str, values: Any) -> str:
         """Return SQL that maps a cell to the position of its text in values, and an empty cell to -1."""

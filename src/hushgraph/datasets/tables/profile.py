@@ -82,15 +82,9 @@ class Profile:
 
 def copy_table(connection: Any, table: Table, name: str) -> Table:
     """Copy a table into DuckDB under a name, with `row_no`; return it with the options that read it."""
-    import duckdb
-
-    create = f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM "
-    try:
-        connection.execute(create + table.rows, [table.pattern])
-    except duckdb.Error as error:
-        table = table.reread(connection, error)
-        connection.execute(create + table.rows, [table.pattern])
-    return table
+    return table.execute(
+        connection, lambda each: f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {each.rows}"
+    )
 
 
 def profile_table(connection: Any, table: Table, name: str, missing: tuple[str, ...]) -> dict[str, Profile]:

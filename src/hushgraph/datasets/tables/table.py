@@ -6,6 +6,7 @@ import contextlib
 import csv
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -70,7 +71,7 @@ class Table:
             return "read_parquet(?, hive_partitioning = false)"
         columns = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(self.names)))
         delimiter = self.delimiter.replace("'", "''")
-        # This drops surplus cells, so `reread` checks for them before it sets `has_mixed_line_ends`.
+        # This drops surplus cells, so `_reread` checks for them before it sets `has_mixed_line_ends`.
         lenient = ", strict_mode = false, parallel = false" if self.has_mixed_line_ends else ""
         return (
             f"read_csv(?, auto_detect = false, header = false, skip = 1, delim = '{delimiter}', "
@@ -159,17 +160,26 @@ class Table:
 
     def cell(self, connection: Any, row: int, name: str) -> str | None:
         """Return the text of a cell for a message; None if it is empty."""
-        (text,) = connection.execute(
-            f"SELECT CAST({self.sql_name(name)} AS VARCHAR) FROM {self.rows} WHERE row_no = ?",
-            [self.pattern, row],
-        ).fetchone()
+        create = f"CREATE OR REPLACE TABLE cell AS SELECT CAST({self.sql_name(name)} AS VARCHAR) FROM "
+        self.execute(connection, lambda table: f"{create} {table.rows} WHERE row_no = {int(row)}")
+        (text,) = connection.execute("SELECT * FROM cell").fetchone()
         return None if text is None else str(text)
 
     def advice(self, by_flags: str, in_file: str) -> str:
         """Return the advice about a column: to use flags, or to change the file if columns are fixed."""
         return f"{in_file} ({_FIXED})" if self.is_fixed else by_flags
 
-    def reread(self, connection: Any, error: Exception) -> Table:
+    def execute(self, connection: Any, write_sql: Callable[[Table], str]) -> Table:
+        """Execute SQL that reads this table; return it with the options that let DuckDB read it."""
+        import duckdb
+
+        try:
+            connection.execute(write_sql(self), [self.pattern])
+        except duckdb.Error as error:
+            return self._reread(connection, error).execute(connection, write_sql)
+        return self
+
+    def _reread(self, connection: Any, error: Exception) -> Table:
         """Return this table with options that let DuckDB read it; raise GraphError if there are none."""
         import duckdb
 

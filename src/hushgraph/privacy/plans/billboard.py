@@ -24,6 +24,8 @@ class BillboardPlan(PrivacyPlan):
         num_train_nodes, batch_size, steps, delta, clip, clipping, edge_owner, directed: as in
             `PrivacyPlan`.
         num_classes: c, how many classes there are, which is public.
+        label_change: the largest squared change of a ballot when a label changes, `Task.label_change`, of
+            other tasks than classes.
         num_boards: 1 or 2.
         board_share: the part of the budget (of mu^2) that the boards get together, in equal parts.
         board_noise: s of every board, where one ballot has norm 1; 0 is none, or not chosen yet.
@@ -45,6 +47,7 @@ class BillboardPlan(PrivacyPlan):
     num_boards: int = 2
     board_share: float = 0.5
     board_noise: tuple[float, ...] = ()
+    label_change: float | None = None
 
     method: ClassVar[str] = "billboard"
     words: ClassVar[Wording] = BILLBOARD_WORDS
@@ -69,7 +72,7 @@ class BillboardPlan(PrivacyPlan):
                 f"accountant={self.accountant!r}, noise={self.noise!r}, clipping={self.clipping!r}: the "
                 "paper's choices are for method='trees'"
             )
-        if as_int(self.num_classes) is None or self.num_classes < 2:
+        if self.label_change is None and (as_int(self.num_classes) is None or self.num_classes < 2):
             wrong.append(f"num_classes={self.num_classes}: expected 2 or more; one class needs no model")
         if self.num_boards not in (1, 2):
             wrong.append(f"num_boards={self.num_boards}: expected 1 or 2")
@@ -102,11 +105,14 @@ class BillboardPlan(PrivacyPlan):
 
     def board_charge(self, place: int) -> BoardCharge:
         """What a board is charged as; everybody casts onto the second."""
+        change = self.label_change
+        if change is None:
+            change = 2 * self.num_classes / (self.num_classes - 1)
         return BoardCharge(
             name=name_board(place),
             noise_std=self.board_noise[place],
             by_everybody=place > 0,
-            label_move=math.sqrt(2 * self.num_classes / (self.num_classes - 1)),
+            label_move=math.sqrt(change),
         )
 
     @property

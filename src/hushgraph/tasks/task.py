@@ -1,0 +1,154 @@
+"""What every task says, and the register of tasks by name.
+
+A label is an entry of the array `y` of a graph. Arrays of labels are integers, with -1 for no label, or
+floating-point numbers, with NaN for no label; several numbers per node are further columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How good predictions are.
+
+    Attributes:
+        figures: numbers about quality, by name; the headline of the task among them.
+    """
+
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """What is asked of a node.
+
+    The fields of a task are its public settings; they are written to the folder of a run.
+
+    Attributes:
+        name: what the task is called in files.
+        headline: the figure that validation and test results show, such as "accuracy".
+    """
+
+    name: ClassVar[str]
+    headline: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def num_outputs(self) -> int:
+        """How many numbers a model computes for a node."""
+
+    @property
+    @abstractmethod
+    def ballot_width(self) -> int:
+        """How many numbers a row casts onto a place, and so how wide a board and a reading are."""
+
+    @property
+    @abstractmethod
+    def label_change(self) -> float:
+        """The largest squared change of a ballot when the label of a row becomes another one."""
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether the numbers of every ballot add up to 0, so that the mean of a place is noise alone."""
+        return False
+
+    @property
+    def entry_squares(self) -> tuple[Fraction, Fraction] | None:
+        """The squares of what a ballot gives to its class and takes from every other.
+
+        Ballots of this form are counted exactly, by classes. None for ballots of another form: they are
+        rounded onto the grid from `make_ballots`.
+        """
+        return None
+
+    def check(self) -> None:
+        """Raise GraphError where nothing can be learnt, whatever the labels."""
+        return
+
+    @abstractmethod
+    def check_labels(self, labels: Any) -> npt.NDArray[Any]:
+        """Convert labels to the array that the other methods take; raise GraphError for what is no label."""
+
+    @abstractmethod
+    def make_ballots(self, labels: npt.NDArray[Any]) -> FloatArray:
+        """float64 [rows, ballot_width]: t(y) of labelled rows, of Euclidean norm at most 1."""
+
+    @abstractmethod
+    def predict_ballots(self, outputs: Tensor) -> FloatArray:
+        """float64 [rows, ballot_width]: what rows without a label cast, from the outputs of a released model.
+
+        Longer ballots are scaled to norm 1; what is not finite casts nothing.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def loss(outputs: Tensor, labels: Tensor) -> Tensor:
+        """[rows]: the loss of every row, differentiable by its outputs; 0 for a row without a label.
+
+        The loss of a row depends on the outputs and the label of that row alone.
+        """
+
+    @abstractmethod
+    def show(self, outputs: Tensor) -> Tensor:
+        """[rows, num_outputs]: outputs as they are shown to users, such as probabilities."""
+
+    @abstractmethod
+    def predict(self, outputs: Tensor) -> Tensor:
+        """[rows]: one prediction for every row, from outputs or from what `show` makes of them."""
+
+    @abstractmethod
+    def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:
+        """Compare predictions with the labels of at least one row; every row has a label."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The name and the settings, for `read_task`."""
+        return {"name": self.name, **asdict(self)}
+
+
+def is_labelled(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """bool [rows]: which rows have a label."""
+    has: npt.NDArray[np.bool_] = labels >= 0 if labels.dtype.kind in "iu" else ~np.isnan(labels)
+    if has.ndim > 1:
+        has = np.all(has, axis=1)
+    return has
+
+
+def no_label(dtype: Any) -> float:
+    """What stands for no label in an array of this NumPy or torch type."""
+    return -1 if "int" in str(dtype) else float("nan")
+
+
+_TASKS: dict[str, type[Task]] = {}
+_TaskType = TypeVar("_TaskType", bound=type[Task])
+
+
+def register(task: _TaskType) -> _TaskType:
+    """Make a task known by its name, so that run folders can be read; a decorator of the class."""
+    _TASKS[task.name] = task
+    return task
+
+
+def read_task(settings: Mapping[str, Any]) -> Task:
+    """The task that `Task.to_json` described; InputError for a name that is not registered."""
+    given = dict(settings)
+    name = str(given.pop("name", ""))
+    if name not in _TASKS:
+        known = ", ".join(sorted(_TASKS))
+        raise InputError(f"task={name!r}: expected one of {known}; import the module that registers it")
+    return _TASKS[name](**given)
