@@ -24,7 +24,7 @@ from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.ledger_copy import LedgerCopy
 from hushgraph.privacy.lines import read_line, write_line
-from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.checkpoint import read_progress
 from hushgraph.training.parts import Parts
 
 REFUSED = "another folder went on with it, or this one is an older copy"
@@ -321,7 +321,7 @@ def test_a_copy_that_goes_while_a_run_goes_on_ends_it(tmp_path: Path, graph: Gra
 
     with pytest.raises(WriteError, match="removed or replaced while the run went on"):
         hg.train(graph, out=tmp_path / "run", budget=budget, on_start=remove, **SETTINGS)
-    assert RunFolder.open(tmp_path / "run").read_progress().step == 0
+    assert read_progress(tmp_path / "run" / "checkpoint.safetensors").step == 0
 
 
 def test_a_full_disk_ends_a_run_before_it_acts(

@@ -38,7 +38,7 @@ BILLBOARD = {"board_share", "board_noise"}
 # Every key that a private run may write, by file. A new one must be thought about here first.
 ALLOWED = {
     "run.json": {
-        *("format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions"),
+        *("format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions", "task"),
         # What the user said about tables, in the user's words.
         "columns",
         # A checksum of the rest.

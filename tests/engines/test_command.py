@@ -171,4 +171,4 @@ def test_memory_needs_an_engine_and_owners_have_names(run: Run, tables: Path) ->
         assert code == 2
         assert "add --engine duckdb" in err
     with pytest.raises(InputError, match="edge_owner='me'"):
-        make_rows(tables / "nodes.parquet", tables / "edges.parquet", "a-run", edge_owner="me")  # type: ignore[arg-type]
+        make_rows(tables / "nodes.parquet", tables / "edges.parquet", "a-run", edge_owner="me", epsilon=4.0)
