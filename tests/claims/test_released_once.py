@@ -190,7 +190,7 @@ def test_an_incomplete_draft_ends_the_run(copied: Path, graph: Graph, runs: Path
     with Ledger.open(copied / "ledger.jsonl") as ledger:
         shift = 1 / hg.prepare(graph, **_of_prepare()).plan.board_noise[0]
         ledger.charge(ledger_file.GaussianEvent(shift_over_sigma=shift))
-    refuse(copied, graph, f"{FIRST}.draft")
+    refuse(copied, graph, f"{FIRST}.draft", "is not complete", "charges the data anew")
     assert not (copied / FIRST).exists()
 
 

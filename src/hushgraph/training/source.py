@@ -124,10 +124,24 @@ def find_released(path: Path, ledger: Ledger, place: int, read_digest: Callable[
     if file is None:
         ledger.check_unreleased(name_board(place))
         return False
-    check_release(ledger, place, read_digest(file))
+    try:
+        digest = read_digest(file)
+    except RunError:
+        if file == path:
+            raise
+        raise incomplete_error(file, place) from None
+    check_release(ledger, place, digest)
     if file != path:
         os.replace(file, path)
     return True
+
+
+def incomplete_error(file: Path | str, place: int) -> RunError:
+    """What ends a run whose board was cut short by a kill."""
+    return RunError(
+        f"{file}: it shows numbers of {name_board(place)} and is not complete. Count this run as spent and "
+        "train in another folder, which charges the data anew"
+    )
 
 
 def check_release(ledger: Ledger, place: int, digest: str) -> None:
