@@ -81,7 +81,7 @@ def measure_weights() -> dict[str, str]:
     runs["gcn-as-published"] = {
         "model": "gcn",
         "max_readers": 2,
-        "noise_multiplier": 2.0,
+        "paper_noise_multiplier": 2.0,
         "sampler": "paper",
         "accountant": "paper",
         "clipping": "percentile",

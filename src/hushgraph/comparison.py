@@ -49,7 +49,7 @@ _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant",
 _READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
-_OURS = ("private", "noise_multiplier", "method", "setting")
+_OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting")
 # In the settings of a comparison: where each of its private runs is charged.
 _ENTRIES = "entries"
 
@@ -280,10 +280,7 @@ def compare(
     """
     for ours in _OURS:
         if ours in settings:
-            raise InputError(
-                f"{ours}: compare trains with and without privacy, and by both methods, by itself; leave it "
-                "out"
-            )
+            raise InputError(f"{ours}: compare sets it for each of its runs; leave it out")
     check_names(settings, TABLE, who="compare")
     given: dict[str, Any] = {"epsilon": None, "model": "gcn", "num_layers": 1, **settings}
     if given["model"] not in _MODELS:

@@ -31,7 +31,7 @@ def test_as_published_is_the_paper_in_every_respect() -> None:
         "num_layers": 1,
         "setting": "transductive",
         "epsilon": 12.0,
-        "noise_multiplier": 2.0,
+        "paper_noise_multiplier": 2.0,
         "max_readers": 7,
         "batch_size": 10_000,
         "sampler": "paper",
@@ -58,7 +58,7 @@ def test_the_budget_sets_the_steps_as_published() -> None:
         num_train_nodes=90_941,
         num_layers=1,
         steps=1,
-        paper_noise_multiplier=arguments["noise_multiplier"],
+        paper_noise_multiplier=arguments["paper_noise_multiplier"],
         **{name: arguments[name] for name in names},
     ).with_steps_for(epsilon=arguments["epsilon"])
     assert "steps" not in arguments
@@ -94,7 +94,9 @@ def test_sgd_has_no_momentum() -> None:
 
 def test_noise_grows_with_the_batch_where_the_paper_says_so() -> None:
     multipliers = [
-        train_arguments(one("batch-size", "DP-GCN", "as-published", batch_size=size))["noise_multiplier"]
+        train_arguments(one("batch-size", "DP-GCN", "as-published", batch_size=size))[
+            "paper_noise_multiplier"
+        ]
         for size in (2500, 10_000, 40_000)
     ]
     assert multipliers == pytest.approx([0.5, 2.0, 8.0])

@@ -59,7 +59,7 @@ def _final_weights(world: World, direction: Weights, trials: int, observer: Obse
             world.graph,
             model=module,
             num_layers=plan.num_layers,
-            noise_multiplier=plan.paper_noise_multiplier,
+            sigma_over_clip=plan.sigma_over_clip,
             delta=plan.delta,
             max_readers=plan.max_readers,
             max_reads=plan.max_reads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hushgraph.errors import PlanError
@@ -84,8 +85,11 @@ def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
 
 def _meet_epsilon(plan: PrivacyPlan, settings: Mapping[str, Any]) -> PrivacyPlan:
     """Solve for the noise, or, where the noise is given, for the number of steps."""
-    epsilon, multiplier = settings["epsilon"], settings["noise_multiplier"]
-    if multiplier is None:
-        return plan if epsilon is None else plan.calibrated(epsilon=epsilon)
-    noisy = plan.with_paper_noise(multiplier)
-    return noisy if epsilon is None else noisy.with_steps_for(epsilon=epsilon)
+    epsilon = settings["epsilon"]
+    if settings["sigma_over_clip"] is not None:
+        plan = replace(plan, sigma_over_clip=settings["sigma_over_clip"])
+    if settings["paper_noise_multiplier"] is not None:
+        plan = plan.with_paper_noise(settings["paper_noise_multiplier"])
+    if epsilon is None:
+        return plan
+    return plan.with_steps_for(epsilon=epsilon) if plan.is_private else plan.calibrated(epsilon=epsilon)

@@ -37,32 +37,41 @@ def default_delta(num_train_nodes: int) -> float:
 
 def check_budget(
     epsilon: float | None,
-    noise_multiplier: float | None,
+    sigma_over_clip: float | None,
+    paper_noise_multiplier: float | None,
     private: bool,
     delta: float | None,
     steps: int | None,
 ) -> None:
     """Refuse a budget that contradicts itself, before data is read."""
-    if private and epsilon is None and noise_multiplier is None:
+    noise = {"sigma_over_clip": sigma_over_clip, "paper_noise_multiplier": paper_noise_multiplier}
+    noise = {name: value for name, value in noise.items() if value is not None}
+    if private and epsilon is None and not noise:
         raise PlanError(
-            "no budget: give epsilon=E or noise_multiplier=L, or ask for training without privacy "
+            "no budget: give epsilon=E or sigma_over_clip=S, or ask for training without privacy "
             "(private=False)"
         )
-    if not private and (epsilon is not None or noise_multiplier is not None):
-        name, value = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
+    for name, value in {"epsilon": epsilon, **noise}.items():
+        if not private and value is not None:
+            raise PlanError(
+                f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+            )
+    if len(noise) == 2:
         raise PlanError(
-            f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
+            "say how much noise there is; leave one out"
         )
-    if noise_multiplier is not None and not noise_multiplier > 0:
-        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
+    for name, value in noise.items():
+        if not (value is not None and math.isfinite(value) and value > 0):
+            raise PlanError(f"{name}={value}: expected a finite number above 0")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
     if delta is not None and not 0 < delta < 1:
         raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
-    if epsilon is not None and noise_multiplier is not None and steps is not None:
+    if epsilon is not None and noise and steps is not None:
+        [(name, value)] = noise.items()
         raise PlanError(
-            f"epsilon={epsilon}, noise_multiplier={noise_multiplier} and steps={steps}: two of them give the "
-            "third; leave one out"
+            f"epsilon={epsilon}, {name}={value} and steps={steps}: two of them give the third; leave one out"
         )
 
 

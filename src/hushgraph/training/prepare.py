@@ -24,7 +24,7 @@ from hushgraph.settings import OptimizerFactory as OptimizerFactory
 from hushgraph.settings import Settings, complete, take_columns, with_settings
 from hushgraph.tasks.classes import Classes
 
-_BUDGET = ("epsilon", "noise_multiplier", "private", "delta", "steps")
+_BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "private", "delta", "steps")
 # More training nodes than any data has, to check settings by before data is read.
 _ANY_NODES = 2**40
 
@@ -48,7 +48,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
 
     Raises:
         InputError: where an argument or the data cannot be used.
-        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
+        BudgetExceededError: where `epsilon` at the noise given pays for no step.
 
     Guarantees:
         The plan, and whether it is refused, depends on the arguments and on public figures alone: nodes,
