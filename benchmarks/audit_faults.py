@@ -58,13 +58,12 @@ def boards_fixed_keys() -> None:
 
 def boards_uncharged() -> None:
     """Boards are counted in memory and never written to the ledger."""
-    from hushgraph.accounting.events import GaussianEvent
     from hushgraph.privacy.ledger import Ledger
 
     real = Ledger.charge
 
     def charge(self: Any, event: Any, **given: Any) -> None:
-        if isinstance(event, GaussianEvent):
+        if not event.is_step:
             self._book_charge(event, given.get("count", 1), is_torn=False)
         else:
             real(self, event, **given)

@@ -21,16 +21,17 @@ from hushgraph.audit.one_run import audit_one_run
 from hushgraph.audit.runs import plant_nothing, watch_run
 from hushgraph.audit.scene import NUM_CLASSES
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.training import boards as boards_module
 from hushgraph.training.boards import Boards
 from hushgraph.training.session import Session
 from hushgraph.training.trainer import Trainer
+from plans import make_plan
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
-    return PrivacyPlan(**{**usual, "delta": 1e-3, **changes})
+    return make_plan(**{**usual, "delta": 1e-3, **changes})
 
 
 def boards(epsilon: float = 4.0, **changes: Any) -> BillboardPlan:
@@ -84,7 +85,7 @@ def test_log_ratios_are_those_of_two_gaussians() -> None:
     given = boards(epsilon=10.0)
     stage = stage_boards(given, plant_nothing, 4000)
     shown = stage.run(np.random.default_rng(1))
-    mu = total_shift(given.charges)
+    mu = total_shift(given.events)
     assert shown.shift == pytest.approx(mu, rel=1e-5)
     for world, sign in ((shown.there, 1), (shown.empty, -1)):
         assert world[0].mean() == pytest.approx(sign * mu**2 / 2, abs=0.12 * mu)
@@ -94,7 +95,7 @@ def test_log_ratios_are_those_of_two_gaussians() -> None:
 
 def test_trials_of_one_run_are_independent() -> None:
     """Of trials one behind the other, and of copies side by side, none has noise in common with the next."""
-    given = plan(noise_multiplier=1.0)
+    given = plan(paper_noise_multiplier=1.0)
     effort = _Effort(trials=4000, rng=np.random.default_rng(1), observer=None)
     stage = stage_trees(given, plant_nothing, effort, model="gcn", canary="strongest")
     copies, repeats = stage.scene.copies, stage.repeats
@@ -192,7 +193,7 @@ def test_claims_are_those_of_the_plan() -> None:
     claims = {attack.name: attack.claimed for attack in audit.attacks}
     assert audit.claimed == given.epsilon
     assert claims["one label flipped"] == given.epsilon_label
-    assert claims["row of the validation split"] == given.epsilon_unlabelled_row
+    assert claims["row of the validation split"] == given.epsilon_evaluated
     assert claims["other people's predictions"] == given.epsilon
 
 
@@ -222,7 +223,7 @@ def test_drawn_batches_of_rows() -> None:
 def test_the_shift_of_all_charges() -> None:
     given = boards()
     mu = [1 / given.board_noise[0], 1 / given.board_noise[1], math.sqrt(2) / given.sigma_over_clip]
-    assert total_shift(given.charges) == pytest.approx(math.hypot(*mu))
+    assert total_shift(given.events) == pytest.approx(math.hypot(*mu))
 
 
 def test_the_audit_replaces_nothing_in_other_modules() -> None:
@@ -255,11 +256,11 @@ def test_what_cannot_be_audited_is_refused() -> None:
         (InputError, "trials=3", lambda: audit_plan(boards(), trials=3)),
         (InputError, "fault='none'", lambda: audit_plan(given, fault="none")),
         (InputError, "expected one of half-noise", lambda: get_fault("quarter-noise")),
-        (PlanError, "nothing to audit", lambda: audit_plan(replace(given, noise_multiplier=0.0))),
+        (PlanError, "nothing to audit", lambda: audit_plan(replace(given, sigma_over_clip=0.0))),
         (
             PlanError,
             "nothing to audit",
-            lambda: audit_plan(replace(boards(), noise_multiplier=0.0, board_noise=())),
+            lambda: audit_plan(replace(boards(), sigma_over_clip=0.0, board_noise=(0.0, 0.0))),
         ),
         (
             PlanError,

@@ -16,16 +16,17 @@ from hushgraph.audit.scene import Difference, plant_rows, plant_trees
 from hushgraph.audit.trials import Attacker, Stage
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.parts import Parts
+from plans import make_plan
 
 COPIES = 4
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
-    return PrivacyPlan(**{**usual, "noise_multiplier": 1.0, "delta": 1e-5, **changes})
+    return make_plan(**{**usual, "paper_noise_multiplier": 1.0, "delta": 1e-5, **changes})
 
 
 def boards(epsilon: float = 4.0, **changes: Any) -> BillboardPlan:

@@ -11,7 +11,7 @@ from hushgraph.audit.checks import check_runs
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import plant_nothing
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 CLAIMS = [1.0, 4.0]
 ON_A_BOARD = ["full-ballots", "double-share", "redrawn-board"]

@@ -17,14 +17,14 @@ from hushgraph.audit.faults import get_fault, plant_float_noise
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
-from hushgraph.audit.scene import NUM_CLASSES, Difference, plant_rows, plant_trees
+from hushgraph.audit.scene import Difference, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy import bounds
-from hushgraph.privacy.bounds import UNLABELLED_ROW, Change, Charge, label_changed, rows_emptied
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.changes import TRAINING_ROW, Change
+from hushgraph.privacy.charges import Charge, epsilon, list_events
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
@@ -36,9 +36,9 @@ _DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_COPIES, _LARGE_PART = 4, 1000, 200
 _GUESSES = 400
 _HIDDEN_OF_TREES = 2
 _CHANGES: dict[Difference, Change] = {
-    "emptied": rows_emptied(1),
-    "flipped": label_changed(NUM_CLASSES),
-    "unlabelled": UNLABELLED_ROW,
+    "emptied": TRAINING_ROW,
+    "flipped": Change("label", ("training",)),
+    "unlabelled": Change("rows", ("evaluated",)),
 }
 # Other differences between two worlds, with the part of the trials that each gets.
 _OTHER_CLAIMS: dict[Difference, tuple[str, int]] = {
@@ -128,7 +128,7 @@ def audit_plan(
 
     Examples:
         >>> from hushgraph.audit import audit_plan
-        >>> from hushgraph.privacy.plan import BillboardPlan
+        >>> from hushgraph.privacy.plans import BillboardPlan
         >>> plan = BillboardPlan(num_train_nodes=100, num_classes=3, batch_size=100, steps=2)
         >>> audit = audit_plan(plan.calibrated(epsilon=4.0), trials=500, numbers=False)
         >>> audit.exceeds, audit.others_changed
@@ -167,8 +167,8 @@ def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence
     each = 1 - (1 - confidence) / _BOUNDS
     stage = stage_boards(plan, plant, effort.copies(_COPIES))
     shown = effort.spend(stage)
-    charges = plan.charges_until(plan.steps)
-    emptied = partial(_measure, stage.plan, change=rows_emptied(1), confidence=each)
+    charges = stage.plan.charges
+    emptied = partial(_measure, stage.plan, change=TRAINING_ROW, confidence=each)
     main = emptied("boards and steps", shown.pair(0), charges)
     attacks = [
         emptied("other people's predictions", shown.pair(2), charges),
@@ -234,7 +234,7 @@ def attack_board(
     most = _MOST if trials is not None else _LARGE_TRIALS
     shown = effort.spend(stage, part=_LARGE_PART if large else 1, most=most)
     name = f"first board, row of degree {degree:,}"
-    return _measure(stage.plan, name, shown.pair(1), [plan.board_charge(0)], rows_emptied(1), confidence)
+    return _measure(stage.plan, name, shown.pair(1), [plan.board_charge(0)], TRAINING_ROW, confidence)
 
 
 def _measure(
@@ -249,9 +249,9 @@ def _measure(
     return Attack.measure(
         name,
         *statistic,
-        claimed=bounds.epsilon(charges, change, delta=plan.delta),
+        claimed=epsilon(charges, [change], delta=plan.delta),
         plan=plan,
-        charges=bounds.events(charges, change),
+        charges=list_events(charges, change),
         confidence=confidence,
     )
 
@@ -321,7 +321,7 @@ def _collect(
         secure_noise=True,
         trials=len(with_row),
         shift=shown.shift,
-        shift_at_most=total_shift(plan.charges) if has_boards else of_steps,
+        shift_at_most=total_shift(plan.events) if has_boards else of_steps,
         seed=None,
         seconds=0.0,
         with_row=with_row,
@@ -337,4 +337,4 @@ def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
     wanted = get_fault(fault)
     values = {field.name: getattr(plan, field.name) for field in fields(PrivacyPlan)}
-    return wanted.plan(**{**values, **wanted.changes, "noise_multiplier": None})
+    return wanted.plan(**{**values, **wanted.changes, "sigma_over_clip": 0.0})

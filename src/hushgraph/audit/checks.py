@@ -31,7 +31,7 @@ from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import Graph
 from hushgraph.noise.source import NORM_EXCESS
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 
 _NODES, _CLASSES, _FEATURES, _EDGES, _HIDDEN, _STEPS = 240, 4, 12, 1200, 8, 12
 # The chance of a false alarm of one check, and what rounding to float32 may add to a number.
@@ -61,7 +61,7 @@ class _Watched:
         plan: of the run.
         seen: what it released.
         graph: its data.
-        charges: every event that its ledger shows at the end, with its count.
+        charges: every planned charge, and how often its ledger shows it at the end.
         ballots: [boards] of [N, c], what every row may cast onto each place, where a ballot has norm 1.
         readings: [boards] of [N, c], what every row reads.
         sums: the clipped sum of every step.
@@ -191,9 +191,9 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
 
 
 def _read_charges(seen: Seen) -> dict[Any, int]:
-    """Every event in the ledger on disk, with its count."""
+    """Every planned charge, and how often the ledger on disk shows it."""
     ledger = Ledger.open(seen.folder.ledger_path, read_only=True)
-    return {event: ledger.count_charged(event) for event, _ in seen.folder.plan.charges}
+    return {charge: ledger.count_charged(charge) for charge in seen.folder.plan.charges}
 
 
 def _segment_of(plan: PrivacyPlan, step: int) -> int:
@@ -300,9 +300,10 @@ def _check_ledger(runs: list[_Watched]) -> str:
                     f"{boards} boards and {steps} steps were released when {boards_charged} and "
                     f"{steps_charged} were in the ledger"
                 )
-        for event, count in run.plan.charges:
-            if run.charges[event] != sum(n for other, n in run.plan.charges if other == event):
-                return f"the ledger shows {run.charges[event]} of {event}, the plan {count}"
+        for charge, count in run.charges.items():
+            planned = sum(each.times for each in run.plan.charges if each.once == charge.once)
+            if count != planned:
+                return f"the ledger shows {count} of {charge.name}, the plan {planned}"
     return ""
 
 

@@ -29,7 +29,7 @@ from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.tasks.task import Task
 from hushgraph.training.parts import Parts
 
@@ -182,7 +182,7 @@ def _share_stream(real: Parts) -> Parts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TooFewTrees(PrivacyPlan):
+class TooFewTrees(TreePlan):
     """Counts the trees that change as if there were one layer less."""
 
     @property

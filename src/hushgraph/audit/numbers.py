@@ -25,7 +25,7 @@ from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
 from hushgraph.audit.weights import spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 
 _WEIGHTS_SEED = 5
@@ -189,7 +189,8 @@ def right_guesses_at_most(plan: PrivacyPlan) -> float:
     (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
     """
     books = make_accountant(plan.accountant)
-    books.compose(plan.step_event, count=plan.steps)
+    for event, count in plan.events:
+        books.compose(event, count=count)
     odds = math.exp(-plan.epsilon)
     variation = min(books.delta(0.0), (1 - odds + 2 * plan.delta * odds) / (1 + odds))
     return min(1.0, (1 + variation) / 2)
@@ -225,7 +226,7 @@ def _move_plan(plan: PrivacyPlan) -> tuple[PrivacyPlan, Scene]:
         scene = plant_rows(plan, copies=1, degree=0)
         return replace(move_plan(plan, scene), steps=steps), scene
     plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=steps)
-    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
+    plan = replace(plan, sigma_over_clip=noise)
     scene = plant_trees(plan, copies=1, temperatures=(1.0, 0.0))
     return move_plan(plan, scene), scene
 

@@ -15,7 +15,7 @@ from hushgraph.audit.one_run_bound import best_number_of_guesses, one_run_lower_
 from hushgraph.audit.runs import choose_config, plant_nothing, watch_run
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 
 _HIDDEN = 4
@@ -101,7 +101,7 @@ def audit_one_run(
         raise InputError(f"rows={rows}: expected at least 20")
     noise = plan.sigma_over_clip
     plan = replace(plan, num_train_nodes=rows, batch_size=rows)
-    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
+    plan = replace(plan, sigma_over_clip=noise)
     coins = np.random.default_rng(seed).random(rows) < 0.5
     graph = Graph.from_arrays(
         edge_index=np.empty((2, 0), dtype=np.int64),

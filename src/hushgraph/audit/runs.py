@@ -24,7 +24,7 @@ from hushgraph.billboard.board import Board
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import RunFolder
@@ -154,7 +154,7 @@ class _Notes:
         """What the ledger on disk shows now."""
         if self.in_detail:
             ledger = Ledger.open(self.seen.folder.ledger_path, read_only=True)
-            self.seen.charged.append((kind, ledger.boards_charged, ledger.steps_charged))
+            self.seen.charged.append((kind, ledger.releases_charged, ledger.steps_charged))
 
 
 class Witness(SGD):

@@ -23,7 +23,7 @@ from hushgraph.billboard.ballots import GRID, Ballots
 from hushgraph.billboard.board import Board, cast
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import scores
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.lists import BoundedLists

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hushgraph.audit.runs import Weights
 from hushgraph.audit.scene import FLIPPED, HOT, UNIQUE, Difference, choose_temperatures
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 # What hidden values are at most: small enough for tanh to be the identity.
 _LARGEST_HIDDEN = 1e-3

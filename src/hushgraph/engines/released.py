@@ -17,7 +17,8 @@ import numpy.typing as npt
 from hushgraph._files import draft_path, name_file, open_unnamed
 from hushgraph.billboard.board import digest_board, release
 from hushgraph.errors import WriteError
-from hushgraph.privacy.ledger import Ledger, name_board
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.training.source import incomplete_error
 
 Float32Array = npt.NDArray[np.float32]

@@ -434,7 +434,7 @@ class _Boards:
             return True
         if self.storage.exists("work/board"):
             raise incomplete_error(self.storage.places["work"], 0)
-        ledger.check_unreleased(place)
+        ledger.check_unreleased(BOARD)
         return False
 
     def make_board(self, place: int, ledger: Ledger) -> None:
