@@ -31,7 +31,7 @@ from hushgraph.billboard.board import cast
 from hushgraph.engines.tables import ParquetTable
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.folder import RunFolder, _checksum
 from hushgraph.tasks.classes import Classes
 
