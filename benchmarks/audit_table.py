@@ -200,7 +200,7 @@ def audited(cell: Cell) -> dict[str, Any]:
 def attack_billboard(cell: Cell) -> dict[str, Any]:
     """A plan with boards, or a board alone."""
     from hushgraph.audit.billboard import attack_board, audit_billboard
-    from hushgraph.privacy.plan import BillboardPlan
+    from hushgraph.privacy.plans import BillboardPlan
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "steps": 2, "delta": DELTA}
     plan = BillboardPlan(**{**usual, **cell.plan}).calibrated(epsilon=cell.claim)

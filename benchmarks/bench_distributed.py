@@ -48,7 +48,7 @@ def work(workload: str, steps: int) -> None:
     from hushgraph.models.gnn import GNN
     from hushgraph.noise.source import ExactNoise
     from hushgraph.privacy.ledger import Ledger
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.runs.config import TrainingConfig
     from hushgraph.training.distributed import join_group
     from hushgraph.training.trainer import State, Trainer
@@ -66,8 +66,7 @@ def work(workload: str, steps: int) -> None:
         max_reads=given["max_reads"],
         batch_size=given["roots"],
         steps=steps + _WARM_UP,
-        noise_multiplier=2.0,
-    )
+    ).with_paper_noise(2.0)
     ends: list[float] = []
     with ExitStack() as stack:
         group = stack.enter_context(join_group())

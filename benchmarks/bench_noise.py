@@ -36,7 +36,7 @@ from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN, ReadingMLP
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.training.distributed import Group
@@ -160,8 +160,7 @@ class Steps:
             max_reads=16 if reads else 0,
             batch_size=roots,
             steps=STEPS,
-            noise_multiplier=1.0,
-        )
+        ).with_paper_noise(1.0)
         torch.manual_seed(0)
         model = (
             GNN(FEATURES, CLASSES, num_layers=1, hidden=256, decoder_layers=2)

@@ -146,7 +146,7 @@ def vmap_step(
 def choose_sums(name: str, device: torch.device) -> Callable[..., dict[str, torch.Tensor]]:
     """The clipped sums that training has on this device."""
     # Other benchmarks read this file with versions that do not have it.
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.training.steps import choose_tree_sums
 
     w = WORKLOADS[name]
@@ -157,8 +157,7 @@ def choose_sums(name: str, device: torch.device) -> Callable[..., dict[str, torc
         max_reads=w["max_reads"],
         batch_size=w["roots"],
         steps=1,
-        noise_multiplier=1.0,
-    )
+    ).with_paper_noise(1.0)
     return choose_tree_sums(plan, NODES, device)
 
 

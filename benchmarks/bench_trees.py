@@ -39,7 +39,7 @@ from hushgraph.gradients.batch import Features, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
@@ -112,8 +112,7 @@ class Steps:
             max_reads=max_reads,
             batch_size=batch_size,
             steps=STEPS,
-            noise_multiplier=1.0,
-        )
+        ).with_paper_noise(1.0)
         torch.manual_seed(0)
         model = GNN(
             graph.num_features, graph.num_classes, num_layers=1, hidden=HIDDEN, feature_norm=FEATURE_NORM

@@ -16,7 +16,7 @@ import numpy as np
 from fuzz_place import NUMBERS, TEXTS, Payload, Place, good_arrays, spoilt
 from fuzz_runs import run_folder
 
-SMALL = ["--steps", "1", "--hidden", "3", "--device", "cpu", "--quiet", "--noise-multiplier", "1"]
+SMALL = ["--steps", "1", "--hidden", "3", "--device", "cpu", "--quiet", "--paper-noise-multiplier", "1"]
 
 
 def npz(rng: random.Random, place: Place, box: Path) -> list[str]:

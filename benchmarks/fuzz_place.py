@@ -91,7 +91,7 @@ def _nearly_end(folder: Path) -> None:
     from hushgraph.privacy.ledger import Ledger
 
     with Ledger.open(folder / "ledger.jsonl") as ledger:
-        ledger.charge(ledger.planned_event, count=ledger.planned_steps - ledger.steps_charged - 2)
+        ledger.charge(ledger.planned_step, count=ledger.planned_steps - ledger.steps_charged - 2)
 
 
 def good_arrays() -> dict[str, Any]:

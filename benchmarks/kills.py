@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {
     "max_readers": 2,
     "batch_size": 40,
     "device": "cpu",
-    "noise_multiplier": 1.0,
+    "paper_noise_multiplier": 1.0,
 }
 RECORD = Path(__file__).parent / "records" / "kills.json"
 take = loop.Trainer.take_step

@@ -303,7 +303,7 @@ def live(kind: Kind, path: Path, watcher: Watcher, aim: Aim, *, has_unnamed_file
 def count_charges(path: Path) -> int:
     """The boards that the ledger of a run shows as paid for."""
     ledger = path / "ledger.jsonl"
-    return Ledger.open(ledger, read_only=True).boards_charged if ledger.exists() else 0
+    return Ledger.open(ledger, read_only=True).releases_charged if ledger.exists() else 0
 
 
 def choose_aim(kind: Kind, rng: random.Random) -> Aim:

@@ -32,10 +32,11 @@ import torch
 
 import hushgraph as hg
 from hushgraph.accounting.accountants import gaussian_epsilon
-from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import BudgetExceededError
-from hushgraph.privacy.budget import Charge, DataBudget, compose_charges, make_run_id
+from hushgraph.privacy.budget import DataBudget, make_run_id
+from hushgraph.privacy.charges import BoardCharge
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.run_charge import RunCharge, compose_charges
 from hushgraph.runs.folder import RunFolder
 
 RECORD = Path(__file__).parent / "records" / "kills_budget.json"
@@ -80,13 +81,13 @@ def charge_again_and_again(path: Path) -> None:
         os.write(log, f"{charge.run}\n".encode())
 
 
-def make_charge() -> Charge:
-    return Charge(
+def make_charge() -> RunCharge:
+    return RunCharge(
         run=make_run_id("kills"),
         epsilon=gaussian_epsilon(SHIFT, DELTA / 1000),
         delta=DELTA / 1000,
         accountant="pair",
-        events=((GaussianEvent(shift_over_sigma=SHIFT), 1),),
+        charges=(BoardCharge(name="board-1", noise_std=1 / SHIFT),),
         command="train",
         data="people",
     )

@@ -41,7 +41,7 @@ from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches

@@ -195,8 +195,8 @@ def test_every_run_is_watched(graph: Graph) -> None:
         **QUICK | {"steps": 2},
     )
     assert steps == [1, 2] * 5
-    private = [("billboard", "mlp", True), ("trees", "gcn", True), ("trees", "mlp", True)]
-    assert begun == [*private, ("trees", "gcn", False), ("trees", "mlp", False)]
+    private = [("billboard", "mlp", True), ("trees", "gcn", True), ("rows", "mlp", True)]
+    assert begun == [*private, ("trees", "gcn", False), ("rows", "mlp", False)]
 
 
 def interrupted(graph: Graph, out: Path, after: int) -> None:
@@ -261,10 +261,10 @@ def test_damaged_settings_are_refused(graph: Graph, tmp_path: Path, content: str
     ("arguments", "message"),
     [
         ({"model": "mlp"}, "model='mlp': expected one of gcn, gin, gat"),
-        ({"private": False}, "private: compare trains with and without privacy"),
-        ({"noise_multiplier": 1.0}, "noise_multiplier: compare trains"),
-        ({"method": "trees"}, "method: compare trains with and without privacy, and by both methods"),
-        ({"setting": "inductive"}, "setting: compare trains"),
+        ({"private": False}, "private: compare sets it for each of its runs; leave it out"),
+        ({"paper_noise_multiplier": 1.0}, "paper_noise_multiplier: compare sets it"),
+        ({"method": "trees"}, "method: compare sets it"),
+        ({"setting": "inductive"}, "setting: compare sets it"),
         ({"stepz": 3}, "stepz: compare has no such argument"),
     ],
 )

@@ -50,7 +50,14 @@ def test_every_setting_is_an_argument_with_its_default(function: Callable[..., A
 def test_prepare_takes_what_a_run_is_and_compare_what_all_runs_share() -> None:
     assert inspect.signature(hg.prepare).parameters.keys() == {"data", *Settings.__annotations__}
     compared = inspect.signature(hg.compare).parameters.keys()
-    assert TABLE.keys() - compared == {"private", "noise_multiplier", "method", "setting", "progress"}
+    assert TABLE.keys() - compared == {
+        "private",
+        "sigma_over_clip",
+        "paper_noise_multiplier",
+        "method",
+        "setting",
+        "progress",
+    }
 
 
 @pytest.mark.parametrize("function", [hg.train, hg.prepare, hg.compare, hg.NodeClassifier.__init__])
@@ -109,6 +116,26 @@ def test_what_is_left_out_has_its_default() -> None:
     assert full == {name: entry.default for name, entry in TABLE.items() if name in full} | {"epsilon": 4.0}
     with pytest.raises(InputError, match="epsilonn: train has no such argument; did you mean epsilon"):
         complete({"epsilonn": 4})
+
+
+def test_a_name_that_meant_two_things_is_refused_with_both() -> None:
+    both = r"noise_multiplier=2.5: .* paper_noise_multiplier=2.5 for .* sigma_over_clip=2.5 for sigma / C"
+    for call in (hg.train, hg.prepare, hg.compare):
+        with pytest.raises(InputError, match=both):
+            call("demo", noise_multiplier=2.5)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=both):
+        hg.NodeClassifier(noise_multiplier=2.5)  # type: ignore[call-arg]
+
+
+def test_noise_is_given_in_one_of_two_units() -> None:
+    data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
+    shared: Settings = {"max_readers": 3, "max_reads": 3, "steps": 5, "batch_size": 50}
+    paper = hg.prepare(data, paper_noise_multiplier=1.5, **shared).plan
+    ours = hg.prepare(data, sigma_over_clip=1.5 * 2 * paper.changed_trees, **shared).plan
+    assert ours == paper
+    assert (ours.sigma_over_clip, ours.paper_noise_multiplier) == (12.0, 1.5)
+    with pytest.raises(InputError, match="both say how much noise there is; leave one out"):
+        hg.prepare(data, sigma_over_clip=12.0, paper_noise_multiplier=1.5, **shared)
 
 
 def test_single_columns_join_those_given_together() -> None:

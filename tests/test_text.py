@@ -7,7 +7,7 @@ import math
 import pytest
 
 from hushgraph._text import digits_up, rounded_up
-from hushgraph.privacy.plan import json_number
+from hushgraph.privacy.plans import json_number
 
 
 @pytest.mark.parametrize(

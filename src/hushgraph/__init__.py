@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph as Graph
     from hushgraph.models.blocks import Reads as Reads
     from hushgraph.privacy.guarantee import Guarantee as Guarantee
-    from hushgraph.privacy.plan import PrivacyPlan as PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan as PrivacyPlan
     from hushgraph.runs.config import TrainingConfig as TrainingConfig
     from hushgraph.training.prepare import prepare as prepare
     from hushgraph.training.run import Run as Run
@@ -90,7 +90,7 @@ _HOMES = {
     "NodeClassifier": "estimator",
     "NotFittedError": "errors",
     "PlanError": "errors",
-    "PrivacyPlan": "privacy.plan",
+    "PrivacyPlan": "privacy.plans",
     "Reads": "models.blocks",
     "ReportedError": "errors",
     "Run": "training.run",

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole or not at all, files that are written once, and tensors in both."""
+"""Files that are replaced as a whole or not at all, written once, or locked; and tensors in them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise _write_error(path, error) from None
     finally:
@@ -102,7 +102,8 @@ def write_once(path: Path, content: bytes, announce: Callable[[], None]) -> None
         name_file(file, path)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -120,6 +121,65 @@ def _advice(error: OSError) -> str:
     if isinstance(error, PermissionError):
         return "allow writing there or choose another folder"
     return "choose another folder"
+
+
+def lock_path(path: Path) -> Path:
+    """Path of the lock beside a file."""
+    return path.with_name(path.name + ".lock")
+
+
+def lock_file(path: Path, *, wait: bool = False, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Open and lock a file; return its descriptor. The lock ends with the process at the latest.
+
+    Args:
+        path: what is locked: a file beside what it guards, or that itself.
+        wait: for whoever holds the lock. Otherwise BlockingIOError is raised.
+        flags: how the file is opened.
+
+    Raises:
+        OSError: if it cannot be opened, or if this system cannot lock files.
+    """
+    # Imported here: who only writes files does not need it.
+    from filelock import lock_descriptor, unlock_descriptor
+
+    while True:
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            is_held = lock_descriptor(descriptor, blocking=wait)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # Whoever waited for a file that was removed meanwhile holds a lock that nobody looks at.
+        if is_held and is_same(descriptor, path):
+            return descriptor
+        if is_held:
+            unlock_descriptor(descriptor)
+        os.close(descriptor)
+        if not wait:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has locked it")
+
+
+def unlock_file(descriptor: int) -> None:
+    """Release a lock and close its file, also if a forked child still has the descriptor open."""
+    from filelock import unlock_descriptor
+
+    unlock_descriptor(descriptor)
+    os.close(descriptor)
+
+
+def is_same(descriptor: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`, neither removed nor replaced."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def append_line(descriptor: int, line: bytes) -> None:
+    """Append to an open file and sync it; OSError where not all of it was written."""
+    if os.write(descriptor, line) != len(line):
+        raise OSError("the line was cut short")
+    os.fsync(descriptor)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
-from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget, compose_charges, describe_composition
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
     Assumption,
@@ -22,7 +22,8 @@ from hushgraph.privacy.guarantee import (
     name_assumed,
     write_assumptions,
 )
-from hushgraph.privacy.plan import PREDICTIONS, json_number
+from hushgraph.privacy.plans import PREDICTIONS, json_number
+from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
 from hushgraph.settings import TABLE, RunSettings, check_names, with_settings
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant",
 _READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
 _NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
-_OURS = ("private", "noise_multiplier", "method", "setting")
+_OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting")
 # In the settings of a comparison: where each of its private runs is charged.
 _ENTRIES = "entries"
 
@@ -279,10 +280,7 @@ def compare(
     """
     for ours in _OURS:
         if ours in settings:
-            raise InputError(
-                f"{ours}: compare trains with and without privacy, and by both methods, by itself; leave it "
-                "out"
-            )
+            raise InputError(f"{ours}: compare sets it for each of its runs; leave it out")
     check_names(settings, TABLE, who="compare")
     given: dict[str, Any] = {"epsilon": None, "model": "gcn", "num_layers": 1, **settings}
     if given["model"] not in _MODELS:
@@ -405,7 +403,9 @@ def _charge_all(
 def _add_up(runs: Iterable[Run]) -> Total:
     """What all private runs cost together, at the largest of their deltas."""
     charges = [
-        Charge.of_plan(run.plan, run.folder.guarantee, run=str(run.folder.path), command="compare", data="")
+        RunCharge.of_plan(
+            run.plan, run.folder.guarantee, run=str(run.folder.path), command="compare", data=""
+        )
         for run in runs
         if run.plan.is_private
     ]

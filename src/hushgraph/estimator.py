@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.training.run import Run
 
 _SPLITS = ("train", "val", "test", "all")
@@ -30,7 +30,7 @@ class NodeClassifier:
     """Classifies the nodes of a graph, trained with node-level differential privacy.
 
     The constructor only stores its arguments; `fit` checks them. They are those of `hushgraph.train`, with
-    the same defaults, so all but a budget (`epsilon`, `noise_multiplier` or `private=False`) may be left out.
+    the same defaults, so all but a budget (`epsilon`, `sigma_over_clip` or `private=False`) may be left out.
 
     A graph is given whole, and its labels and splits are part of it: `y` stays None. Searches and
     cross-validation, which cut data into rows and fit many times, therefore fail before anything is spent.

@@ -1,8 +1,7 @@
-"""Settings: everything that can be chosen about a run, told once.
+"""Settings: everything that can be chosen about a run, one entry each in one table, hence a long file.
 
 `train`, `prepare`, `compare`, `NodeClassifier`, the command line, files for `--config` and the table of
-settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here, which is
-why this file is long.
+settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here.
 """
 
 import difflib
@@ -30,7 +29,8 @@ from hushgraph.errors import InputError
 from hushgraph.graph.columns import EVERY_NUMBER, Columns, UnknownCategory, UnknownIds
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.fields import refuse_noise_multiplier
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 # Annotations are evaluated here, since entries are read off them; what needs torch is in quotes.
@@ -183,8 +183,12 @@ class Settings(TypedDict, total=False):
         float | None,
         _budget("Spend at most this; the noise follows, or the steps if noise is given.", commands=_ALL),
     ]
-    noise_multiplier: Annotated[
-        float | None, _budget("lambda = sigma / (2 C n); epsilon follows, or with it the steps.", trees=True)
+    sigma_over_clip: Annotated[
+        float | None,
+        _budget("Noise, sigma / C; epsilon follows, or where it is given the steps.", trees=True),
+    ]
+    paper_noise_multiplier: Annotated[
+        float | None, _budget("The same as the paper writes it: lambda = sigma / (2 C n).", trees=True)
     ]
     private: Annotated[
         bool,
@@ -490,6 +494,8 @@ def list_settings(kind: Any) -> dict[str, Setting]:
     }
 
 
+RETIRED = "noise_multiplier"
+"""A name that meant two things."""
 TABLE = list_settings(RunSettings)
 """Every setting by name."""
 _PREPARED = list_settings(Settings)
@@ -516,6 +522,10 @@ SYNONYMS: dict[str, str | tuple[str, str]] = {
     "max-epochs": ("steps", "one step is one update"),
     "max-grad-norm": "clip",
     "max-steps": "steps",
+    "noise-multiplier": (
+        "paper-noise-multiplier",
+        "sigma / (2 C n), which it was here; for sigma / C, as elsewhere, give --sigma-over-clip",
+    ),
     "num-epochs": ("steps", "one step is one update"),
     "num-hops": "layers",
     "num-layers": "layers",
@@ -525,7 +535,7 @@ SYNONYMS: dict[str, str | tuple[str, str]] = {
     "output-dir": "out",
     "random-seed": "seed",
     "random-state": "seed",
-    "sigma": ("noise-multiplier", "sigma / (2 C n)"),
+    "sigma": ("sigma-over-clip", "sigma / C"),
     "target-delta": "delta",
     "target-epsilon": "epsilon",
     "undirected": "symmetrize",
@@ -574,10 +584,12 @@ def complete(settings: Mapping[str, Any], *, kind: Any = Settings) -> dict[str, 
     return convert_numbers(full, types)
 
 
-def check_names(given: Iterable[str], known: Mapping[str, Setting], *, who: str = "train") -> None:
+def check_names(given: Mapping[str, Any], known: Mapping[str, Setting], *, who: str = "train") -> None:
     """Raise InputError for a name that is no setting; suggest the one whose flag it is, or the nearest."""
     by_flag = {entry.key: name for name, entry in known.items()}
-    for name in given:
+    for name, value in given.items():
+        if name == RETIRED:
+            refuse_noise_multiplier(value)
         if name not in known:
             flag = name.replace("_", "-")
             meant = SYNONYMS.get(flag, flag)

@@ -120,7 +120,6 @@ def test_target_that_no_noise_reaches() -> None:
         ({"delta": 1.0}, "delta=1.0: expected"),
         ({"steps": 0}, "steps=0: expected 1 or more"),
         ({"changed_trees": 0}, "changed_trees=0: expected 1 or more"),
-        ({"draw": PoissonDraw(rate=0.0)}, "rate=0.0: expected"),
         ({"draw": FixedSizeDraw(size=1, population=10)}, "prices Poisson batches only"),
         ({"accountant": "other"}, "accountant='other': expected"),
     ],
@@ -143,18 +142,19 @@ def board_and_steps(sigma: float) -> list[tuple[Event, int]]:
     return [(GaussianEvent(shift_over_sigma=0.4), 1), (steps, 200)]
 
 
+def spent_at(sigma: float) -> float:
+    made = make_accountant("pair")
+    for row in board_and_steps(sigma):
+        made.compose(*row)
+    return made.epsilon(DELTA)
+
+
 @pytest.mark.parametrize("start", [0.5, 5.0, 50.0])
 def test_the_scale_beside_a_settled_release_is_safe_and_smallest(start: float) -> None:
-    def spent_at(sigma: float) -> float:
-        made = make_accountant("pair")
-        for row in board_and_steps(sigma):
-            made.compose(*row)
-        return made.epsilon(DELTA)
-
-    sigma = smallest_scale(events=board_and_steps, start=start, epsilon=3.0, delta=DELTA, accountant="pair")
+    sigma = smallest_scale(spent=spent_at, start=start, epsilon=3.0, delta=DELTA)
     assert spent_at(sigma) <= 3.0 < spent_at(sigma * 0.999)
 
 
 def test_a_settled_release_beyond_the_budget_is_refused() -> None:
     with pytest.raises(PlanError, match=r"epsilon=0.5 at delta=1e-06 cannot be reached with any noise"):
-        smallest_scale(events=board_and_steps, start=5.0, epsilon=0.5, delta=DELTA, accountant="pair")
+        smallest_scale(spent=spent_at, start=5.0, epsilon=0.5, delta=DELTA)

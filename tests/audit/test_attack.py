@@ -17,18 +17,19 @@ from hushgraph.audit.end_to_end import audit_training
 from hushgraph.audit.faults import FAULTS, get_fault
 from hushgraph.audit.one_run import audit_one_run
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
+from plans import make_plan
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
-    return PrivacyPlan(**{**usual, "delta": 1e-3, **changes})
+    return make_plan(**{**usual, "delta": 1e-3, **changes})
 
 
 @pytest.mark.parametrize("changes", [{"remember": True}, {"remember": False}, {"secure": False}])
 def test_trials_release_the_clipped_sums_of_the_loop(changes: dict[str, bool]) -> None:
     """With hardly any noise every trial shows where its world lies, stacked or alone, remembered or not."""
-    stage = Stage.of(plan(noise_multiplier=1e-3), model="gin", canary="strongest", **changes)
+    stage = Stage.of(plan(paper_noise_multiplier=1e-3), model="gin", canary="strongest", **changes)
     for world, places in (
         (stage.there, [line.there for line in stage.lines]),
         (stage.empty, [line.empty for line in stage.lines]),
@@ -41,7 +42,7 @@ def test_trials_release_the_clipped_sums_of_the_loop(changes: dict[str, bool]) -
 
 
 def test_released_sums_have_the_planned_noise() -> None:
-    stage = Stage.of(plan(noise_multiplier=1.0), model="gcn", canary="strongest")
+    stage = Stage.of(plan(paper_noise_multiplier=1.0), model="gcn", canary="strongest")
     seen = stage.there.released([line.direction for line in stage.lines], trials=4000, seed=None)
     assert seen.std(0) == pytest.approx([1.0, 1.0], abs=0.06)
     assert abs(np.corrcoef(seen.T)[0, 1]) < 0.08
@@ -127,7 +128,7 @@ def test_the_audit_replaces_nothing_in_other_modules() -> None:
 def test_reused_noise_repeats_within_a_trial_only() -> None:
     """Of three steps the third has noise of its own, and so has the first of the next trial."""
     reused = Stage.of(
-        plan(steps=3, noise_multiplier=1.0), model="gcn", canary="strongest", fault="reused-noise"
+        plan(steps=3, paper_noise_multiplier=1.0), model="gcn", canary="strongest", fault="reused-noise"
     )
     line = reused.lines[0]
     # One phase, so that equal noise is equal releases.
@@ -152,7 +153,7 @@ def test_one_run_with_many_canaries() -> None:
 
 def test_the_whole_of_train() -> None:
     # So little noise that a handful of trainings must be told apart.
-    audit = audit_training(plan(steps=1, noise_multiplier=0.02), trials=12)
+    audit = audit_training(plan(steps=1, paper_noise_multiplier=0.02), trials=12)
     assert audit.with_row.min() > audit.without_row.max()
     assert audit.record()["path"] == "train"
     with pytest.raises(PlanError, match="steps=2"):
@@ -182,7 +183,7 @@ def test_what_cannot_be_audited_is_refused() -> None:
     with pytest.raises(InputError, match="expected one of half-noise"):
         get_fault("quarter-noise")
     with pytest.raises(PlanError, match="nothing to audit"):
-        audit_plan(replace(given, noise_multiplier=0.0))
+        audit_plan(replace(given, sigma_over_clip=0.0))
     with pytest.raises(PlanError, match="percentile"):
         audit_plan(plan(clipping="percentile").calibrated(epsilon=4.0))
     assert math.isfinite(given.epsilon)

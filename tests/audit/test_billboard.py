@@ -25,7 +25,7 @@ from hushgraph.billboard.board import cast
 from hushgraph.errors import InputError, PlanError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.rows import RowSums
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.tasks.classes import Classes
 
 
@@ -120,7 +120,7 @@ def test_claims_are_those_of_the_plan() -> None:
     claims = {attack.name: attack.claimed for attack in audit.attacks}
     assert audit.claimed == given.epsilon
     assert claims["one label flipped"] == given.epsilon_label
-    assert claims["row of the validation split"] == given.epsilon_unlabelled_row
+    assert claims["row of the validation split"] == given.epsilon_evaluated
     assert claims["other people's predictions"] == given.epsilon
 
 
@@ -159,6 +159,6 @@ def test_what_cannot_be_audited_is_refused() -> None:
     with pytest.raises(InputError, match="fresh_runs=3"):
         audit_billboard(plan(), fresh_runs=3)
     with pytest.raises(PlanError, match="nothing to audit"):
-        audit_billboard(replace(plan(), noise_multiplier=0.0, board_noise=()))
+        audit_billboard(replace(plan(), sigma_over_clip=0.0, board_noise=()))
     with pytest.raises(InputError, match="expected one of half-noise"):
         audit_billboard(plan(), fault="no-noise")

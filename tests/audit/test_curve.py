@@ -13,7 +13,7 @@ from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.audit.curve import curve_lower_bound
 from hushgraph.audit.statistics import Floats
 from hushgraph.errors import InputError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 
 def plan(**changes: Any) -> PrivacyPlan:

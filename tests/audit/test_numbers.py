@@ -13,7 +13,7 @@ from scipy import stats
 from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers, right_guesses_at_most
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 
 def plan(**changes: Any) -> PrivacyPlan:
@@ -98,4 +98,4 @@ def test_what_cannot_be_attacked_is_refused() -> None:
     with pytest.raises(InputError, match="confidence=0"):
         attack_numbers(given, confidence=0)
     with pytest.raises(PlanError, match="nothing to audit"):
-        attack_numbers(replace(given, noise_multiplier=0.0))
+        attack_numbers(replace(given, sigma_over_clip=0.0))

@@ -12,12 +12,13 @@ from hushgraph.audit.attack import Stage
 from hushgraph.audit.scene import scene_for
 from hushgraph.audit.trials import World
 from hushgraph.errors import InputError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
+from plans import make_plan
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
-    return PrivacyPlan(**{**usual, "noise_multiplier": 1.0, "delta": 1e-5, **changes})
+    return make_plan(**{**usual, "paper_noise_multiplier": 1.0, "delta": 1e-5, **changes})
 
 
 def flat(sums: dict[str, torch.Tensor]) -> torch.Tensor:

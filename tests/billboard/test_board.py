@@ -29,8 +29,8 @@ from hushgraph.billboard.board import (
 from hushgraph.errors import PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
-from hushgraph.privacy import bounds
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.charges.board import LARGEST_NOISE
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.tasks.classes import Classes
 
 
@@ -144,7 +144,7 @@ def test_a_plan_with_noise_beyond_the_grid_is_refused(epsilon: float) -> None:
     plan = BillboardPlan(num_train_nodes=1000, num_classes=3, batch_size=1000, steps=10, delta=1e-9)
     with pytest.raises(PlanError, match=r"epsilon=.*boards take from 1e-06 to 65536; use another epsilon"):
         plan.calibrated(epsilon=epsilon)
-    assert noise_divisor(bounds.LARGEST_BOARD_NOISE) == 1
+    assert noise_divisor(LARGEST_NOISE) == 1
 
 
 def test_broken_randomness_is_refused() -> None:

@@ -8,10 +8,9 @@ from types import ModuleType
 import pytest
 
 from hushgraph.billboard import board, reading
-from hushgraph.privacy import bounds
 
 
-@pytest.mark.parametrize("module", [board, reading, bounds], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [board, reading], ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scipy import optimize, stats
 
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 CLASSES = 4
 Shift = Callable[[float, float, float], float]
@@ -22,7 +22,8 @@ FIGURES: dict[str, Shift] = {
     "epsilon_group_of_two": lambda b1, b2, t: 4 * (b1 + b2 + t),
     # A ballot becomes that of another class; the gradient of one row becomes any other.
     "epsilon_label": lambda b1, b2, t: 2 * CLASSES / (CLASSES - 1) * (b1 + b2) + 4 * t,
-    "epsilon_unlabelled_row": lambda b1, b2, t: b2,
+    "epsilon_evaluated": lambda b1, b2, t: b2,
+    "epsilon_other": lambda b1, b2, t: b2,
 }
 # An edge moves the ballots, the cast predictions and the gradients of both its ends; a directed one, of one.
 EDGES: dict[bool, Shift] = {

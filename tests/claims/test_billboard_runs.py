@@ -207,7 +207,7 @@ def test_words_json_and_ledger_agree_on_real_graphs(name: str, tmp_path: Path) -
     ledger = Ledger.open(run.folder.ledger_path, plan=run.plan, read_only=True)
     assert result["guarantee"] == "holds"
     assert result["predictions"] == "covered towards everybody else"
-    assert (ledger.boards_charged, ledger.steps_charged) == (run.folder.num_boards, 4)
+    assert (ledger.releases_charged, ledger.steps_charged) == (run.folder.num_boards, 4)
     assert ledger.spent_epsilon() == pytest.approx(result["epsilon"], rel=1e-9)
     assert result["epsilon"] <= 4.0 < result["epsilon_group_of_two"]
     assert all(math.isfinite(result[key]) and report["guarantee"][key] == result[key] for key in FIGURES)

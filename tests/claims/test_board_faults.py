@@ -10,7 +10,7 @@ from hushgraph.audit import billboard
 from hushgraph.audit.billboard import attack_board, audit_billboard
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 CLAIMS = [1.0, 4.0]
 # Caught by one board, by a row of the validation split, by whole runs.

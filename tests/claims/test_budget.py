@@ -19,9 +19,11 @@ from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.accounting.events import GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.budget import Charge, DataBudget, compose_charges
+from hushgraph.privacy.budget import DataBudget
+from hushgraph.privacy.charges import BoardCharge, list_events
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.run_charge import RunCharge, compose_charges
 
 DELTA = 1e-6
 # benchmarks/kills_budget.py kills 200 times.
@@ -39,12 +41,12 @@ def billboard(batch_size: int) -> PrivacyPlan:
     return plan.calibrated(epsilon=1.5)
 
 
-def charge_for(plan: PrivacyPlan, run: str) -> Charge:
-    return Charge.of_plan(plan, Guarantee.of(plan), run=run, command="train", data="people")
+def charge_for(plan: PrivacyPlan, run: str) -> RunCharge:
+    return RunCharge.of_plan(plan, Guarantee.of(plan), run=run, command="train", data="people")
 
 
 @pytest.fixture(scope="module")
-def five() -> list[Charge]:
+def five() -> list[RunCharge]:
     plans = {
         "billboard, whole batches": billboard(2000),
         "billboard, a tenth": billboard(200),
@@ -56,7 +58,7 @@ def five() -> list[Charge]:
 
 
 @pytest.fixture(scope="module")
-def of_trees() -> Charge:
+def of_trees() -> RunCharge:
     """A run in which one row changes several trees, for which dp_accounting has no event."""
     return charge_for(trees(max_readers=2, max_reads=12), "trees, K = 2")
 
@@ -67,7 +69,7 @@ def graph() -> Graph:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_runs_cost_at_most_the_sum(five: list[Charge], of_trees: Charge, reads: bool) -> None:
+def test_runs_cost_at_most_the_sum(five: list[RunCharge], of_trees: RunCharge, reads: bool) -> None:
     charges = [*five[:4], of_trees] if reads else five
     together = compose_charges(charges, DELTA)
     alone = [compose_charges([charge], DELTA) for charge in charges]
@@ -77,13 +79,13 @@ def test_runs_cost_at_most_the_sum(five: list[Charge], of_trees: Charge, reads: 
     assert together < 0.65 * sum(alone)
 
 
-def test_composition_is_that_of_dp_accounting(five: list[Charge]) -> None:
+def test_composition_is_that_of_dp_accounting(five: list[RunCharge]) -> None:
     accountant = pld_privacy_accountant.PLDAccountant(
         neighboring_relation=pld_privacy_accountant.NeighborRel.ADD_OR_REMOVE_ONE,
         value_discretization_interval=2e-5,
     )
     for charge in five:
-        for event, count in charge.events:
+        for event, count in list_events(charge.charges):
             accountant.compose(translate(event), count)
     assert compose_charges(five, DELTA) == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)
 
@@ -98,7 +100,7 @@ def translate(event: Any) -> dp_event.DpEvent:
     return dp_event.PoissonSampledDpEvent(event.draw.rate, dp_event.GaussianDpEvent(event.sigma_over_clip))
 
 
-def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[Charge]) -> None:
+def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[RunCharge]) -> None:
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     for charge in five[:3]:
@@ -113,14 +115,14 @@ def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[Charge])
         cut = DataBudget.open(path)
         assert len(cut.charges) == 3
         [torn] = cut.charges[2:]
-        key = (torn.epsilon, len(torn.events))
+        key = (torn.epsilon, len(torn.charges))
         # Cuts of one kind show the same; pricing each would take long.
         if key not in shown:
             shown[key] = cut.spent
         assert shown[key] >= whole.spent
         if math.isinf(torn.epsilon):
             counted["as infinite"] += 1
-        elif torn.events:
+        elif torn.charges:
             counted["exactly"] += 1
             assert torn == whole.charges[2]
         else:
@@ -131,7 +133,7 @@ def test_a_file_that_is_cut_never_shows_less(tmp_path: Path, five: list[Charge])
     assert counted["by epsilon and delta"] > 5 * counted["as infinite"] > 0
 
 
-def test_a_torn_line_stays_counted_after_the_next_charge(tmp_path: Path, five: list[Charge]) -> None:
+def test_a_torn_line_stays_counted_after_the_next_charge(tmp_path: Path, five: list[RunCharge]) -> None:
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     for charge in five[:2]:
@@ -143,7 +145,7 @@ def test_a_torn_line_stays_counted_after_the_next_charge(tmp_path: Path, five: l
     assert path.read_bytes().count(b"\n") == 4
 
 
-def test_nothing_is_allowed_after_a_line_of_unknown_cost(tmp_path: Path, five: list[Charge]) -> None:
+def test_nothing_is_allowed_after_a_line_of_unknown_cost(tmp_path: Path, five: list[RunCharge]) -> None:
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     path.write_bytes(path.read_bytes() + b'{"epsilon": 0.0')
@@ -152,7 +154,7 @@ def test_nothing_is_allowed_after_a_line_of_unknown_cost(tmp_path: Path, five: l
         budget.charge(five[0])
 
 
-def test_damage_anywhere_else_is_an_error(tmp_path: Path, five: list[Charge]) -> None:
+def test_damage_anywhere_else_is_an_error(tmp_path: Path, five: list[RunCharge]) -> None:
     path = tmp_path / "people.ledger"
     budget = DataBudget.create(path, epsilon=20.0, delta=1e-2)
     for charge in five[:3]:
@@ -176,12 +178,13 @@ def test_two_processes_at_once_both_count(tmp_path: Path) -> None:
     DataBudget.create(path, epsilon=2.0, delta=DELTA)
     program = """
 import sys
-from hushgraph.accounting.events import GaussianEvent
+from hushgraph.privacy.charges import BoardCharge
 from hushgraph.errors import BudgetExceededError
-from hushgraph.privacy.budget import Charge, DataBudget, make_run_id
+from hushgraph.privacy.budget import DataBudget, make_run_id
+from hushgraph.privacy.run_charge import RunCharge
 while True:
-    events = ((GaussianEvent(shift_over_sigma=0.04), 1),)
-    charge = Charge(run=make_run_id("x"), epsilon=1.0, delta=1e-6, accountant="pair", events=events,
+    charges = (BoardCharge(name='board-1', noise_std=25.0),)
+    charge = RunCharge(run=make_run_id("x"), epsilon=1.0, delta=1e-6, accountant="pair", charges=charges,
                     command="train", data="people")
     try:
         DataBudget.open(sys.argv[1]).charge(charge)
@@ -224,7 +227,7 @@ def test_a_run_is_charged_before_it_begins_and_not_again(tmp_path: Path, graph: 
     assert shown[0] == 1
     run = hg.resume(tmp_path / "run", graph, device="cpu")
     [charge] = DataBudget.open(budget.path).charges
-    assert charge.events == run.plan.charges
+    assert charge.charges == run.plan.charges
     assert (charge.epsilon, charge.delta, charge.plan) == (run.epsilon, run.delta, run.plan.fingerprint())
     assert Path(charge.folder) == tmp_path / "run"
 
@@ -270,8 +273,8 @@ def test_a_billboard_charges_its_boards_too(tmp_path: Path, graph: Graph) -> Non
     DataBudget.create(path, epsilon=20.0, delta=DELTA)
     run = hg.train(graph, epsilon=1.0, steps=4, hidden=8, device="cpu", budget=path)
     budget = DataBudget.open(path)
-    assert sum(isinstance(event, GaussianEvent) for event, _ in budget.charges[0].events) > 0
-    assert budget.charges[0].events == run.plan.charges
+    assert any(isinstance(charge, BoardCharge) for charge in budget.charges[0].charges)
+    assert budget.charges[0].charges == run.plan.charges
 
 
 def test_an_audit_spends_nothing(graph: Graph) -> None:

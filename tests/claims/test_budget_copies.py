@@ -20,9 +20,11 @@ import hushgraph as hg
 from hushgraph.errors import BudgetExceededError, InputError, RunError, WriteError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy import budget as budgets
-from hushgraph.privacy.budget import DataBudget, LedgerCopy
-from hushgraph.privacy.ledger import Ledger, read_line, write_line
-from hushgraph.runs.folder import RunFolder
+from hushgraph.privacy.budget import DataBudget
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.ledger_copy import LedgerCopy
+from hushgraph.privacy.lines import read_line, write_line
+from hushgraph.runs.checkpoint import read_progress
 from hushgraph.training.parts import Parts
 
 REFUSED = "another folder went on with it, or this one is an older copy"
@@ -153,7 +155,7 @@ def test_a_copy_from_before_a_board_was_released_is_refused(
         patch.setattr("hushgraph.training.train.Parts", partial(Parts, save_board=copy_and_save))
         with pytest.raises(StopError):
             hg.train(graph, out=tmp_path / "run", budget=budget, **SETTINGS | {"model": None})
-    assert Ledger.open(tmp_path / "copy" / "ledger.jsonl", read_only=True).boards_charged == 1
+    assert Ledger.open(tmp_path / "copy" / "ledger.jsonl", read_only=True).releases_charged == 1
     with pytest.raises(RunError, match=REFUSED):
         hg.resume(tmp_path / "copy", graph, device="cpu")
     hg.resume(tmp_path / "run", graph, device="cpu")
@@ -206,7 +208,7 @@ class TestKilledBetweenTwoWrites:
             hg.resume(tmp_path / "copy", graph, device="cpu")
         assert count_charges(budget) == 1
 
-    @pytest.mark.parametrize("name", ["_make_copy", "_append"])
+    @pytest.mark.parametrize("name", ["make_copy", "_append"])
     def test_folder_and_charge(
         self, tmp_path: Path, graph: Graph, budget: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
@@ -319,7 +321,7 @@ def test_a_copy_that_goes_while_a_run_goes_on_ends_it(tmp_path: Path, graph: Gra
 
     with pytest.raises(WriteError, match="removed or replaced while the run went on"):
         hg.train(graph, out=tmp_path / "run", budget=budget, on_start=remove, **SETTINGS)
-    assert RunFolder.open(tmp_path / "run").read_progress().step == 0
+    assert read_progress(tmp_path / "run" / "checkpoint.safetensors").step == 0
 
 
 def test_a_full_disk_ends_a_run_before_it_acts(
@@ -347,7 +349,7 @@ class TestChargeAgain:
             hg.resume(tmp_path / "copy", graph, device="cpu", charge_again=True, on_start=stop)
         first, second = DataBudget.open(budget).charges
         assert first.run != second.run
-        assert (first.epsilon, first.delta, first.events) == (second.epsilon, second.delta, second.events)
+        assert (first.epsilon, first.delta, first.charges) == (second.epsilon, second.delta, second.charges)
         assert Path(second.folder) == tmp_path / "copy"
         # From here on it is a run like any other.
         shutil.copytree(tmp_path / "copy", tmp_path / "another")

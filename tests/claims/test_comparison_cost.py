@@ -18,7 +18,8 @@ from hushgraph.comparison import FOLDERS
 from hushgraph.errors import BudgetExceededError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy import budget as budgets
-from hushgraph.privacy.budget import DataBudget, compose_charges
+from hushgraph.privacy.budget import DataBudget
+from hushgraph.privacy.run_charge import compose_charges
 
 DELTA = 1e-4
 PRIVATE = ("DP-Billboard", "DP-GNN (trees)", "DP-MLP")
@@ -60,7 +61,7 @@ def test_all_private_models_are_charged_before_the_first_trains(
     assert [Path(charge.folder).name for charge in charges] == [FOLDERS[name] for name in PRIVATE]
     for name, charge in zip(PRIVATE, charges, strict=True):
         run = found.runs[name]
-        assert charge.events == run.plan.charges
+        assert charge.charges == run.plan.charges
         assert run.folder.budget is not None
         assert run.folder.budget.run == charge.run
 

@@ -7,13 +7,17 @@ whatever is looked up.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -24,9 +28,10 @@ import hushgraph as hg
 from hushgraph import Graph
 from hushgraph.billboard.ballots import GRID, label_ballots
 from hushgraph.billboard.board import cast
+from hushgraph.engines.tables import ParquetTable
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.folder import RunFolder, _checksum
 from hushgraph.tasks.classes import Classes
 
@@ -241,6 +246,36 @@ def test_a_missing_cell_of_a_frame_changes_no_other_row() -> None:
         assert np.array_equal(rows[0][others], rows[1][others])
 
 
+DAY = date(2026, 1, 31)
+OBJECTS = {
+    "decimals": (Decimal("1.5"), Decimal("1.25")),
+    "dates": (DAY, datetime(2026, 1, 31, 12)),
+    "flags": (True, "perhaps"),
+    "texts": ("one", 1),
+    "numbers": (1, "one"),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+@pytest.mark.parametrize(
+    "role",
+    [{"hashed": {"code": 64}}, {"categorical": {"code": ["1.5", "one", "1"]}, "unknown_category": "zeros"}],
+)
+def test_an_object_in_a_frame_changes_no_other_row(kind: str, role: dict[str, Any]) -> None:
+    """The type of a column of objects is guessed from all of them, and their text follows from the type."""
+    nodes, edges = as_frames(people())
+    usual, odd = OBJECTS[kind]
+    found = []
+    for own in (usual, odd):
+        cells = pd.Series([own if each == V else usual for each in nodes["id"]], dtype=object)
+        # What could be told from the other cells is refused.
+        with contextlib.suppress(GraphError):
+            x = hg.datasets.load_graph((nodes.assign(code=cells), edges), columns=role).x
+            found.append(np.delete(x, V, axis=0))
+    assert all(np.array_equal(each, found[0]) for each in found)
+    assert kind not in ("texts", "numbers") or len(found) == 2
+
+
 def test_directed_and_symmetrized_contradict_each_other() -> None:
     with pytest.raises(InputError, match="symmetrize=True and directed=True contradict"):
         hg.prepare(Graph.from_arrays(**people()), epsilon=1.0, symmetrize=True, directed=True)
@@ -384,6 +419,39 @@ def test_classes_of_an_engine_are_declared(tmp_path: Path, monkeypatch: pytest.M
     assert made.plan.edge_owner == "sender"
     assert json.loads(Path("a-run/run.json").read_text())["assumptions"] == []
     assert made.guarantee.kind_in_words == "holds"
+
+
+@pytest.mark.parametrize("own", ["#7,0.5,1,train", "#7,,,", "7,#,1,train", "7,NULL,1,train"])
+def test_a_line_of_a_table_hides_no_other_from_an_engine(own: str, tmp_path: Path) -> None:
+    """DuckDB guesses from rows which lines are comments, unless it is told not to."""
+    others = [f"{'#' * (i % 3 == 0)}{i},0.5,{i % 2},train" for i in range(8, 40)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,age,label,split", own, *others]) + "\n")
+    with duckdb.connect() as connection:
+        table = ParquetTable.open(
+            connection, tmp_path / "nodes.csv", delimiter=None, copy=tmp_path / "nodes.parquet"
+        )
+        cells = connection.execute(
+            f"SELECT * FROM {table.select(1, table.num_rows)} ORDER BY row_no"
+        ).fetchall()
+    assert [",".join(line[:4]) for line in cells] == others
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "DOUBLE", "VARCHAR"])
+@pytest.mark.parametrize("count", [0, 30])
+def test_types_of_edges_change_nothing_on_an_engine(kind: str, count: int, tmp_path: Path) -> None:
+    """One cell can change the type of a column of edges; identifiers of a board are those of the nodes."""
+    nodes = f"SELECT i + 100 AS id, 0.5 AS age, i % 2 AS label, 'train' AS split FROM range({N}) AS t(i)"
+    ends = f"CAST(i + 100 AS {kind}) AS source, CAST(i + 101 AS {kind}) AS target"
+    for name, sql in (("nodes", nodes), ("edges", f"SELECT {ends} FROM range({count}) AS t(i)")):
+        duckdb.execute(f"COPY ({sql}) TO '{tmp_path}/{name}.parquet'")
+    tables = tmp_path / "nodes.parquet", tmp_path / "edges.parquet"
+    folder = hg.engines.make_rows(
+        *tables, tmp_path / "run", num_classes=2, epsilon=4.0, draws=lambda size: np.zeros(size, np.int64)
+    )
+    [board] = folder.load_boards()
+    assert board.names is not None
+    assert board.names.tolist() == list(range(100, 100 + N))
+    assert np.count_nonzero(board.values.any(axis=1)) == count
 
 
 @pytest.mark.parametrize("name", ["finished", "interrupted"])

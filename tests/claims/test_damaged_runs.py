@@ -28,7 +28,7 @@ from run_folders import SETTINGS, charged, contents, finished, refused, stopped
 @pytest.mark.parametrize(
     ("part", "change"),
     [
-        ("plan", {"noise_multiplier": 0.1}),
+        ("plan", {"sigma_over_clip": 0.1}),
         ("plan", {"max_readers": 3}),
         ("plan", {"steps": 4_000}),
         ("plan", {"delta": 0.1}),
@@ -57,7 +57,7 @@ def test_an_edited_run_is_refused(
 def test_a_plan_edited_with_care_is_refused_by_the_ledger(copied: Path, graph: Graph) -> None:
     file = copied / "run.json"
     about = json.loads(file.read_text())
-    about["plan"]["noise_multiplier"] = 0.5
+    about["plan"]["sigma_over_clip"] = 0.5
     about.pop("sum")
     file.write_text(json.dumps({**about, "sum": _checksum(about)}))
     refused(lambda: hg.resume(copied, graph), "it belongs to another plan")

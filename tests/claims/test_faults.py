@@ -81,9 +81,19 @@ def test_files_that_cannot_grow_end_the_command_with_one_line(
     splits = {name: getattr(graph, name) for name in ("train_idx", "val_idx", "test_idx")}
     data = tmp_path / "graph.npz"
     np.savez(data, edge_index=np.stack([graph.indices, target]), x=graph.x, y=graph.y, **splits)
-    flags = ["--noise-multiplier", "1", "--steps", "30", "--hidden", "300", "--device", "cpu", "--quiet"]
+    flags = [
+        "--paper-noise-multiplier",
+        "1",
+        "--steps",
+        "30",
+        "--hidden",
+        "300",
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
     # What is compiled at the first call must not meet the limit.
-    hg.train(data, steps=1, hidden=300, noise_multiplier=1.0, device="cpu")
+    hg.train(data, steps=1, hidden=300, paper_noise_multiplier=1.0, device="cpu")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     # Python ignores the signal that comes with the limit, so that writing fails with an error.
     assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN

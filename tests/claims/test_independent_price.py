@@ -19,10 +19,9 @@ import pytest
 import hushgraph as hg
 from contour_price import Release, divergences
 from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent, accountants, pair_losses
-from hushgraph.privacy import bounds
-from hushgraph.privacy import plan as plans
-from hushgraph.privacy.bounds import TrainingCharge
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.charges import Steps
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import plan as plans
 
 FIGURES = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "epsilon_label")
 RECORD = Path(__file__).parent.parent / "data" / "golden.json"
@@ -117,7 +116,7 @@ def count_noise_too_often(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with sigma counted 1.3 times in the step or the training that it is given first."""
 
     def wrong(given: Any, *others: Any) -> Any:
-        if isinstance(given, (StepEvent, TrainingCharge)):
+        if isinstance(given, (StepEvent, Steps)):
             given = replace(given, sigma_over_clip=1.3 * given.sigma_over_clip)
         return function(given, *others)
 
@@ -126,7 +125,7 @@ def count_noise_too_often(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def forget_prices() -> None:
     """A fault must not be hidden by a price kept from before, nor leave one behind."""
-    for cache in (accountants._price, plans._price_charges, plans._noise):
+    for cache in (accountants._price, plans._price, plans._find_noise):
         cache.cache_clear()
 
 
@@ -134,7 +133,7 @@ def forget_prices() -> None:
 def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that counts the noise 1.3 times in a function of a module."""
 
-    def plant(home: ModuleType, name: str) -> None:
+    def plant(home: ModuleType | type[Steps], name: str) -> None:
         monkeypatch.setattr(home, name, count_noise_too_often(getattr(home, name)))
         forget_prices()
 
@@ -147,11 +146,15 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     [
         (pair_losses, "own_event", ["epsilon"], []),
         (pair_losses, "build_losses", ["epsilon_group_of_two", "epsilon_edge", "epsilon_label"], FIGURES),
-        (bounds, "_event", FIGURES, []),
+        (Steps, "event", FIGURES, FIGURES),
     ],
 )
 def test_noise_counted_too_often_is_seen(
-    home: ModuleType, name: str, of_boards: list[str], of_trees: list[str], plant: Callable[..., None]
+    home: ModuleType | type[Steps],
+    name: str,
+    of_boards: list[str],
+    of_trees: list[str],
+    plant: Callable[..., None],
 ) -> None:
     """Wherever a step becomes what `dp_accounting` composes; each place serves other figures."""
     assert find_flattered(board()) == find_flattered(trees()) == []

@@ -12,24 +12,25 @@ import pytest
 
 from hushgraph.errors import BudgetExceededError, RunError
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
+from plans import make_plan
 
-PLAN = PrivacyPlan(
-    num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=40, noise_multiplier=1.0
+PLAN = make_plan(
+    num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=40, paper_noise_multiplier=1.0
 )
+STEP = PLAN.step_charge.once
 
 
 def written(path: Path, counts: list[int]) -> bytes:
-    with Ledger.create(path, PLAN.terms) as ledger:
+    with Ledger.create(path, PLAN) as ledger:
         for count in counts:
-            ledger.charge(PLAN.step_event, count=count)
+            ledger.charge(STEP, count=count)
     return path.read_bytes()
 
 
 def test_a_charge_is_synced_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.jsonl"
     synced: list[int] = []
-    with Ledger.create(path, PLAN.terms) as ledger:
+    with Ledger.create(path, PLAN) as ledger:
         real = os.fsync
 
         def record(descriptor: int) -> None:
@@ -38,7 +39,7 @@ def test_a_charge_is_synced_before_it_returns(tmp_path: Path, monkeypatch: pytes
 
         monkeypatch.setattr(os, "fsync", record)
         for step in range(3):
-            ledger.charge(PLAN.step_event, step=step)
+            ledger.charge(STEP, step=step)
             assert synced[-1] == path.stat().st_size
             assert Ledger.open(path, read_only=True).steps_charged == step + 1
     assert len(synced) == 3
@@ -49,11 +50,11 @@ def test_a_charge_beyond_the_budget_touches_nothing(tmp_path: Path) -> None:
     before = written(path, [39])
     with Ledger.open(path, plan=PLAN) as ledger:
         with pytest.raises(BudgetExceededError, match="does not allow 2 more steps after 39"):
-            ledger.charge(PLAN.step_event, count=2)
+            ledger.charge(STEP, count=2)
         assert (path.read_bytes(), ledger.steps_charged) == (before, 39)
-        ledger.charge(PLAN.step_event)
+        ledger.charge(STEP)
         full = path.read_bytes()
-        for event in (PLAN.step_event, replace(PLAN.step_event, sigma_over_clip=3.0)):
+        for event in (STEP, replace(STEP, sigma_over_clip=3.0)):
             with pytest.raises(BudgetExceededError):
                 ledger.charge(event)
         assert (path.read_bytes(), ledger.steps_charged) == (full, 40)
@@ -90,7 +91,7 @@ def test_a_torn_line_stays_spent_after_reopening_and_going_on(tmp_path: Path, ke
     for opened in range(3):
         with Ledger.open(path, plan=PLAN) as ledger:
             assert ledger.steps_charged == 3 + opened
-            ledger.charge(PLAN.step_event)
+            ledger.charge(STEP)
     assert Ledger.open(path, read_only=True).steps_charged == 6
 
 
@@ -130,14 +131,14 @@ import sys
 from hushgraph.privacy.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 while True:
-    ledger.charge(ledger.planned_event)
+    ledger.charge(ledger.planned_step)
     print("taken", flush=True)
 """
 
 
 def test_a_killed_process_has_paid_for_every_step_it_took(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    Ledger.create(path, replace(PLAN, steps=10**6).terms).close()
+    Ledger.create(path, replace(PLAN, steps=10**6)).close()
     with subprocess.Popen(
         [sys.executable, "-c", CHARGE_FOREVER, str(path)], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -16,23 +16,23 @@ from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import ExactNoise
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.trainer import State, Trainer
 from hushgraph.training.tree_batches import TreeBatches
+from plans import make_plan
 
 
 def trainer(tmp_path, *, clipping: Clipping, noise: str = "common", seed: int = 0) -> Trainer:
     graph = hg.datasets.synthetic(num_nodes=60, num_classes=3, num_features=50, average_degree=3, seed=1)
-    plan = PrivacyPlan(
+    plan = make_plan(
         num_train_nodes=len(graph.train_idx),
         num_layers=2,
         max_readers=2,
         batch_size=len(graph.train_idx),
         steps=5,
         clip=clipping.clip,
-        noise_multiplier=1.5,
+        paper_noise_multiplier=1.5,
         clipping="groups" if noise == "per-layer" else "normalised",
         noise=noise,
     )

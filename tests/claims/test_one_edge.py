@@ -14,14 +14,15 @@ import pytest
 
 from hushgraph import Graph
 from hushgraph.accounting.accountants import price
+from hushgraph.accounting.events import GaussianEvent, StepEvent
 from hushgraph.billboard.ballots import GRID, label_ballots, owned_records
 from hushgraph.billboard.board import cast
-from hushgraph.privacy import bounds
 from hushgraph.privacy.bounds import changed_trees, trees_of_a_record
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.tasks.classes import Classes
+from plans import make_plan
 
 
 def tree(lists: BoundedLists, node: int, depth: int) -> tuple[object, ...]:
@@ -96,7 +97,7 @@ def test_the_figure_of_an_edge_covers_its_records_on_trees(owner: str, directed:
         gone = 1 if directed else 2
         after = stable_lists((source[gone:], target[gone:]), edge_owner=owner, seed=number, **caps)
         trees = sum(tree(before, root, depth) != tree(after, root, depth) for root in range(nodes))
-        plan = PrivacyPlan(
+        plan = make_plan(
             num_train_nodes=nodes,
             num_layers=depth,
             max_readers=K,
@@ -105,12 +106,14 @@ def test_the_figure_of_an_edge_covers_its_records_on_trees(owner: str, directed:
             directed=directed,
             batch_size=nodes,
             steps=1,
-            noise_multiplier=2.0,
+            paper_noise_multiplier=2.0,
             delta=1e-3,
         )
         if trees == 0:
             continue
-        event = replace(plan.step_event, changed_trees=trees, gone=0)
+        [(event, _)] = plan.events
+        assert isinstance(event, StepEvent)
+        event = replace(event, changed_trees=trees, gone=0)
         assert price([(event, 1)], delta=plan.delta, accountant="pair") <= plan.epsilon_edge * (1 + 1e-9), (
             number
         )
@@ -142,9 +145,10 @@ def test_the_figure_of_an_edge_covers_both_ballots_and_readings(owner: str) -> N
         tallies = [cast(graph, each) / GRID for graph, each in zip(graphs, ballots, strict=True)]
         move = float(np.linalg.norm(tallies[0] - tallies[1]))
         assert examples == 2
-        seen = bounds.Change(label_board=move, full_board=move, examples=examples)
-        charges = plan.charges_until(plan.steps)
-        assert bounds.epsilon(charges, seen, delta=plan.delta) <= plan.epsilon_edge * (1 + 1e-9)
+        step = StepEvent(draw=plan.draw, changed_trees=examples, gone=0, sigma_over_clip=plan.sigma_over_clip)
+        board = GaussianEvent(shift_over_sigma=move / plan.board_noise[0])
+        seen = price([(board, 1), (step, plan.steps)], delta=plan.delta, accountant="pair")
+        assert seen <= plan.epsilon_edge * (1 + 1e-9)
         farthest = max(farthest, move)
     assert farthest > 1.2
     assert plan.epsilon_edge > replace(plan, directed=True).epsilon_edge

@@ -20,7 +20,7 @@ from hushgraph.gradients.batch import Features, TreeBatch
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.budget import DataBudget
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling import trees
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.stable import stable_lists
@@ -29,6 +29,7 @@ from hushgraph.training import tree_batches
 from hushgraph.training.distributed import Group
 from hushgraph.training.prepare import prepare
 from hushgraph.training.tree_batches import TreeBatches
+from plans import make_plan as make_noisy_plan
 
 TREE_PAIRS, BOUND_PAIRS, PLAN_PAIRS, PIECE_PAIRS, RUN_PAIRS = 400, 100, 250, 190, 60
 CLASSES = 3
@@ -85,7 +86,7 @@ def pairs(
 
 
 def make_plan(graph: Graph, owner: str, depth: int, readers: int, reads: int | None) -> PrivacyPlan:
-    return PrivacyPlan(
+    return make_noisy_plan(
         num_train_nodes=len(graph.train_idx),
         num_layers=depth,
         max_readers=readers,
@@ -93,7 +94,7 @@ def make_plan(graph: Graph, owner: str, depth: int, readers: int, reads: int | N
         edge_owner=owner,  # type: ignore[arg-type]
         batch_size=len(graph.train_idx),
         steps=2,
-        noise_multiplier=1.0,
+        paper_noise_multiplier=1.0,
     )
 
 

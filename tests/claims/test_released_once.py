@@ -19,7 +19,8 @@ from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy import ledger as ledger_file
-from hushgraph.privacy.ledger import Ledger, write_line
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.lines import write_line
 
 SETTINGS: dict[str, Any] = {"epsilon": 2.0, "steps": 12, "hidden": 4, "device": "cpu"}
 FIRST, SECOND = "board-1.safetensors", "board-2.safetensors"
@@ -76,7 +77,7 @@ def digest(path: Path) -> str:
 
 
 def boards_charged(path: Path) -> int:
-    return Ledger.open(path / "ledger.jsonl", read_only=True).boards_charged
+    return Ledger.open(path / "ledger.jsonl", read_only=True).releases_charged
 
 
 def cut_ledger(path: Path, keep: Callable[[dict[str, Any]], bool], **header: Any) -> None:
@@ -92,7 +93,7 @@ def cut_ledger(path: Path, keep: Callable[[dict[str, Any]], bool], **header: Any
 
 def forget_steps(path: Path, **header: Any) -> None:
     """Leave the charge of the first board alone, as if the run had been killed right after it."""
-    cut_ledger(path, lambda entry: "shift_over_sigma" in entry.get("event", {}), **header)
+    cut_ledger(path, lambda entry: entry.get("charge", {}).get("kind") == "board", **header)
     for name in ("checkpoint.safetensors", "metrics.jsonl"):
         (path / name).unlink(missing_ok=True)
 
@@ -189,7 +190,7 @@ def test_an_incomplete_draft_ends_the_run(copied: Path, graph: Graph, runs: Path
     with Ledger.open(copied / "ledger.jsonl") as ledger:
         shift = 1 / hg.prepare(graph, **_of_prepare()).plan.board_noise[0]
         ledger.charge(ledger_file.GaussianEvent(shift_over_sigma=shift))
-    refuse(copied, graph, f"{FIRST}.draft")
+    refuse(copied, graph, f"{FIRST}.draft", "is not complete", "charges the data anew")
     assert not (copied / FIRST).exists()
 
 

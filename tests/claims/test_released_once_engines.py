@@ -21,7 +21,8 @@ from hushgraph._files import draft_path
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.engines import duck, make_rows, released, resume_rows, train_rows
 from hushgraph.errors import RunError
-from hushgraph.privacy.ledger import Ledger, write_line
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.lines import write_line
 from hushgraph.runs.folder import RunFolder
 
 NODES, CLASSES = 300, 2
@@ -107,7 +108,7 @@ def test_a_board_that_was_moved_away_is_not_made_again(home: Path, run: Path) ->
     (run / SAVED).unlink()
     shutil.rmtree(f"{run}.rows")
     refuse(home, run, "board-1 was released and is missing")
-    assert open_ledger(run).boards_charged == 1
+    assert open_ledger(run).releases_charged == 1
     away.rename(run / "board")
     resume(home, run)
     assert digest(run) == digest(home / "one") == open_ledger(run).releases["board-1"]
@@ -142,7 +143,7 @@ def test_the_file_for_predictions_shows_the_same_board(home: Path, run: Path) ->
 def test_a_ledger_without_releases_leaves_nothing_to_guess(home: Path, run: Path) -> None:
     entries = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
     lines, checksum = [], ""
-    for entry in [entries[0] | {"ledger": 1}, *(each for each in entries[1:] if "event" in each)]:
+    for entry in [entries[0] | {"ledger": 1}, *(each for each in entries[1:] if "charge" in each)]:
         entry.pop("sum")
         line, checksum = write_line(entry, after=checksum)
         lines.append(line)
@@ -220,7 +221,7 @@ def kill_at(home: Path, out: Path, patch: Callable[[], None], *, unnamed: bool =
         begin(home, out)
 
     in_child(work)
-    assert open_ledger(out).boards_charged == 1
+    assert open_ledger(out).releases_charged == 1
 
 
 def test_a_kill_before_the_release_costs_nothing(home: Path, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_a_kill_before_the_release_costs_nothing(home: Path, tmp_path: Path) -> 
     kill_at(home, out, patch)
     assert visible(out) == []
     resume(home, out)
-    assert open_ledger(out).boards_charged == 1
+    assert open_ledger(out).releases_charged == 1
     assert open_ledger(out).releases == {"board-1": digest(out)}
 
 

@@ -38,7 +38,7 @@ from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.sums import sum_error
 from hushgraph.noise import normal, source
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.training import trainer as loop
 from hushgraph.training.boards import make_ballots
 
@@ -92,7 +92,7 @@ class Witness:
     def read_ledger(self) -> tuple[int, int]:
         """Boards and steps that are charged on disk."""
         ledger = Ledger.open(self.out / "ledger.jsonl", read_only=True)
-        return ledger.boards_charged, ledger.steps_charged
+        return ledger.releases_charged, ledger.steps_charged
 
     def make_optimizer(self, params: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
         witness = self

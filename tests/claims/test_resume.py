@@ -74,7 +74,7 @@ def start(path, often):
         if (path / "run.json").exists():
             hg.resume(path, graph, device="cpu")
         else:
-            hg.train(graph, out=path, noise_multiplier=1.0, steps=steps, **settings)
+            hg.train(graph, out=path, paper_noise_multiplier=1.0, steps=steps, **settings)
         status = 0
     finally:
         os._exit(status)
@@ -105,7 +105,7 @@ def kill(child, path, steps_begun, delay):
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-hg.train(graph, noise_multiplier=1.0, steps=steps, **settings)
+hg.train(graph, paper_noise_multiplier=1.0, steps=steps, **settings)
 gc.freeze()
 gc.enable()
 runs, moments = [], []
@@ -211,7 +211,7 @@ def test_two_resumed_runs_never_share_noise(
         if done == 6:
             raise KeyboardInterrupt
 
-    settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 12, "seed": seed}
+    settings = SETTINGS | {"paper_noise_multiplier": 1.0, "steps": 12, "seed": seed}
     with pytest.raises(KeyboardInterrupt):
         hg.train(graph, out=tmp_path / "first", observer=stop, **settings)
     for name in ("second", "third"):
@@ -244,7 +244,7 @@ def test_first_draws_of_a_resumed_run_are_new_even_with_a_seed(
             do()
         return drawn[0]
 
-    settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 4, "seed": 5}
+    settings = SETTINGS | {"paper_noise_multiplier": 1.0, "steps": 4, "seed": 5}
     one, two = (
         first_draw(partial(hg.train, graph, out=tmp_path / name, observer=stop, **settings))
         for name in ("one", "two")
@@ -263,12 +263,12 @@ def test_a_resumed_seeded_run_stays_not_private(graph: Graph, tmp_path: Path) ->
     def stop(*told: Any) -> None:
         raise KeyboardInterrupt
 
-    settings = SETTINGS | {"noise_multiplier": 1.0, "steps": 2_000, "seed": 5, "batch_size": 1}
+    settings = SETTINGS | {"paper_noise_multiplier": 1.0, "steps": 2_000, "seed": 5, "batch_size": 1}
     with pytest.raises(KeyboardInterrupt):
         hg.train(graph, out=tmp_path / "run", observer=stop, **settings)
     folder = RunFolder.open(tmp_path / "run")
     with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
-        ledger.charge(folder.plan.step_event, count=1_990 - ledger.steps_charged)
+        ledger.charge(folder.plan.step_charge, count=1_990 - ledger.steps_charged)
     run = hg.resume(tmp_path / "run", graph)
     assert run.result["guarantee"] == "none"
     assert "not private" in run.result["why_none"]

@@ -19,25 +19,26 @@ import hushgraph as hg
 from hushgraph.cli import app as cli
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.training import trainer as loop
+from hushgraph.training import steps as loop
 
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
-    *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
+    *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "directed"),
     # Whether classes were declared, whichever they are.
     "assumptions",
     # Which method, whether predictions are covered, and the price of smaller changes: all of the plan.
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
+    *("epsilon_evaluated", "epsilon_other"),
 }
 # What the plan of a billboard says beyond that.
-BILLBOARD = {"board_share", "board_noise", "epsilon_unlabelled_row"}
+BILLBOARD = {"board_share", "board_noise"}
 # Every key that a private run may write, by file. A new one must be thought about here first.
 ALLOWED = {
     "run.json": {
-        *("format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions"),
+        *("format", "plan", "config", "num_features", "num_classes", "split_id", "data", "versions", "task"),
         # What the user said about tables, in the user's words.
         "columns",
         # A checksum of the rest.
@@ -51,10 +52,12 @@ ALLOWED = {
     | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost", "warnings"},
     "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
     "ledger.jsonl": {
-        *("ledger", "plan", "epsilon", "delta", "accountant", "steps", "event", "sum"),
-        *("step", "count", "draw", "kind", "rate", "changed_trees", "sigma_over_clip"),
+        *("ledger", "plan", "epsilon", "delta", "accountant", "charges", "sum"),
+        *("step", "count", "charge", "kind", "name", "draw", "rate", "sigma_over_clip"),
+        # Of steps: bounds that follow from the plan.
+        *("changed_trees", "num_trees", "trees_of_record", "reads_lists"),
         # Of boards.
-        *("charges", "shift_over_sigma", "released", "digest"),
+        *("noise_std", "by_everybody", "label_move", "released", "digest"),
     },
 }
 CHECKPOINT = {"step", "steps_lost", "numbers", "seconds"}
@@ -80,8 +83,8 @@ def write_npz(graph: Graph, path: Path) -> Path:
 
 
 def plan_keys(kind: type[PrivacyPlan]) -> set[str]:
-    """The fields of a plan that are written; `directed` is, where it is declared."""
-    return {field.name for field in fields(kind)} - {"directed"}
+    """The fields of a plan, and what says how to read them."""
+    return {field.name for field in fields(kind)} | {"format", "method", "adjacency"}
 
 
 class Screen(io.StringIO):
@@ -166,7 +169,7 @@ def test_only_these_keys_are_written(said: Said) -> None:
         for line in lines:
             found = json.loads(line)
             if name == "run.json":
-                assert set(found["plan"]) == plan_keys(PrivacyPlan) | {"adjacency"}
+                assert set(found["plan"]) == plan_keys(PrivacyPlan)
                 assert set(found["config"]) == {field.name for field in fields(TrainingConfig)}
                 assert set(found) == allowed
             elif name == "result.json":
@@ -184,7 +187,7 @@ def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path) -> None:
     assert set(json.loads(files["result.json"])) == ALLOWED["result.json"] | BILLBOARD
     described = json.loads(files["run.json"])
     assert set(described) == ALLOWED["run.json"]
-    assert set(described["plan"]) == plan_keys(BillboardPlan) | {"adjacency", "method"}
+    assert set(described["plan"]) == plan_keys(BillboardPlan)
     for name in ("metrics.jsonl", "ledger.jsonl"):
         for line in files[name].splitlines():
             assert keys_in(json.loads(line)) <= ALLOWED[name]

@@ -143,7 +143,7 @@ def test_warnings_follow_from_public_figures(pair: tuple[Path, Path]) -> None:
         graph, plan, _ = hg.prepare(
             folder,
             columns={**columns, "unknown_ids": "drop"},
-            noise_multiplier=3.0,
+            paper_noise_multiplier=3.0,
             steps=2,
             max_readers=PEOPLE,
             delta=0.2,

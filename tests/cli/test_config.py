@@ -16,7 +16,7 @@ train-nodes = 1000
 batch_size = 100
 max-readers = 3
 steps = 20
-noise_multiplier = 1    # a whole number is a number too
+paper_noise_multiplier = 1    # a whole number is a number too
 json = true
 """
 
@@ -39,7 +39,7 @@ def settings(run: Run, *arguments: Any) -> dict[str, str]:
 def test_a_file_stands_for_its_flags(run: Run) -> None:
     code, out, err = run("plan", "--config", written(PLAN))
     assert (code, err) == (0, "")
-    flags = "--train-nodes 1000 --batch-size 100 --max-readers 3 --steps 20 --noise-multiplier 1 --json"
+    flags = "--train-nodes 1000 --batch-size 100 --max-readers 3 --steps 20 --paper-noise-multiplier 1 --json"
     assert run("plan", *flags.split())[1] == out
     assert json.loads(out)["steps"] == 20
 

@@ -42,7 +42,7 @@ def answer(run: Run, *arguments: Any) -> dict[str, Any]:
         "--epsilon 5",
         "--epsilon 5 --model gin --layers 2",
         "--epsilon 5 --model mlp",
-        "--noise-multiplier 2 --max-readers 1",
+        "--paper-noise-multiplier 2 --max-readers 1",
         "--epsilon 5 --max-readers 2 --edge-owner reader --batch-size 30 --delta 0.001",
     ],
 )
@@ -60,8 +60,8 @@ def test_the_price_is_that_of_the_run(run: Run, data: Path, tmp_path: Path, flag
 
 
 def test_what_is_solved_for(run: Run, data: Path) -> None:
-    assert answer(run, "plan", data, "--epsilon", "5")["solved_for"] == "noise-multiplier"
-    trees = ["--max-readers", "1", "--noise-multiplier", "2"]
+    assert answer(run, "plan", data, "--epsilon", "5")["solved_for"] == "sigma-over-clip"
+    trees = ["--max-readers", "1", "--paper-noise-multiplier", "2"]
     assert answer(run, "plan", data, *trees)["solved_for"] == "epsilon"
     assert answer(run, "plan", data, *trees, "--epsilon", "5")["solved_for"] == "steps"
 
@@ -99,7 +99,7 @@ def test_people_read_what_would_happen(run: Run, data: Path) -> None:
     first, second, *rest = out.splitlines()
     assert first == "Dry run: nothing is trained, written or spent."
     assert second.startswith(f"Training privately on {data}: GCN, 1 round of messages, 6 features, 3 classes")
-    assert any(line.startswith("noise multiplier") for line in rest)
+    assert any(line.startswith("sigma / C") for line in rest)
     assert run("train", data, "--epsilon", "5", "--dry-run", "--quiet") == (0, "", "")
 
 

@@ -46,7 +46,7 @@ def interrupted(*_: Any, **__: Any) -> None:
 
 
 def test_0_done(run: Run) -> None:
-    assert run(*PLAN, "--steps", "5", "--noise-multiplier", "1")[0] == 0
+    assert run(*PLAN, "--steps", "5", "--paper-noise-multiplier", "1")[0] == 0
 
 
 def test_1_failed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_1_failed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_1_where_nobody_reads_the_output() -> None:
-    command = [sys.executable, "-m", "hushgraph", *PLAN, "--steps", "5", "--noise-multiplier", "1"]
+    command = [sys.executable, "-m", "hushgraph", *PLAN, "--steps", "5", "--paper-noise-multiplier", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -72,7 +72,7 @@ def test_2_bad_input(run: Run) -> None:
 
 
 def test_3_over_budget(run: Run) -> None:
-    code, out, err = run(*PLAN, "--noise-multiplier", "0.01", "--epsilon", "0.01")
+    code, out, err = run(*PLAN, "--paper-noise-multiplier", "0.01", "--epsilon", "0.01")
     assert (code, out, err.count("\n")) == (3, "", 1)
 
 
@@ -87,7 +87,7 @@ def test_130_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "code", "words"),
     [
         ([*PLAN, "--steps", "5"], 2, "expected two of"),
-        ([*PLAN, "--noise-multiplier", "0.01", "--epsilon", "0.01"], 3, "it pays for no step"),
+        ([*PLAN, "--paper-noise-multiplier", "0.01", "--epsilon", "0.01"], 3, "it pays for no step"),
         (["train", "demo", "--eps", "4"], 2, "did you mean --epsilon?"),
         (["train", "nowhere.npz", "--epsilon", "4"], 2, "nowhere.npz: no such file"),
         (["compare", "demo", "--epsilon", "4", "--model", "mlp"], 2, "--model='mlp'"),

@@ -16,7 +16,7 @@ from hushgraph.cli.app import build_app, main
 from hushgraph.cli.terminal import console
 
 COMMANDS: dict[str, Any] = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
-SMALL = "plan --train-nodes 1000 --max-readers 3 --batch-size 100 --steps 5 --noise-multiplier 1"
+SMALL = "plan --train-nodes 1000 --max-readers 3 --batch-size 100 --steps 5 --paper-noise-multiplier 1"
 
 
 def help_of(*words: str, capsys: pytest.CaptureFixture[str]) -> str:

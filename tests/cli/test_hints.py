@@ -40,7 +40,12 @@ from hushgraph.settings import SYNONYMS
         ("train demo --eps 2", "did you mean --epsilon?\n"),
         ("train demo --epochs 20", "did you mean --steps (one step is one update)?\n"),
         ("train demo --max-grad-norm 1", "did you mean --clip?\n"),
-        ("train demo --sigma 2", "did you mean --noise-multiplier (sigma / (2 C n))?\n"),
+        ("train demo --sigma 2", "did you mean --sigma-over-clip (sigma / C)?\n"),
+        (
+            "train demo --noise-multiplier 2",
+            "did you mean --paper-noise-multiplier (sigma / (2 C n), which it was here; for sigma / C, as "
+            "elsewhere, give --sigma-over-clip)?\n",
+        ),
         ("train demo --k 2", "did you mean --max-readers?\n"),
         ("train demo -K 2", "did you mean --max-readers?\n"),
         ("train demo --max-degree 2", "did you mean --max-readers?\n"),

@@ -112,7 +112,7 @@ FLAGS = [
     Mistake(f"{PLAIN} --learning-rate 0.1", "did you mean --lr?", f"{PLAIN} --lr 0.1"),
     Mistake(f"{PRICED} --max-grad-norm 1", "did you mean --clip?", f"{PRICED} --clip 1"),
     Mistake(
-        f"{TRAIN} --sigma 2", "did you mean --noise-multiplier", f"{TRAIN} --noise-multiplier 2 --steps 2"
+        f"{TRAIN} --sigma 2", "did you mean --sigma-over-clip", f"{TRAIN} --sigma-over-clip 32 --steps 2"
     ),
     Mistake(f"{PLAIN} --num-layers 1", "did you mean --layers?", f"{PLAIN} --layers 1"),
     Mistake(f"{PLAIN} --batch 5", "did you mean --batch-size?", f"{PLAIN} --batch-size 5"),
@@ -128,7 +128,7 @@ FLAGS = [
 BUDGETS = [
     Mistake(
         TRAIN,
-        "no budget: give --epsilon=E or --noise-multiplier=L, or ask for training without "
+        "no budget: give --epsilon=E or --sigma-over-clip=S, or ask for training without "
         "privacy (--non-private)",
         PRICED,
     ),
@@ -142,9 +142,10 @@ BUDGETS = [
         f"{PRICED} --delta 2", "--delta=2.0: expected a number above 0 and below 1", f"{PRICED} --delta 0.01"
     ),
     Mistake(
-        f"{TRAIN} --epsilon 4 --noise-multiplier 9 --steps 5",
-        "--epsilon=4.0, --noise-multiplier=9.0 and --steps=5: two of them give the third; leave one out",
-        f"{TRAIN} --noise-multiplier 9 --steps 5",
+        f"{TRAIN} --epsilon 4 --paper-noise-multiplier 9 --steps 5",
+        "--epsilon=4.0, --paper-noise-multiplier=9.0 and --steps=5: two of them give the third; leave one "
+        "out",
+        f"{TRAIN} --paper-noise-multiplier 9 --steps 5",
     ),
     Mistake(
         f"{PLAIN} --method billboard --model gcn",

@@ -29,11 +29,11 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training import prepare
 from hushgraph.training import train as training
 from hushgraph.training import trainer as loop
 from hushgraph.training.interruption import delay_interrupts
+from plans import make_plan
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = "--steps 4 --hidden 4 --batch-size 30 --max-readers 1 --device cpu".split()  # noqa: SIM905
@@ -74,9 +74,10 @@ def answer(run: Run, *arguments: Any) -> dict[str, Any]:
 
 CONTRACT = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
-    *("epsilon_group_of_two", "noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
+    *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
+    *("epsilon_evaluated", "epsilon_other"),
     *("directed", "assumptions"),
 }
 
@@ -102,7 +103,7 @@ def test_folders_are_numbered(run: Run, data: Path) -> None:
 def test_every_flag_reaches_the_run(run: Run, tmp_path: Path) -> None:
     data = write_npz(make_graph(), tmp_path / "people.npz", split=False)
     flags = (
-        "--noise-multiplier 2 --delta 0.01 --max-readers 2 --max-reads 3 --edge-owner reader "
+        "--paper-noise-multiplier 2 --delta 0.01 --max-readers 2 --max-reads 3 --edge-owner reader "
         "--accountant paper --clipping groups --clip 0.5 --model gin --layers 2 --hidden 5 "
         "--encoder-layers 2 --decoder-layers 3 --activation relu --batch-size 20 --steps 3 "
         "--optimizer sgd --lr 0.25 --setting inductive --symmetrize --split 0.5/0.25/0.25 --split-seed 9 "
@@ -111,7 +112,7 @@ def test_every_flag_reaches_the_run(run: Run, tmp_path: Path) -> None:
     found = answer(run, "train", data, *flags.split(), "--out", "here")
     assert 0 <= found["train_accuracy"] <= 1
     loaded = hg.Run.load("here")
-    assert loaded.plan == PrivacyPlan(
+    assert loaded.plan == make_plan(
         num_train_nodes=loaded.plan.num_train_nodes,
         num_layers=2,
         max_readers=2,
@@ -120,7 +121,7 @@ def test_every_flag_reaches_the_run(run: Run, tmp_path: Path) -> None:
         batch_size=20,
         steps=3,
         clip=0.5,
-        noise_multiplier=2.0,
+        paper_noise_multiplier=2.0,
         delta=0.01,
         accountant="paper",
         clipping="groups",
@@ -224,7 +225,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 
 
 def test_a_budget_that_pays_for_nothing_is_exit_code_3(run: Run, data: Path, tmp_path: Path) -> None:
-    flags = "--epsilon 0.01 --noise-multiplier 0.01 --batch-size 30 --max-readers 1"
+    flags = "--epsilon 0.01 --paper-noise-multiplier 0.01 --batch-size 30 --max-readers 1"
     code, out, err = run("train", data, *flags.split())
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert [file.name for file in tmp_path.iterdir()] == ["people.npz"]
@@ -258,7 +259,7 @@ def test_ctrl_c_loses_nothing_and_says_how_to_continue(
     handler = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
         interrupt_at(3, patch)
-        code, out, err = run("train", data, "--noise-multiplier", "1", "--out", "my run", *LONG)
+        code, out, err = run("train", data, "--paper-noise-multiplier", "1", "--out", "my run", *LONG)
     assert signal.getsignal(signal.SIGINT) is handler
     assert code == 130
     assert out.count("\n") == 1
@@ -272,7 +273,7 @@ def test_ctrl_c_loses_nothing_and_says_how_to_continue(
     # The rest would take a while: pay for most of it and let it be lost.
     folder = training.RunFolder.open("my run")
     with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
-        ledger.charge(folder.plan.step_event, count=4990 - ledger.steps_charged)
+        ledger.charge(folder.plan.step_charge, count=4990 - ledger.steps_charged)
     code, out, err = run("train", data, "--resume", "my run", "--device", "cpu")
     assert (code, err) == (0, "")
     assert "Continuing after step 4,990." in out
@@ -292,7 +293,7 @@ def test_sigterm_is_as_good_as_ctrl_c(
         # As of a process that a shell started in the background.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        code, _, err = run("train", data, "--noise-multiplier", "1", "--out", "here", *LONG)
+        code, _, err = run("train", data, "--paper-noise-multiplier", "1", "--out", "here", *LONG)
     finally:
         signal.signal(signal.SIGINT, handlers[0])
     assert code == 130
@@ -303,7 +304,7 @@ def test_sigterm_is_as_good_as_ctrl_c(
 
 def test_a_second_ctrl_c_does_not_wait(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_at(3, monkeypatch, times=2)
-    code, _, err = run("train", data, "--noise-multiplier", "1", "--out", "here", *LONG)
+    code, _, err = run("train", data, "--paper-noise-multiplier", "1", "--out", "here", *LONG)
     assert code == 130
     assert err.splitlines()[-1].startswith("hushgraph: stopped after step ")
     assert Path("here/checkpoint.safetensors").exists()
@@ -382,7 +383,8 @@ def test_help_fits_80_columns_and_names_every_flag(run: Run) -> None:
     assert code == 0
     assert max(len(line) for line in out.splitlines()) <= 80
     flags = (
-        "model layers epsilon noise-multiplier non-private delta max-readers max-reads edge-owner batch-size "
+        "model layers epsilon sigma-over-clip paper-noise-multiplier non-private delta max-readers max-reads "
+        "edge-owner batch-size "
         "steps optimizer lr hidden encoder-layers decoder-layers activation setting symmetrize split sampler "
         "accountant clipping seed device out resume json clip num-classes split-seed train-accuracy quiet"
     )
@@ -510,7 +512,7 @@ def test_bad_input_to_predict_is_one_line(
 
 def test_an_unfinished_run_cannot_predict(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_at(2, monkeypatch)
-    assert run("train", data, "--noise-multiplier", "1", "--out", "here", *LONG)[0] == 130
+    assert run("train", data, "--paper-noise-multiplier", "1", "--out", "here", *LONG)[0] == 130
     code, _, err = run("predict", "here", data, "--out", "x.csv")
     assert code == 2
     assert "it is not finished; resume it" in err

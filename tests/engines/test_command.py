@@ -57,7 +57,7 @@ def test_train_on_tables_then_report_and_predict(run: Run, tables: Path) -> None
     result = json.loads(out.splitlines()[-1])
     assert (result["guarantee"], result["steps"], result["edge_owner"]) == ("holds", 3, "sender")
     ledger = Ledger.open("a-run/ledger.jsonl", read_only=True)
-    assert (ledger.boards_charged, ledger.steps_charged) == (1, 3)
+    assert (ledger.releases_charged, ledger.steps_charged) == (1, 3)
     assert run("report", "a-run")[0] == 0
     code, _, err = run("predict", "a-run", tables, "--out", "predictions.npz")
     assert code == 0, err
@@ -86,7 +86,7 @@ def test_a_pair_of_files_and_resume_after_a_kill(run: Run, tables: Path) -> None
     assert "engine makes its board" in err
     code, _, err = run("train", nodes, "--edges", edges, "--resume", "a-run", "--engine", "duckdb", "--quiet")
     assert code == 0, err
-    assert Ledger.open("a-run/ledger.jsonl", read_only=True).boards_charged == 1
+    assert Ledger.open("a-run/ledger.jsonl", read_only=True).releases_charged == 1
 
 
 @pytest.mark.parametrize("phase", ["make board", None])
@@ -171,4 +171,4 @@ def test_memory_needs_an_engine_and_owners_have_names(run: Run, tables: Path) ->
         assert code == 2
         assert "add --engine duckdb" in err
     with pytest.raises(InputError, match="edge_owner='me'"):
-        make_rows(tables / "nodes.parquet", tables / "edges.parquet", "a-run", edge_owner="me")  # type: ignore[arg-type]
+        make_rows(tables / "nodes.parquet", tables / "edges.parquet", "a-run", edge_owner="me", epsilon=4.0)

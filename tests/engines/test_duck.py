@@ -23,7 +23,7 @@ from hushgraph.errors import BudgetExceededError, GraphError, InputError, RunErr
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import RunFolder, split_id
 from hushgraph.tasks.classes import Classes
 
@@ -184,12 +184,12 @@ def test_a_killed_run_goes_on_with_the_charge_that_is_there(tmp_path: Path) -> N
     with pytest.raises(KilledError):
         data.make(out, draws=killed_at_second)
     ledger = Ledger.open(out / "ledger.jsonl", read_only=True)
-    assert ledger.boards_charged == 1
+    assert ledger.releases_charged == 1
     assert not (out / "board").exists()
 
     folder = data.resume(out)
     before = board_of(out)
-    assert Ledger.open(out / "ledger.jsonl", plan=folder.plan, read_only=True).boards_charged == 1
+    assert Ledger.open(out / "ledger.jsonl", plan=folder.plan, read_only=True).releases_charged == 1
     assert len(before) == NODES
     phases: list[str] = []
     assert data.resume(out, on_phase=phases.append).path == out
@@ -211,7 +211,7 @@ def test_a_released_board_is_never_made_again(tmp_path: Path) -> None:
     data.resume(out)
     assert np.array_equal(board_of(out), board)
     assert len(fetch(rows_folder(out), "id")["id"]) == NODES
-    assert Ledger.open(out / "ledger.jsonl", read_only=True).boards_charged == 1
+    assert Ledger.open(out / "ledger.jsonl", read_only=True).releases_charged == 1
 
 
 def test_the_charge_is_written_before_the_tally_is_computed(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_the_charge_is_written_before_the_tally_is_computed(tmp_path: Path) -> N
 
     def stop_at_board(phase: str) -> None:
         if phase == "make board":
-            assert Ledger.open(out / "ledger.jsonl", read_only=True).boards_charged == 1
+            assert Ledger.open(out / "ledger.jsonl", read_only=True).releases_charged == 1
             raise KilledError
 
     with pytest.raises(KilledError):

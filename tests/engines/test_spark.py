@@ -21,7 +21,7 @@ from hushgraph.billboard.reading import read_boards
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.tasks.classes import Classes
 
 pyspark = pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'hushgraph[spark]'")
@@ -114,7 +114,7 @@ def releases(out: Path) -> dict[str, str | None]:
 
 
 def boards_charged(out: Path) -> int:
-    return Ledger.open(out / "ledger.jsonl", read_only=True).boards_charged
+    return Ledger.open(out / "ledger.jsonl", read_only=True).releases_charged
 
 
 @pytest.mark.parametrize(

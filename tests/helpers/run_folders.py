@@ -12,7 +12,7 @@ from hushgraph.errors import HushgraphError, RunError
 from hushgraph.privacy.ledger import Ledger
 
 SETTINGS: dict[str, Any] = {"hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
-SETTINGS |= {"noise_multiplier": 1.0}
+SETTINGS |= {"paper_noise_multiplier": 1.0}
 STEPS = 40
 
 stopped = pytest.mark.parametrize("copied", ["begun"], indirect=True)

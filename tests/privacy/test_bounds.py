@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushgraph.errors import PlanError
-from hushgraph.privacy.bounds import changed_by_two, changed_trees, occurrences, trees_of_a_record
+from hushgraph.privacy.bounds import changed_by_group, changed_trees, occurrences, trees_of_a_record
 from hushgraph.sampling.paper import paper_lists
 
 
@@ -65,10 +65,10 @@ def test_a_cap_makes_absurd_depths_cheap() -> None:
 
 
 def test_two_rows_change_twice_as_much_or_all_there_is() -> None:
-    assert changed_by_two(4, num_trees=100) == 8
+    assert changed_by_group(4, 2, 100) == 8
     # Two rows outside the split may change all seven trees, and n counts a root of its own beside them.
-    assert changed_by_two(4, num_trees=7) == 8
-    assert changed_by_two(4, num_trees=6) == 7
+    assert changed_by_group(4, 2, 7) == 8
+    assert changed_by_group(4, 2, 6) == 7
 
 
 def test_one_record_has_no_bound_with_the_papers_sampler() -> None:

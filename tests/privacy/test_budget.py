@@ -11,29 +11,41 @@ from typing import Any
 
 import pytest
 
-from hushgraph.accounting.events import FixedSizeDraw, GaussianEvent, StepEvent
+from hushgraph.accounting.events import FixedSizeDraw
 from hushgraph.errors import BudgetExceededError, PlanError, RunError, WriteError
-from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget, compose_charges
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
+from hushgraph.privacy.charges import BoardCharge, TreeSteps
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.ledger import write_line
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.lines import write_line
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.run_charge import RunCharge, compose_charges
+from plans import make_plan
 
-PLAN = PrivacyPlan(
-    num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=40, noise_multiplier=1.0
+PLAN = make_plan(
+    num_train_nodes=1000, num_layers=1, max_readers=2, batch_size=50, steps=40, paper_noise_multiplier=1.0
+)
+
+STEPS = TreeSteps(
+    draw=FixedSizeDraw(size=50, population=1000),
+    changed_trees=3,
+    num_trees=1000,
+    trees_of_record=math.inf,
+    sigma_over_clip=12.0,
+    times=10,
 )
 
 
-def gaussian(run: str, shift: float = 0.5, **others: Any) -> Charge:
+def gaussian(run: str, shift: float = 0.5, **others: Any) -> RunCharge:
     fields: dict[str, Any] = {
         "run": run,
         "epsilon": 1.0,
         "delta": 1e-6,
         "accountant": "pair",
-        "events": ((GaussianEvent(shift_over_sigma=shift), 1),),
+        "charges": (BoardCharge(name="board-1", noise_std=1 / shift),),
         "command": "train",
         "data": "people",
     }
-    return Charge(**{**fields, **others})
+    return RunCharge(**{**fields, **others})
 
 
 @pytest.fixture
@@ -81,7 +93,7 @@ def test_charges_come_back_as_they_were(path: Path) -> None:
     budget = DataBudget.create(path, epsilon=10.0, delta=1e-6)
     charges = (
         gaussian("a", folder="runs/a", plan="f" * 64),
-        Charge.of_plan(PLAN, Guarantee.of(PLAN), run="b", command="compare", data='"quoted" \u00e9\n'),
+        RunCharge.of_plan(PLAN, Guarantee.of(PLAN), run="b", command="compare", data='"quoted" \u00e9\n'),
     )
     for charge in charges:
         budget.charge(charge)
@@ -129,7 +141,7 @@ def test_nothing_is_charged_where_the_body_fails(path: Path) -> None:
 )
 def test_what_has_no_guarantee_is_infinite(path: Path, plan: PrivacyPlan, is_seeded: bool) -> None:
     guarantee = Guarantee.of(plan, seed_is_fixed=is_seeded)
-    charge = Charge.of_plan(plan, guarantee, run="a", command="train", data="people")
+    charge = RunCharge.of_plan(plan, guarantee, run="a", command="train", data="people")
     budget = DataBudget.create(path, epsilon=1e6, delta=1e-6)
     with pytest.raises(BudgetExceededError, match="has no guarantee") as raised:
         budget.charge(charge)
@@ -144,20 +156,18 @@ def test_what_has_no_guarantee_is_infinite(path: Path, plan: PrivacyPlan, is_see
 
 
 def test_two_accountants_are_added_up() -> None:
-    step = StepEvent(draw=FixedSizeDraw(size=50, population=1000), changed_trees=3, sigma_over_clip=12.0)
-    paper = gaussian("b", accountant="paper", events=((step, 10),))
+    paper = gaussian("b", accountant="paper", charges=(STEPS,))
     both = compose_charges([gaussian("a"), paper], 1e-6)
     apart = [compose_charges([charge], 0.5e-6) for charge in (gaussian("a"), paper)]
     assert both == pytest.approx(sum(apart), rel=1e-12)
 
 
 def test_words_say_how_it_was_composed(path: Path) -> None:
-    step = StepEvent(draw=FixedSizeDraw(size=50, population=1000), changed_trees=3, sigma_over_clip=12.0)
     budget = DataBudget.create(path, delta=1e-6)
     assert budget.composition == "nothing was charged"
     budget.charge(gaussian("a"))
     assert DataBudget.open(path).composition == "all events by the 'pair' accountant"
-    budget.charge(gaussian("b", accountant="paper", events=((step, 10),)))
+    budget.charge(gaussian("b", accountant="paper", charges=(STEPS,)))
     assert "basic composition of 2 parts" in DataBudget.open(path).composition
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import FrozenInstanceError, replace
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from hushgraph.accounting import make_accountant
-from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
+from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan, TreePlan
+from plans import make_plan
 
 BASE: dict[str, Any] = {
     "num_train_nodes": 1000,
@@ -21,12 +23,16 @@ BASE: dict[str, Any] = {
     "max_readers": 3,
     "batch_size": 100,
     "steps": 20,
-    "noise_multiplier": 1.0,
+    "paper_noise_multiplier": 1.0,
 }
 
 
 def make(**changes: Any) -> PrivacyPlan:
-    return PrivacyPlan(**{**BASE, **changes})
+    fields = {**BASE, **changes}
+    if "sigma_over_clip" in changes:
+        del fields["paper_noise_multiplier"]
+        return PrivacyPlan(**fields)
+    return make_plan(**fields)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +53,10 @@ def make(**changes: Any) -> PrivacyPlan:
         ({"clip": 0}, "clip=0.0: expected a finite number above 0"),
         ({"clip": math.nan}, "clip=nan: expected a finite number above 0"),
         ({"clip": "1"}, "clip='1': expected a number"),
-        ({"noise_multiplier": -0.1}, "noise_multiplier=-0.1: expected a finite number of at least 0"),
-        ({"noise_multiplier": math.inf}, "noise_multiplier=inf: expected a finite number of at least 0"),
-        ({"noise_multiplier": 10**400}, "noise_multiplier=inf: expected a finite number of at least 0"),
+        ({"sigma_over_clip": -0.1}, "sigma_over_clip=-0.1: expected a finite number of at least 0"),
+        ({"sigma_over_clip": math.inf}, "sigma_over_clip=inf: expected a finite number of at least 0"),
+        ({"sigma_over_clip": 10**400}, "sigma_over_clip=inf: expected a finite number of at least 0"),
+        ({"sigma_over_clip": None}, "sigma_over_clip=None: expected a number"),
         ({"delta": 0.0}, "delta=0.0: expected a finite number above 0 and below 1"),
         ({"delta": 1.0}, "delta=1.0: expected a finite number above 0 and below 1"),
         ({"delta": True}, "delta=True: expected a number"),
@@ -114,9 +121,9 @@ def test_defaults_follow_the_other_fields() -> None:
 
 
 def test_numpy_numbers_become_plain_ones() -> None:
-    plan = make(num_train_nodes=np.int64(1000), clip=np.float32(0.5), noise_multiplier=np.float64(1.0))
+    plan = make(num_train_nodes=np.int64(1000), clip=np.float32(0.5), paper_noise_multiplier=np.float64(1.0))
     assert plan == make(clip=0.5)
-    assert [type(plan.num_train_nodes), type(plan.clip), type(plan.noise_multiplier)] == [int, float, float]
+    assert [type(plan.num_train_nodes), type(plan.clip), type(plan.sigma_over_clip)] == [int, float, float]
     assert plan.fingerprint() == make(clip=0.5).fingerprint()
 
 
@@ -148,11 +155,14 @@ def test_changed_trees(changes: dict[str, Any], n: int) -> None:
 
 
 def test_sigma_follows_the_multiplier_and_the_changed_trees() -> None:
-    plan = make(noise_multiplier=2.0, clip=0.25)
+    plan = make(paper_noise_multiplier=2.0, clip=0.25)
     assert plan.sigma_over_clip == 2.0 * 2 * 4
     assert plan.sigma == 2.0 * 2 * 0.25 * 4
-    assert plan.step_event.sigma_over_clip == plan.sigma_over_clip
-    assert plan.step_event.changed_trees == plan.changed_trees
+    assert plan.paper_noise_multiplier == 2.0
+    assert plan.step_charge.sigma_over_clip == plan.sigma_over_clip
+    [(event, _)] = plan.events
+    assert isinstance(event, StepEvent)
+    assert event.changed_trees == plan.changed_trees
 
 
 @pytest.mark.parametrize("accountant", ["pair", "paper"])
@@ -160,7 +170,7 @@ def test_epsilon_is_what_the_accountant_says_step_by_step(accountant: str) -> No
     plan = make(accountant=accountant, steps=3)
     books = make_accountant(accountant)
     for _ in range(3):
-        books.compose(plan.step_event)
+        books.compose(plan.events[0][0])
     assert plan.epsilon == pytest.approx(books.epsilon(plan.delta), rel=1e-3)
 
 
@@ -179,9 +189,8 @@ def test_epsilon_is_what_the_accountant_says_step_by_step(accountant: str) -> No
         ({"sampler": "paper", "edge_owner": "reader", "num_layers": 0}, "holds"),
         ({"clipping": "percentile"}, "claimed by the paper"),
         ({"noise": "per-layer", "clipping": "groups"}, "claimed by the paper"),
-        ({"noise_multiplier": 0}, "none"),
-        ({"noise_multiplier": None}, "none"),
-        ({"noise_multiplier": 0, "clipping": "percentile"}, "none"),
+        ({"paper_noise_multiplier": 0}, "none"),
+        ({"paper_noise_multiplier": 0, "clipping": "percentile"}, "none"),
         ({"steps": 0}, "holds"),
     ],
 )
@@ -190,8 +199,8 @@ def test_guarantee(changes: dict[str, Any], label: str) -> None:
 
 
 def test_non_private_has_no_noise() -> None:
-    plan = PrivacyPlan.non_private(**BASE)
-    assert plan == make(noise_multiplier=0)
+    plan = PrivacyPlan.non_private(**{k: v for k, v in BASE.items() if k != "paper_noise_multiplier"})
+    assert plan == make(paper_noise_multiplier=0)
     assert (plan.sigma, plan.epsilon, plan.guarantee) == (0.0, math.inf, "none")
 
 
@@ -201,11 +210,12 @@ def test_no_steps_cost_nothing() -> None:
 
 @pytest.mark.parametrize("accountant", ["pair", "paper"])
 def test_calibrated_gives_the_smallest_noise(accountant: str) -> None:
-    plan = make(noise_multiplier=None, accountant=accountant).calibrated(epsilon=3.0)
-    assert plan.noise_multiplier is not None
+    bare = make(paper_noise_multiplier=0, accountant=accountant)
+    plan = bare.calibrated(epsilon=3.0)
+    assert plan.is_private
     assert plan.epsilon <= 3.0
-    assert replace(plan, noise_multiplier=plan.noise_multiplier * 0.99).epsilon > 3.0
-    assert replace(plan, noise_multiplier=None) == make(noise_multiplier=None, accountant=accountant)
+    assert replace(plan, sigma_over_clip=plan.sigma_over_clip * 0.99).epsilon > 3.0
+    assert replace(plan, sigma_over_clip=0.0) == bare
 
 
 @pytest.mark.parametrize("accountant", ["pair", "paper"])
@@ -216,9 +226,9 @@ def test_with_steps_for_gives_the_most_steps(accountant: str) -> None:
 
 def test_an_epsilon_that_pays_for_no_step_exceeds_the_budget() -> None:
     with pytest.raises(
-        BudgetExceededError, match=r"epsilon=0.001 at noise_multiplier=0.1: it pays for no step"
+        BudgetExceededError, match=r"epsilon=0.001 at sigma_over_clip=0.8: it pays for no step"
     ):
-        make(noise_multiplier=0.1, num_train_nodes=100, delta=1e-9).with_steps_for(epsilon=0.001)
+        make(paper_noise_multiplier=0.1, num_train_nodes=100, delta=1e-9).with_steps_for(epsilon=0.001)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
@@ -237,16 +247,18 @@ def test_targets_that_are_no_numbers_are_refused(epsilon: Any) -> None:
 def test_there_is_nothing_to_calibrate_or_count_without_steps_or_noise() -> None:
     with pytest.raises(PlanError, match="steps=0: expected at least one step"):
         make(steps=0).calibrated(epsilon=1.0)
-    with pytest.raises(PlanError, match="noise_multiplier=None: expected a positive number"):
-        make(noise_multiplier=None).with_steps_for(epsilon=1.0)
+    with pytest.raises(PlanError, match=r"sigma_over_clip=0.0: expected a positive number"):
+        make(paper_noise_multiplier=0).with_steps_for(epsilon=1.0)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {},
-        {"noise_multiplier": None},
-        {"noise_multiplier": 0.1 + 0.2, "delta": 1.0996e-6, "clip": 1 / 3},
+        {"paper_noise_multiplier": 0.0},
+        {"num_layers": 0},
+        {"directed": True},
+        {"paper_noise_multiplier": 0.1 + 0.2, "delta": 1.0996e-6, "clip": 1 / 3},
         {"edge_owner": "reader", "max_reads": 5},
         {"sampler": "paper", "accountant": "paper", "edge_owner": "reader", "clipping": "percentile"},
         {"noise": "per-layer"},
@@ -266,13 +278,13 @@ def test_fingerprints_tell_plans_apart() -> None:
         {"steps": 21},
         {"clip": 2.0},
         {"max_reads": 9},
-        {"noise_multiplier": math.nextafter(1.0, 2.0)},
+        {"sigma_over_clip": math.nextafter(8.0, 9.0)},
         {"accountant": "paper"},
         {"clipping": "flat"},
     ]
     assert len({make(**change).fingerprint() for change in changes}) == len(changes)
     # A change of this value breaks resuming of every run on disk.
-    assert make().fingerprint() == make(noise_multiplier=1, delta=1e-4, batches="poisson").fingerprint()
+    assert make().fingerprint() == make(paper_noise_multiplier=1, delta=1e-4, batches="poisson").fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -282,6 +294,8 @@ def test_fingerprints_tell_plans_apart() -> None:
         ({"steps": None}, "steps=None: expected a whole number of at least 0"),
         ({"clip": "1.0"}, "clip='1.0': expected a number"),
         ({"batch_size": 100.0}, "batch_size=100.0: expected a whole number of at least 1"),
+        ({"format": 3}, "plan: this version reads format 2 and earlier ones"),
+        ({"method": "boards"}, "plan: method='boards': expected 'billboard' or 'rows' or 'trees'"),
         ({"adjacency": "edge"}, "plan: adjacency='edge': expected 'node-level, zero-out'"),
     ],
 )
@@ -300,7 +314,7 @@ def test_json_with_a_wrong_key_or_value_is_refused(edit: dict[str, Any], message
         ("3", "plan: expected a JSON object, found int"),
         ('{"steps": 1, "steps": 2}', "a key occurs twice"),
         ('{"clip": NaN}', "NaN is not a JSON number"),
-        ("{}", "num_train_nodes: missing; num_layers: missing; max_readers: missing; batch_size: missing"),
+        ("{}", "num_train_nodes: missing; batch_size: missing; steps: missing; num_layers: missing"),
     ],
 )
 def test_json_that_is_no_plan_is_refused(text: str, message: str) -> None:
@@ -320,12 +334,14 @@ def test_summary_has_the_keys_that_never_change() -> None:
         "guarantee",
         "changed_trees",
         "epsilon_group_of_two",
+        "epsilon_evaluated",
+        "epsilon_other",
         "epsilon_edge",
         "epsilon_label",
         "method",
         "predictions",
-        "noise_multiplier",
         "sigma_over_clip",
+        "paper_noise_multiplier",
         "steps",
         "sampling_rate",
         "max_readers",
@@ -333,6 +349,51 @@ def test_summary_has_the_keys_that_never_change() -> None:
         "edge_owner",
         "directed",
     ]
-    free = make(noise_multiplier=0).summary()
+    free = make(paper_noise_multiplier=0).summary()
     assert (free["epsilon"], free["epsilon_group_of_two"], free["guarantee"]) == ("inf", "inf", "none")
     json.dumps(free, allow_nan=False)
+
+
+def test_a_plan_is_of_the_class_of_its_method() -> None:
+    assert type(make()) is TreePlan
+    assert type(make(max_readers=0)) is TreePlan
+    assert type(make(num_layers=0)) is RowPlan
+    assert (make().method, make(num_layers=0).method) == ("trees", "rows")
+    with pytest.raises(PlanError, match="a plan of rows reads no edges"):
+        replace(make(num_layers=0), num_layers=1)
+
+
+def test_the_old_name_of_the_noise_is_refused_with_both_meanings() -> None:
+    fields = {name: value for name, value in BASE.items() if name != "paper_noise_multiplier"}
+    for refused in (
+        lambda: PrivacyPlan(**fields, noise_multiplier=2.5),
+        lambda: PrivacyPlan.from_json(json.dumps({**json.loads(make().to_json()), "noise_multiplier": 2.5})),
+    ):
+        with pytest.raises(PlanError) as caught:
+            refused()
+        assert "paper_noise_multiplier=2.5" in str(caught.value)
+        assert "sigma_over_clip=2.5" in str(caught.value)
+
+
+def test_a_plan_of_format_1_is_read_with_its_fingerprint() -> None:
+    text = (
+        '{"accountant": "pair", "adjacency": "node-level, zero-out", "batch_size": 100, "batches": '
+        '"poisson", "clip": 1.0, "clipping": "normalised", "delta": 0.0001, "edge_owner": "sender", '
+        '"max_readers": 3, "max_reads": null, "noise": "common", "noise_multiplier": 0.1, "num_layers": 1, '
+        '"num_train_nodes": 1000, "sampler": "stable", "steps": 20}'
+    )
+    plan = PrivacyPlan.from_json(text)
+    assert plan == make(paper_noise_multiplier=0.1)
+    assert plan.fingerprint() == hashlib.sha256(text.encode()).hexdigest()
+    # What is written is of this version.
+    assert json.loads(plan.to_json())["format"] == 2
+    assert PrivacyPlan.from_json(plan.to_json()) == plan
+    with pytest.raises(PlanError, match="noise_multiplier=-1: expected a number of at least 0"):
+        PrivacyPlan.from_json(text.replace("0.1,", "-1,"))
+
+
+@pytest.mark.parametrize("rate", [1000, 100])
+def test_rows_outside_the_training_split_cost_what_moves_them(rate: int) -> None:
+    trees, rows = make(batch_size=rate), make(batch_size=rate, num_layers=0)
+    assert trees.epsilon_evaluated == trees.epsilon_other == trees.epsilon
+    assert rows.epsilon_evaluated == rows.epsilon_other == 0.0 < rows.epsilon

@@ -27,6 +27,7 @@ from hushgraph.report import write_report
 from hushgraph.report.facts import collect_facts, describe_standing
 from hushgraph.report.report import render_report
 from hushgraph.runs.folder import RunFolder
+from plans import make_plan
 
 QUICK: dict[str, Any] = {"steps": 6, "hidden": 4, "batch_size": 40, "device": "cpu", "evaluate_every": 2}
 PAPER: dict[str, Any] = {"sampler": "paper", "accountant": "paper", "edge_owner": "reader"}
@@ -319,8 +320,13 @@ def test_a_bad_path_is_refused_before_data_is_read(run: hg.Run, tmp_path: Path) 
 def test_the_standing_follows_the_guarantee(
     noise: float, broken_by: tuple[Reason, ...], kind: str, label: str
 ) -> None:
-    plan = hg.PrivacyPlan(
-        num_train_nodes=100, num_layers=0, max_readers=0, batch_size=100, steps=5, noise_multiplier=noise
+    plan = make_plan(
+        num_train_nodes=100,
+        num_layers=0,
+        max_readers=0,
+        batch_size=100,
+        steps=5,
+        paper_noise_multiplier=noise,
     )
     standing = describe_standing(Guarantee.of(plan, broken_by=broken_by))
     assert (standing["kind"], standing["label"]) == (kind, label)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hushgraph import PrivacyPlan
 from hushgraph.reproduction import spec
 from hushgraph.reproduction.jobs import Job, fit_to_data, list_jobs, run_digest, train_arguments
+from plans import make_plan
 
 BOTH = ("as-published", "sound")
 
@@ -31,7 +31,7 @@ def test_as_published_is_the_paper_in_every_respect() -> None:
         "num_layers": 1,
         "setting": "transductive",
         "epsilon": 12.0,
-        "noise_multiplier": 2.0,
+        "paper_noise_multiplier": 2.0,
         "max_readers": 7,
         "batch_size": 10_000,
         "sampler": "paper",
@@ -53,9 +53,13 @@ def test_as_published_is_the_paper_in_every_respect() -> None:
 
 def test_the_budget_sets_the_steps_as_published() -> None:
     arguments = fit_to_data(train_arguments(one("transductive", "ogbn-arxiv/DP-GCN", "as-published")), 90_941)
-    names = ("max_readers", "batch_size", "noise_multiplier", "sampler", "accountant", "clipping", "noise")
-    plan = PrivacyPlan(
-        num_train_nodes=90_941, num_layers=1, steps=1, **{name: arguments[name] for name in names}
+    names = ("max_readers", "batch_size", "sampler", "accountant", "clipping", "noise")
+    plan = make_plan(
+        num_train_nodes=90_941,
+        num_layers=1,
+        steps=1,
+        paper_noise_multiplier=arguments["paper_noise_multiplier"],
+        **{name: arguments[name] for name in names},
     ).with_steps_for(epsilon=arguments["epsilon"])
     assert "steps" not in arguments
     assert 660 <= plan.steps <= 675
@@ -90,7 +94,9 @@ def test_sgd_has_no_momentum() -> None:
 
 def test_noise_grows_with_the_batch_where_the_paper_says_so() -> None:
     multipliers = [
-        train_arguments(one("batch-size", "DP-GCN", "as-published", batch_size=size))["noise_multiplier"]
+        train_arguments(one("batch-size", "DP-GCN", "as-published", batch_size=size))[
+            "paper_noise_multiplier"
+        ]
         for size in (2500, 10_000, 40_000)
     ]
     assert multipliers == pytest.approx([0.5, 2.0, 8.0])

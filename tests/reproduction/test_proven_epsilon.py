@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from hushgraph import PrivacyPlan
 from hushgraph.reproduction.proven_epsilon import find_proven_epsilon
+from plans import make_plan
 
-PAPER = PrivacyPlan(
+PAPER = make_plan(
     num_train_nodes=90_941,
     num_layers=1,
     max_readers=7,
     batch_size=10_000,
     steps=668,
-    noise_multiplier=2.0,
+    paper_noise_multiplier=2.0,
     sampler="paper",
     accountant="paper",
     clipping="percentile",
@@ -43,9 +43,14 @@ def test_reader_owned_lists_of_the_paper_have_no_worth_at_all() -> None:
 
 
 def test_sound_plans_and_plans_without_noise() -> None:
-    sound = PrivacyPlan(
-        num_train_nodes=1000, num_layers=1, max_readers=1, batch_size=1000, steps=5, noise_multiplier=5.0
+    sound = make_plan(
+        num_train_nodes=1000,
+        num_layers=1,
+        max_readers=1,
+        batch_size=1000,
+        steps=5,
+        paper_noise_multiplier=5.0,
     )
     assert find_proven_epsilon(sound, 3).holds == sound.epsilon
-    assert find_proven_epsilon(replace(sound, noise_multiplier=0.0), 3).holds is None
-    assert "without noise" in find_proven_epsilon(replace(sound, noise_multiplier=0.0), 3).reason
+    assert find_proven_epsilon(replace(sound, sigma_over_clip=0.0), 3).holds is None
+    assert "without noise" in find_proven_epsilon(replace(sound, sigma_over_clip=0.0), 3).reason

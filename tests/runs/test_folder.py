@@ -24,12 +24,12 @@ from hushgraph.cli.train import describe_run
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder, split_id
 from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.tasks.classes import Classes
 from hushgraph.training import trainer as loop
+from plans import make_plan
 
 SETTINGS: dict[str, Any] = {"steps": 8, "hidden": 4, "batch_size": 30, "max_readers": 1, "device": "cpu"}
 
@@ -64,7 +64,7 @@ def stop_at(step: int) -> Callable[..., None]:
 @pytest.fixture(scope="module")
 def finished(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
-    hg.train(graph, noise_multiplier=1.0, out=path, **SETTINGS)
+    hg.train(graph, paper_noise_multiplier=1.0, out=path, **SETTINGS)
     return path
 
 
@@ -73,7 +73,9 @@ def interrupted(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 5,000 steps that was stopped after a few."""
     path = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.raises(KeyboardInterrupt):
-        hg.train(graph, noise_multiplier=1.0, out=path, observer=stop_at(3), **SETTINGS | {"steps": 5_000})
+        hg.train(
+            graph, paper_noise_multiplier=1.0, out=path, observer=stop_at(3), **SETTINGS | {"steps": 5_000}
+        )
     return path
 
 
@@ -183,8 +185,8 @@ def test_steps_that_a_kill_took_are_told(graph: Graph, tmp_path: Path, interrupt
     folder = RunFolder.open(tmp_path / "run")
     with Ledger.open(folder.ledger_path, plan=folder.plan) as ledger:
         lost = ledger.steps_charged + 4_000
-        ledger.charge(folder.plan.step_event, count=4_000)
-        ledger.charge(folder.plan.step_event, count=4_990 - lost)
+        ledger.charge(folder.plan.step_charge, count=4_000)
+        ledger.charge(folder.plan.step_charge, count=4_990 - lost)
     run = hg.resume(tmp_path / "run", graph)
     assert run.result["steps_lost"] == 4_990
     assert Ledger.open(folder.ledger_path, read_only=True).steps_charged == 5_000
@@ -195,7 +197,7 @@ def test_resuming_needs_no_repetition_of_how_data_was_read(graph: Graph, tmp_pat
     data = tmp_path / "graph.npz"
     np.savez(data, edge_index=np.stack([graph.indices, target])[:, ::3], x=graph.x, y=graph.y)
     how = {"symmetrize": True, "split": "0.7/0.1/0.2", "split_seed": 5, "setting": "inductive"}
-    settings = SETTINGS | {"steps": 2_000, "noise_multiplier": 1.0}
+    settings = SETTINGS | {"steps": 2_000, "paper_noise_multiplier": 1.0}
     with pytest.raises(KeyboardInterrupt):
         hg.train(data, out=tmp_path / "run", observer=stop_at(1), **how, **settings)
     with pytest.raises(KeyboardInterrupt):
@@ -242,7 +244,9 @@ def test_the_command_says_that_a_run_goes_on_with_another_file(
         np.savez(tmp_path / name, edge_index=np.stack([graph.indices, target]), x=graph.x, y=graph.y)
     where, other = tmp_path / "run", str(tmp_path / "p2.npz")
     with pytest.raises(KeyboardInterrupt):
-        hg.train(tmp_path / "people.npz", noise_multiplier=1.0, out=where, observer=stop_at(1), **SETTINGS)
+        hg.train(
+            tmp_path / "people.npz", paper_noise_multiplier=1.0, out=where, observer=stop_at(1), **SETTINGS
+        )
     assert main(["train", other, "--resume", str(where), "--device", "cpu"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"Training privately on {other}: ")
@@ -262,7 +266,7 @@ def test_a_run_in_use_is_refused(graph: Graph, interrupted: Path) -> None:
 def test_an_existing_run_is_refused(graph: Graph, finished: Path) -> None:
     before = (finished / "run.json").read_bytes()
     with pytest.raises(RunError, match="it holds a run already; resume it, or choose another folder"):
-        hg.train(graph, noise_multiplier=1.0, out=finished, **SETTINGS)
+        hg.train(graph, paper_noise_multiplier=1.0, out=finished, **SETTINGS)
     assert (finished / "run.json").read_bytes() == before
 
 
@@ -270,17 +274,17 @@ def test_an_existing_run_is_refused(graph: Graph, finished: Path) -> None:
 def test_what_is_left_of_a_run_is_never_taken_over(graph: Graph, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"old")
     with pytest.raises(RunError, match="it holds a run already"):
-        hg.train(graph, noise_multiplier=1.0, out=tmp_path, **SETTINGS)
+        hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path, **SETTINGS)
     assert files(tmp_path) == {name}
 
 
 def test_a_folder_with_other_files_is_refused_and_an_empty_one_is_not(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="it holds other files; choose a new folder, or an empty one"):
-        hg.train(graph, noise_multiplier=1.0, out=tmp_path, **SETTINGS)
+        hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path, **SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     (tmp_path / "empty").mkdir()
-    hg.train(graph, noise_multiplier=1.0, out=tmp_path / "empty", **SETTINGS)
+    hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path / "empty", **SETTINGS)
     assert (tmp_path / "empty" / "weights.safetensors").exists()
 
 
@@ -288,7 +292,7 @@ def test_a_folder_with_other_files_is_refused_and_an_empty_one_is_not(graph: Gra
 def test_a_folder_that_cannot_be_made_is_one_line(graph: Graph, tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match=r"cannot be created \(.*\); choose another folder") as caught:
-        hg.train(graph, noise_multiplier=1.0, out=tmp_path / where, **SETTINGS)
+        hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path / where, **SETTINGS)
     assert "\n" not in str(caught.value)
 
 
@@ -297,9 +301,9 @@ def test_a_folder_without_permission_is_one_line(graph: Graph, tmp_path: Path) -
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(RunError, match="cannot be"):
-            hg.train(graph, noise_multiplier=1.0, out=tmp_path / "run", **SETTINGS)
+            hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path / "run", **SETTINGS)
         with pytest.raises(RunError, match="cannot be"):
-            hg.train(graph, noise_multiplier=1.0, out=tmp_path, **SETTINGS)
+            hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path, **SETTINGS)
     finally:
         tmp_path.chmod(0o700)
 
@@ -312,7 +316,7 @@ def test_a_full_disk_at_the_start_leaves_nothing(
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(RunError, match="No space left on device"):
-        hg.train(graph, noise_multiplier=1.0, out=tmp_path / "run", **SETTINGS)
+        hg.train(graph, paper_noise_multiplier=1.0, out=tmp_path / "run", **SETTINGS)
     assert not (tmp_path / "run").exists()
 
 
@@ -479,8 +483,8 @@ def test_what_is_not_a_run_is_one_line(tmp_path: Path, graph: Graph, interrupted
 
 
 def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None:
-    plan = PrivacyPlan(
-        num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=3, noise_multiplier=1.0
+    plan = make_plan(
+        num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=3, paper_noise_multiplier=1.0
     )
     folder = RunFolder(
         path=tmp_path / "run",

@@ -10,10 +10,10 @@ import pytest
 import hushgraph as hg
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
-REAL = ["epsilon", "noise_multiplier", "delta", "clip", "learning_rate"]
+REAL = ["epsilon", "paper_noise_multiplier", "delta", "clip", "learning_rate"]
 WHOLE = [
     "num_layers",
     "max_readers",

@@ -15,7 +15,7 @@ from hushgraph import Graph
 from hushgraph.billboard.board import load_board
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 SHORT = {"steps": 6, "hidden": 4, "device": "cpu"}
 
@@ -45,7 +45,8 @@ def test_the_billboard_is_the_default(run: hg.Run) -> None:
 )
 def test_an_argument_of_trees_means_trees(data: Graph, arguments: dict[str, object]) -> None:
     _, plan, _ = hg.prepare(data, epsilon=4.0, **arguments)
-    assert plan.method == "trees"
+    # An MLP reads no edge: its trees are rows.
+    assert plan.method == ("rows" if arguments.get("model") == "mlp" else "trees")
 
 
 def test_trees_and_boards_are_not_mixed(data: Graph) -> None:
@@ -57,7 +58,7 @@ def test_trees_and_boards_are_not_mixed(data: Graph) -> None:
 
 def test_boards_and_steps_are_charged_once(run: hg.Run) -> None:
     ledger = Ledger.open(run.folder.ledger_path, plan=run.plan, read_only=True)
-    assert (ledger.boards_charged, ledger.steps_charged) == (2, 6)
+    assert (ledger.releases_charged, ledger.steps_charged) == (2, 6)
     assert ledger.spent_epsilon() == pytest.approx(run.epsilon, rel=1e-9)
 
 
@@ -86,7 +87,7 @@ def test_a_killed_run_goes_on_with_the_boards_it_has(data: Graph, tmp_path: Path
     for name, content in boards.items():
         assert (tmp_path / "run" / name).read_bytes() == content
     ledger = Ledger.open(resumed.folder.ledger_path, read_only=True)
-    assert (ledger.boards_charged, ledger.steps_charged) == (2, 6)
+    assert (ledger.releases_charged, ledger.steps_charged) == (2, 6)
     assert resumed.result["guarantee"] == "holds"
 
 
@@ -168,7 +169,7 @@ def test_a_module_of_ones_own_takes_features_and_reading(data: Graph) -> None:
     assert run.predict(data).shape == (200,)
     assert isinstance(run.plan, BillboardPlan)
     assert run.plan.num_boards == 1
-    assert run.result["epsilon_unlabelled_row"] == 0.0
+    assert run.result["epsilon_evaluated"] == run.result["epsilon_other"] == 0.0
 
 
 def test_another_graph_has_no_board(run: hg.Run) -> None:
@@ -198,7 +199,7 @@ def test_in_the_clear_reads_neighbours(run: hg.Run, data: Graph) -> None:
         ({"board_share": 1.0}, "board_share=1.0: expected a number above 0 and below 1"),
         ({"max_readers": 2}, "a billboard reads no edges in training"),
         ({"accountant": "paper"}, "the paper's choices are for method='trees'"),
-        ({"noise_multiplier": 1.0}, "give epsilon, from which both follow"),
+        ({"sigma_over_clip": 1.0}, "give epsilon, from which both follow"),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import PrivacyPlan
 from hushgraph.training.cautions import list_notes, list_warnings
+from plans import make_plan
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 Run = Callable[..., tuple[int, str, str]]
@@ -25,7 +25,7 @@ USUAL: dict[str, Any] = {
     "max_readers": 3,
     "batch_size": 10,
     "steps": 2,
-    "noise_multiplier": 2.0,
+    "paper_noise_multiplier": 2.0,
 }
 
 
@@ -41,7 +41,7 @@ def make_graph(edges: list[tuple[int, int]], **more: Any) -> Graph:
         ({}, []),
         ({"delta": 0.0099}, []),
         ({"delta": 0.01}, ["delta = 0.01 is at or above 1 / N for N = 100"]),
-        ({"delta": 0.5, "noise_multiplier": 0.0}, []),
+        ({"delta": 0.5, "paper_noise_multiplier": 0.0}, []),
         ({"max_readers": 99}, []),
         ({"max_readers": 100}, ["K = 100 (max_readers) is at or above N = 100"]),
         ({"max_readers": 0}, ["training reads no edges"]),
@@ -52,7 +52,7 @@ def make_graph(edges: list[tuple[int, int]], **more: Any) -> Graph:
     ],
 )
 def test_warnings_of_a_plan(changes: dict[str, Any], words: list[str]) -> None:
-    warnings = list_warnings(make_graph([(0, 1)]), PrivacyPlan(**USUAL | changes))
+    warnings = list_warnings(make_graph([(0, 1)]), make_plan(**USUAL | changes))
     assert len(warnings) == len(words)
     for warning, start in zip(warnings, words, strict=True):
         assert warning.startswith(start)
@@ -62,7 +62,7 @@ def test_weights_are_named() -> None:
     data = SimpleNamespace(edge_index=np.array([[0, 1], [1, 0]]), x=np.eye(2), y=np.array([0, 1]))
     data.train_idx, data.edge_weight = np.array([0]), np.ones(2)
     graph = hg.datasets.load_graph(data)
-    assert list_warnings(graph, PrivacyPlan(**USUAL)) == [
+    assert list_warnings(graph, make_plan(**USUAL)) == [
         "not read with the edges: 'edge_weight'; every edge counts the same"
     ]
 

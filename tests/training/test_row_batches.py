@@ -21,6 +21,7 @@ from hushgraph.training import row_batches
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.steps import takes_rows
+from plans import make_plan
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def data() -> Graph:
 
 def new_plan(data: Graph, **changes: int) -> hg.PrivacyPlan:
     settings = {"max_readers": 0, "max_reads": 0, "num_layers": 1, "steps": 10, "batch_size": 40} | changes
-    return hg.PrivacyPlan(num_train_nodes=len(data.train_idx), noise_multiplier=1.0, **settings)
+    return make_plan(num_train_nodes=len(data.train_idx), paper_noise_multiplier=1.0, **settings)
 
 
 def new_batches(data: Graph, plan: hg.PrivacyPlan, norm: float = 0.0) -> RowBatches:

@@ -89,7 +89,7 @@ def test_no_readers_still_passes_messages_at_inference(graph: Graph) -> None:
 
 
 def test_no_readers_read_no_edge_in_training(graph: Graph) -> None:
-    settings = QUICK | {"max_readers": 0, "noise_multiplier": 1.0, "seed": 1}
+    settings = QUICK | {"max_readers": 0, "paper_noise_multiplier": 1.0, "seed": 1}
     assert (
         distance(weights(hg.train(graph, **settings)), weights(hg.train(without_edges(graph), **settings)))
         == 0
@@ -119,7 +119,7 @@ def test_any_batch_size_works_and_empty_batches_do(
     monkeypatch.setattr(PoissonBatches, "draw", draw)
     all_nodes = len(graph.train_idx)
     run = hg.train(
-        graph, noise_multiplier=1.0, seed=2, **QUICK | {"batch_size": size or all_nodes, "steps": 12}
+        graph, paper_noise_multiplier=1.0, seed=2, **QUICK | {"batch_size": size or all_nodes, "steps": 12}
     )
     assert all(torch.isfinite(p).all() for p in run.model.parameters())
     assert run.plan.sampling_rate == (size or all_nodes) / all_nodes
@@ -131,12 +131,13 @@ def test_any_batch_size_works_and_empty_batches_do(
 def test_an_empty_batch_still_gets_noise(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PoissonBatches, "draw", lambda self: np.empty(0, np.int64))
     settings = QUICK | {"steps": 1, "seed": 1, "average": 0.0}
-    runs = [weights(hg.train(graph, noise_multiplier=noise, **settings)) for noise in (1.0, 2.0)]
+    runs = [weights(hg.train(graph, paper_noise_multiplier=noise, **settings)) for noise in (1.0, 2.0)]
     plain = weights(hg.train(graph, private=False, **settings))
     # Adam's first step has length lr whatever the noise, so only its being there can be seen.
     assert distance(runs[0], plain) > 0
     sgd = [
-        weights(hg.train(graph, noise_multiplier=noise, optimizer="sgd", **settings)) for noise in (1.0, 2.0)
+        weights(hg.train(graph, paper_noise_multiplier=noise, optimizer="sgd", **settings))
+        for noise in (1.0, 2.0)
     ]
     for name, start in plain.items():
         assert torch.allclose(sgd[1][name] - start, 2 * (sgd[0][name] - start), atol=1e-5)
@@ -150,7 +151,7 @@ def test_a_graph_without_edges_trains(graph: Graph) -> None:
 def test_unlabelled_training_nodes_train(graph: Graph) -> None:
     labels = graph.y.copy()
     labels[graph.train_idx[::2]] = -1
-    settings = QUICK | {"noise_multiplier": 1.0, "seed": 1}
+    settings = QUICK | {"paper_noise_multiplier": 1.0, "seed": 1}
     half = hg.train(replace(graph, y=labels), **settings)
     assert half.plan.num_train_nodes == len(graph.train_idx)
     assert distance(weights(half), weights(hg.train(graph, **settings))) > 0
@@ -163,7 +164,7 @@ def test_unlabelled_validation_and_test_nodes_are_not_scored(graph: Graph) -> No
     labels = graph.y.copy()
     labels[graph.val_idx[1:]] = -1
     labels[graph.test_idx] = -1
-    settings = QUICK | {"noise_multiplier": 1.0, "seed": 1}
+    settings = QUICK | {"paper_noise_multiplier": 1.0, "seed": 1}
     run, whole = hg.train(replace(graph, y=labels), **settings), hg.train(graph, **settings)
     assert distance(weights(run), weights(whole)) == 0
     node = graph.val_idx[0]
@@ -172,7 +173,7 @@ def test_unlabelled_validation_and_test_nodes_are_not_scored(graph: Graph) -> No
 
 
 def test_inductive_drops_edges_between_splits(graph: Graph) -> None:
-    settings = QUICK | {"noise_multiplier": 1.0, "seed": 1}
+    settings = QUICK | {"paper_noise_multiplier": 1.0, "seed": 1}
     inductive = hg.train(graph, setting="inductive", **settings)
     assert distance(weights(inductive), weights(hg.train(graph.disjoint(), **settings))) == 0
     assert distance(weights(inductive), weights(hg.train(graph, **settings))) > 0
@@ -250,7 +251,7 @@ def test_without_privacy_epsilon_is_infinite(graph: Graph) -> None:
 
 @pytest.mark.parametrize("private", [True, False])
 def test_a_seed_makes_runs_equal_and_not_private(graph: Graph, private: bool) -> None:
-    settings = QUICK | ({"noise_multiplier": 1.0} if private else {"private": False})
+    settings = QUICK | ({"paper_noise_multiplier": 1.0} if private else {"private": False})
     one, two = (hg.train(graph, seed=7, **settings) for _ in range(2))
     assert distance(weights(one), weights(two)) == 0
     assert distance(weights(one), weights(hg.train(graph, seed=8, **settings))) > 0
@@ -267,7 +268,7 @@ def test_a_seed_makes_runs_equal_and_not_private(graph: Graph, private: bool) ->
 def test_a_gpu_takes_the_steps_of_a_cpu(graph: Graph, settings: dict[str, int]) -> None:
     # Noise and batches of a seed are the same; so many steps that those of the GPU are replayed.
     runs = [
-        hg.train(graph, noise_multiplier=2.0, steps=9, hidden=8, seed=1, device=device, **settings)  # type: ignore[arg-type]
+        hg.train(graph, paper_noise_multiplier=2.0, steps=9, hidden=8, seed=1, device=device, **settings)  # type: ignore[arg-type]
         for device in ("cpu", "cuda")
     ]
     on_cpu, on_gpu = (run.model.state_dict() for run in runs)
@@ -277,9 +278,9 @@ def test_a_gpu_takes_the_steps_of_a_cpu(graph: Graph, settings: dict[str, int]) 
 
 def test_runs_without_a_seed_differ(graph: Graph) -> None:
     torch.manual_seed(0)
-    one = hg.train(graph, noise_multiplier=1.0, **QUICK)
+    one = hg.train(graph, paper_noise_multiplier=1.0, **QUICK)
     torch.manual_seed(0)
-    two = hg.train(graph, noise_multiplier=1.0, **QUICK)
+    two = hg.train(graph, paper_noise_multiplier=1.0, **QUICK)
     assert distance(weights(one), weights(two)) > 0
     assert one.result["guarantee"] == "holds"
 
@@ -290,7 +291,7 @@ def test_the_callers_generators_are_left_alone(graph: Graph) -> None:
     wanted = torch.rand(1), np.random.rand()  # noqa: NPY002
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
-    hg.train(graph, noise_multiplier=1.0, **QUICK)
+    hg.train(graph, paper_noise_multiplier=1.0, **QUICK)
     assert (torch.rand(1), np.random.rand()) == wanted  # noqa: NPY002
 
 
@@ -303,7 +304,7 @@ def test_what_was_spent_is_within_the_budget(graph: Graph, tmp_path: Path) -> No
 
 def test_noise_and_epsilon_give_the_steps(graph: Graph) -> None:
     run = hg.train(
-        graph, epsilon=3.0, noise_multiplier=2.0, **{k: v for k, v in QUICK.items() if k != "steps"}
+        graph, epsilon=3.0, paper_noise_multiplier=2.0, **{k: v for k, v in QUICK.items() if k != "steps"}
     )
     assert run.epsilon <= 3.0 < replace(run.plan, steps=run.plan.steps + 1).epsilon
 
@@ -328,7 +329,7 @@ def test_the_observer_hears_of_every_step_and_of_no_less_than_was_spent(graph: G
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_as_published_is_only_claimed(graph: Graph, owner: str) -> None:
     published = {"sampler": "paper", "accountant": "paper", "clipping": "percentile", "noise": "per-layer"}
-    run = hg.train(graph, edge_owner=owner, noise_multiplier=2.0, **published, **QUICK)
+    run = hg.train(graph, edge_owner=owner, paper_noise_multiplier=2.0, **published, **QUICK)
     assert run.plan.edge_owner == owner
     assert run.plan.batches == "fixed"
     assert run.result["guarantee"] == "claimed by the paper"
@@ -355,7 +356,7 @@ def test_other_clippings_hold_too(graph: Graph, clipping: str) -> None:
 
 @pytest.mark.parametrize("model", ["gcn", "gin", "gat"])
 def test_sparse_features_train_like_dense_ones(graph: Graph, model: str) -> None:
-    settings = QUICK | {"model": model, "noise_multiplier": 0.5, "seed": 1}
+    settings = QUICK | {"model": model, "paper_noise_multiplier": 0.5, "seed": 1}
     thin = replace(graph, x=sparse.csr_array(graph.x))
     one, two = hg.train(graph, **settings), hg.train(thin, **settings)
     assert distance(weights(one), weights(two)) < 1e-5
@@ -368,7 +369,7 @@ def test_pieces_of_a_batch_add_up_to_the_batch(
 ) -> None:
     settings = QUICK | {
         "model": model,
-        "noise_multiplier": 0.5,
+        "paper_noise_multiplier": 0.5,
         "seed": 1,
         "batch_size": 140,
         "num_layers": 2,
@@ -404,9 +405,9 @@ def test_data_may_be_a_file_with_a_split_to_draw(graph: Graph, tmp_path: Path) -
         ({"epsilon": math.nan}, PlanError, "epsilon=nan"),
         ({"epsilon": math.inf}, PlanError, "epsilon=inf"),
         ({"epsilon": -1.0}, PlanError, "epsilon=-1.0"),
-        ({"noise_multiplier": 1.0}, PlanError, "two of them give the third"),
-        ({"epsilon": None, "noise_multiplier": 0.0}, PlanError, "noise_multiplier=0.0"),
-        ({"epsilon": None, "noise_multiplier": math.nan}, PlanError, "noise_multiplier=nan"),
+        ({"paper_noise_multiplier": 1.0}, PlanError, "two of them give the third"),
+        ({"epsilon": None, "paper_noise_multiplier": 0.0}, PlanError, "paper_noise_multiplier=0.0"),
+        ({"epsilon": None, "paper_noise_multiplier": math.nan}, PlanError, "paper_noise_multiplier=nan"),
         ({"delta": 0.0}, PlanError, "delta=0.0"),
         ({"delta": 2.0}, PlanError, "delta=2.0"),
         ({"batch_size": 0}, PlanError, "batch_size=0"),
@@ -433,7 +434,7 @@ def test_data_may_be_a_file_with_a_split_to_draw(graph: Graph, tmp_path: Path) -
         ({"split": "0.5"}, GraphError, "split='0.5'"),
         ({"num_classes": 2}, GraphError, "raise num_classes"),
         (
-            {"noise_multiplier": 0.01, "epsilon": 0.01, "steps": None},
+            {"paper_noise_multiplier": 0.01, "epsilon": 0.01, "steps": None},
             BudgetExceededError,
             "it pays for no step",
         ),

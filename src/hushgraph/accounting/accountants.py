@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, cast
 
-from scipy import special
+from scipy import optimize, special
 
-from hushgraph.accounting.events import Event, FixedSizeDraw, GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import PlanError
 
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ _ROUNDING_PER_STEP = 1e-15
 # Standard deviations beyond which losses overflow: epsilon would have 40 digits, and is infinite instead.
 _LARGEST_SHIFT = 1e20
 _LEAST_DELTA = 1e-11
-# Of the search for a root.
-_MOST_STEPS = 100
+
+
+Column = Sequence[tuple[Event | None, int]]
+"""What one change of the data costs: an event and its count for every charge, None where it moves nothing."""
 
 
 def price(charges: Iterable[tuple[Event, int]], *, delta: float, accountant: str) -> float:
-    """Return the epsilon, at `delta`, of all charges together.
+    """Return the epsilon, at `delta`, of all events together.
 
     Args:
         charges: events with their counts.
@@ -43,7 +45,44 @@ def price(charges: Iterable[tuple[Event, int]], *, delta: float, accountant: str
     return _price(tuple(charges), delta, accountant)
 
 
-# The search for noise ends with a price that whoever reads the plan asks for again.
+def price_largest(columns: Iterable[Column], *, delta: float, accountant: str) -> float:
+    """Return the largest epsilon, at `delta`, over columns of the same charges.
+
+    A column that another one dominates event by event is not priced.
+    """
+    return max(
+        (
+            price([(event, n) for event, n in column if event and n], delta=delta, accountant=accountant)
+            for column in drop_dominated(columns)
+        ),
+        default=0.0,
+    )
+
+
+def drop_dominated(columns: Iterable[Column]) -> list[Column]:
+    """Leave out columns of the same charges that another one dominates, whatever else is composed."""
+    kept: list[Column] = []
+    for column in columns:
+        if not any(_is_at_most(column, other) for other in kept):
+            kept = [other for other in kept if not _is_at_most(other, column)] + [column]
+    return kept
+
+
+def _is_at_most(column: Column, other: Column) -> bool:
+    if all(event is None or event.is_gaussian for event, _ in (*column, *other)):
+        # Each is one Gaussian.
+        return _shift_of(column) <= _shift_of(other)
+    return all(
+        n == 0 or event is None or (n <= m and larger is not None and event.is_at_most(larger))
+        for (event, n), (larger, m) in zip(column, other, strict=True)
+    )
+
+
+def _shift_of(column: Column) -> float:
+    return compose_shifts([(event, n) for event, n in column if event is not None])
+
+
+# Cached: calibration and plan.epsilon ask for the same price.
 @lru_cache(maxsize=1024)
 def _price(charges: tuple[tuple[Event, int], ...], delta: float, accountant: str) -> float:
     total = make_accountant(cast(AccountantName, accountant))
@@ -98,7 +137,6 @@ class Accountant(ABC):
         """
         if count < 0:
             raise PlanError(f"count={count}: expected 0 or more steps; steps cannot be taken back.")
-        check_event(event)
         if not self.supports(event):
             raise PlanError(self._refusal(event))
         if count:
@@ -125,7 +163,7 @@ class Accountant(ABC):
         return 0.0 if math.isinf(epsilon) else self._delta(epsilon)
 
     def _has_noise(self) -> bool:
-        return not any(largest_shift(event) > _LARGEST_SHIFT for event in self._counts)
+        return not any(event.largest_shift > _LARGEST_SHIFT for event in self._counts)
 
     @abstractmethod
     def supports(self, event: Event) -> bool:
@@ -196,10 +234,10 @@ class PairAccountant(Accountant):
 
     def _shift(self) -> float:
         """Shift, in standard deviations, of the Gaussian that dominates everything composed: rates of 1."""
-        return compose_shifts(self._counts)
+        return compose_shifts(self._counts.items())
 
     def _is_gaussian(self) -> bool:
-        return all(map(is_gaussian, self._counts))
+        return all(event.is_gaussian for event in self._counts)
 
     def curve(self) -> Curve:
         """Return what everything composed costs on a grid; Gaussians are composed to one before."""
@@ -207,48 +245,18 @@ class PairAccountant(Accountant):
             # Imported here: full batches are priced without `dp_accounting`, which takes a second to import.
             from hushgraph.accounting.pair_losses import compose_losses
 
-            counts = {event: count for event, count in self._counts.items() if not is_gaussian(event)}
+            counts = {event: count for event, count in self._counts.items() if not event.is_gaussian}
             # Releases that shift nothing cost nothing, and have no loss to put on a grid.
-            if shift := compose_shifts({e: n for e, n in self._counts.items() if is_gaussian(e)}):
+            if shift := compose_shifts((e, n) for e, n in self._counts.items() if e.is_gaussian):
                 counts[GaussianEvent(shift_over_sigma=shift)] = 1
             self._composed = dict(self._counts), compose_losses(counts, precision=self._precision)
         return self._composed[1]
 
 
-def is_gaussian(event: Event) -> bool:
-    """Whether an event is one Gaussian: a release, or a step that draws every root."""
-    if isinstance(event, GaussianEvent):
-        return True
-    return isinstance(event.draw, PoissonDraw) and event.draw.rate == 1.0
-
-
-def compose_shifts(counts: Mapping[Event, int]) -> float:
+def compose_shifts(counts: Iterable[tuple[Event, int]]) -> float:
     """Compose events as Gaussians that draw every root; return their joint shift in standard deviations."""
     # Multiplied, because a power that overflows raises and a product is infinite.
-    return math.sqrt(sum(n * largest_shift(e) * largest_shift(e) for e, n in counts.items()))
-
-
-def check_event(event: Event) -> None:
-    """Raise PlanError if the numbers of an event are out of range."""
-    if isinstance(event, GaussianEvent):
-        if not event.shift_over_sigma >= 0.0:
-            raise PlanError(
-                f"shift_over_sigma={event.shift_over_sigma}: expected 0 or more; inf is no noise."
-            )
-        return
-    if event.changed_trees < 1:
-        raise PlanError(
-            f"changed_trees={event.changed_trees}: expected 1 or more; a node changes its own tree."
-        )
-    if not 0.0 <= event.sigma_over_clip < math.inf:
-        raise PlanError(f"sigma_over_clip={event.sigma_over_clip}: expected a finite number, 0 or more.")
-    if not 0 <= event.gone <= event.changed_trees:
-        raise PlanError(f"gone={event.gone}: expected 0 to changed_trees={event.changed_trees} roots.")
-    draw = event.draw
-    if isinstance(draw, PoissonDraw) and not 0.0 < draw.rate <= 1.0:
-        raise PlanError(f"rate={draw.rate}: expected a sampling rate above 0 and at most 1.")
-    if isinstance(draw, FixedSizeDraw) and not 1 <= draw.size <= draw.population:
-        raise PlanError(f"size={draw.size}: expected 1 to population={draw.population} roots in a batch.")
+    return math.sqrt(sum(n * e.largest_shift * e.largest_shift for e, n in counts))
 
 
 def name_event(event: Event) -> str:
@@ -256,14 +264,6 @@ def name_event(event: Event) -> str:
     if isinstance(event, StepEvent):
         return f"draw={type(event.draw).__name__}"
     return f"event={type(event).__name__}"
-
-
-def largest_shift(event: Event) -> float:
-    """Shift, in standard deviations, of the Gaussian that dominates an event: every root is drawn."""
-    if isinstance(event, GaussianEvent):
-        return event.shift_over_sigma
-    moved = 2 * event.changed_trees - event.gone
-    return moved / event.sigma_over_clip if event.sigma_over_clip else math.inf
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:
@@ -297,7 +297,7 @@ def gaussian_epsilon(shift: float, delta: float) -> float:
     # The shift is so large that rounding hides the root: return the upper bound, which is safe.
     if math.isinf(high) or excess(high) >= 0.0:
         return high * (1 + 1e-11)
-    epsilon = float(find_root(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
+    epsilon = float(optimize.brentq(excess, 0.0, high, xtol=1e-15 * high, rtol=1e-12))
     while gaussian_delta(shift, epsilon) > delta:
         epsilon *= 1 + 1e-11
     return epsilon
@@ -312,62 +312,3 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
     return low
-
-
-def find_root(
-    function: Callable[[float], float],
-    low: float,
-    high: float,
-    *,
-    xtol: float = 2e-12,
-    rtol: float = 2.0**-50,
-) -> float:
-    """Find x between `low` and `high` where the function changes its sign, up to xtol + rtol |x|.
-
-    Brent's method, step by step as SciPy's `brentq`, whose package takes half a second to import.
-    """
-    before, now, other = low, high, 0.0
-    f_before, f_now, f_other = function(before), function(now), 0.0
-    step_before = step = 0.0
-    if f_before == 0 or f_now == 0:
-        return before if f_before == 0 else now
-    if (f_before < 0) == (f_now < 0):
-        raise PlanError(
-            f"low={low:g}, high={high:g}: the function has the same sign at both; widen the range"
-        )
-    for _ in range(_MOST_STEPS):
-        if f_before != 0 and f_now != 0 and (f_before < 0) != (f_now < 0):
-            other, f_other = before, f_before
-            step_before = step = now - before
-        if abs(f_other) < abs(f_now):
-            before, now, other = now, other, now
-            f_before, f_now, f_other = f_now, f_other, f_now
-        tolerance = (xtol + rtol * abs(now)) / 2
-        half = (other - now) / 2
-        if f_now == 0 or abs(half) < tolerance:
-            break
-        trial = math.inf
-        if abs(step_before) > tolerance and abs(f_now) < abs(f_before):
-            trial = _interpolate(before, now, other, f_before, f_now, f_other)
-        if 2 * abs(trial) < min(abs(step_before), 3 * abs(half) - tolerance):
-            step_before, step = step, trial
-        else:
-            step_before = step = half
-        before, f_before = now, f_now
-        now += step if abs(step) > tolerance else math.copysign(tolerance, half)
-        f_now = function(now)
-    return now
-
-
-def _interpolate(
-    before: float, now: float, other: float, f_before: float, f_now: float, f_other: float
-) -> float:
-    """How far from `now` a line through two points, or a curve through three, is zero."""
-    if before == other:
-        return -f_now * (now - before) / (f_now - f_before)
-    slope_before = (f_before - f_now) / (before - now)
-    slope_other = (f_other - f_now) / (other - now)
-    denominator = slope_other * slope_before * (f_other - f_before)
-    if denominator == 0:
-        return math.inf
-    return -f_now * (f_other * slope_other - f_before * slope_before) / denominator

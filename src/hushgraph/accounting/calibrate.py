@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 
-from hushgraph.accounting.accountants import check_event, find_root, gaussian_shift, price
+from scipy import optimize
+
+from hushgraph.accounting.accountants import gaussian_shift, price
 from hushgraph.accounting.events import Draw, Event, StepEvent
 from hushgraph.errors import PlanError
 
@@ -43,37 +46,30 @@ def smallest_noise(
     _check_budget(epsilon, delta)
     if steps < 1:
         raise PlanError(f"steps={steps}: expected 1 or more; without a step no noise is needed.")
-    check_event(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0))
+    event = StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=1.0)
 
     # Start at full batches: they cost most, and are a Gaussian.
     log_shift = math.log(max(gaussian_shift(epsilon, delta), _LEAST_NOISE))
     rounded = math.floor(log_shift / _START_GRID) * _START_GRID
     return _search_scale(
-        lambda sigma: [(StepEvent(draw=draw, changed_trees=changed_trees, sigma_over_clip=sigma), steps)],
+        lambda sigma: price(
+            [(replace(event, sigma_over_clip=sigma), steps)], delta=delta, accountant=accountant
+        ),
         math.log((2 * changed_trees - 1) * math.sqrt(steps)) - rounded,
         epsilon,
         delta,
-        accountant,
     )
 
 
-def smallest_scale(
-    *,
-    events: Callable[[float], Iterable[tuple[Event, int]]],
-    start: float,
-    epsilon: float,
-    delta: float,
-    accountant: str,
-) -> float:
-    """Find the smallest scale of the noise that keeps all events within (epsilon, delta).
+def smallest_scale(*, spent: Callable[[float], float], start: float, epsilon: float, delta: float) -> float:
+    """Find the smallest scale of the noise at which what is spent is at most epsilon.
 
     Args:
-        events: returns the events at a scale, with counts. A larger scale must not cost more. Some events may
-            not depend on the scale, such as a board whose noise is fixed.
+        spent: the epsilon, at `delta`, of everything at a scale. A larger scale must not cost more. Some of
+            it may not depend on the scale, such as a board whose noise is fixed.
         start: where the search begins, ideally a little above the answer.
         epsilon: the budget, above 0.
         delta: the budget's delta, between 0 and 1.
-        accountant: "pair" or "paper".
 
     Returns:
         The scale, at most a relative 1e-4 above the smallest possible.
@@ -82,18 +78,14 @@ def smallest_scale(
         PlanError: if no scale meets the target, or every scale does.
 
     Guarantees:
-        The accountant, asked again at the scale returned, answers at most `epsilon`.
+        `spent`, asked again at the scale returned, answers at most `epsilon`.
     """
     _check_budget(epsilon, delta)
-    return _search_scale(events, math.log(start), epsilon, delta, accountant)
+    return _search_scale(spent, math.log(start), epsilon, delta)
 
 
 def _search_scale(
-    events: Callable[[float], Iterable[tuple[Event, int]]],
-    log_start: float,
-    epsilon: float,
-    delta: float,
-    accountant: str,
+    price_at: Callable[[float], float], log_start: float, epsilon: float, delta: float
 ) -> float:
     """Search the smallest safe scale: find a root of the excess, then step up from it until safe."""
     tried: dict[float, float] = {}
@@ -104,7 +96,7 @@ def _search_scale(
         nonlocal safe
         if log_scale not in tried:
             try:
-                spent = price(events(math.exp(log_scale)), delta=delta, accountant=accountant)
+                spent = price_at(math.exp(log_scale))
             except PlanError:
                 # Events that can be priced at one noise and not at another are too expensive there.
                 if not tried:
@@ -117,7 +109,7 @@ def _search_scale(
         return tried[log_scale]
 
     low, high = _bracket(excess, log_start, f"epsilon={epsilon:g} at delta={delta:g}", tried)
-    root = float(find_root(excess, low, high, xtol=_TOLERANCE / 4))
+    root = float(optimize.brentq(excess, low, high, xtol=_TOLERANCE / 4))
     step = _TOLERANCE / 2
     while safe - root > step:
         excess(root + step)
@@ -151,7 +143,7 @@ def _bracket(
         before = low
 
 
-def most_steps(*, event: StepEvent, epsilon: float, delta: float, accountant: str) -> int:
+def most_steps(*, event: Event, epsilon: float, delta: float, accountant: str) -> int:
     """Find the largest number of steps `event` that fits into (epsilon, delta).
 
     Args:

@@ -1,12 +1,15 @@
-"""Events: what was released, as data for an accountant and a ledger.
+"""Events: dominating pairs as data, the language of the accountants.
 
-An event is a noisy clipped sum of a batch, or one Gaussian release. A batcher names its draw, the plan adds
-the rest, and an accountant prices the event or refuses it.
+A charge names its event for a change of the data; an accountant prices the event or refuses it. An event is a
+noisy clipped sum of a batch, or one Gaussian release.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from hushgraph.errors import PlanError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +18,11 @@ class PoissonDraw:
 
     rate: float
 
+    def __post_init__(self) -> None:
+        """Check the rate."""
+        if not 0.0 < self.rate <= 1.0:
+            raise PlanError(f"rate={self.rate}: expected a sampling rate above 0 and at most 1.")
+
 
 @dataclass(frozen=True, kw_only=True)
 class FixedSizeDraw:
@@ -22,6 +30,11 @@ class FixedSizeDraw:
 
     size: int
     population: int
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        if not 1 <= self.size <= self.population:
+            raise PlanError(f"size={self.size}: expected 1 to population={self.population} roots in a batch.")
 
 
 Draw = PoissonDraw | FixedSizeDraw
@@ -44,6 +57,37 @@ class StepEvent:
     sigma_over_clip: float
     gone: int = 1
 
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.changed_trees < 1:
+            raise PlanError(
+                f"changed_trees={self.changed_trees}: expected 1 or more; a node changes its own tree."
+            )
+        if not 0.0 <= self.sigma_over_clip < math.inf:
+            raise PlanError(f"sigma_over_clip={self.sigma_over_clip}: expected a finite number, 0 or more.")
+        if not 0 <= self.gone <= self.changed_trees:
+            raise PlanError(f"gone={self.gone}: expected 0 to changed_trees={self.changed_trees} roots.")
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether every root is drawn, so that the step is one Gaussian."""
+        return isinstance(self.draw, PoissonDraw) and self.draw.rate == 1.0
+
+    @property
+    def largest_shift(self) -> float:
+        """Shift, in standard deviations, of the Gaussian that dominates the step: every root is drawn."""
+        moved = 2 * self.changed_trees - self.gone
+        return moved / self.sigma_over_clip if self.sigma_over_clip else math.inf
+
+    def is_at_most(self, other: Event) -> bool:
+        """Whether `other` dominates this step, because it counts at least as many trees on both sides."""
+        return (
+            isinstance(other, StepEvent)
+            and (self.draw, self.sigma_over_clip) == (other.draw, other.sigma_over_clip)
+            and self.changed_trees <= other.changed_trees
+            and self.changed_trees - self.gone <= other.changed_trees - other.gone
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent:
@@ -56,26 +100,26 @@ class GaussianEvent:
 
     shift_over_sigma: float
 
+    def __post_init__(self) -> None:
+        """Check the shift."""
+        if not self.shift_over_sigma >= 0.0:
+            raise PlanError(f"shift_over_sigma={self.shift_over_sigma}: expected 0 or more; inf is no noise.")
+
+    @property
+    def is_gaussian(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def largest_shift(self) -> float:
+        """The shift itself."""
+        return self.shift_over_sigma
+
+    def is_at_most(self, other: Event) -> bool:
+        """Whether `other` is a release that moves at least as far."""
+        return isinstance(other, GaussianEvent) and self.shift_over_sigma <= other.shift_over_sigma
+
 
 Event = StepEvent | GaussianEvent
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What a plan pays for and with what: the terms that a ledger keeps to.
-
-    Attributes:
-        fingerprint: of the plan.
-        epsilon, delta: the budget; epsilon is infinite without privacy.
-        accountant: which prices the events.
-        steps, step_event: how many steps there are, and what one costs.
-        charges: everything in order, boards included: events and how often each occurs.
-    """
-
-    fingerprint: str
-    epsilon: float
-    delta: float
-    accountant: str
-    steps: int
-    step_event: StepEvent
-    charges: tuple[tuple[Event, int], ...]
+# What a charge answers for a change that it has no bound for.
+UNBOUNDED = GaussianEvent(shift_over_sigma=math.inf)

@@ -36,7 +36,7 @@ from hushgraph.billboard.board import cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.gradients.batch import RowTable
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.sampling.random import RandomSource
 from hushgraph.training.optimizers import SGD
 from hushgraph.training.trainer import State, Trainer

@@ -20,7 +20,7 @@ from hushgraph.audit.statistics import Floats, check_confidence, epsilon_lower_b
 from hushgraph.audit.trials import Observer, World
 from hushgraph.audit.weights import new_model, pointed, pointed_temperatures, spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
@@ -232,4 +232,4 @@ def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
     wanted = get_fault(fault)
     values = {field.name: getattr(plan, field.name) for field in fields(PrivacyPlan)}
-    return wanted.plan(**{**values, **wanted.changes, "noise_multiplier": None})
+    return wanted.plan(**{**values, **wanted.changes, "sigma_over_clip": 0.0})

@@ -31,9 +31,9 @@ from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, quiet_process
 from hushgraph.errors import InputError, PlanError
 from hushgraph.gradients.rows import RowSums
-from hushgraph.privacy import bounds
-from hushgraph.privacy.bounds import UNLABELLED_ROW, Change, Charge, label_changed, rows_emptied
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.changes import TRAINING_ROW, Change
+from hushgraph.privacy.charges import Charge, epsilon, list_events
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.sampling.lists import BoundedLists
 
 # The row that is attacked with everything: it lists a few places, so that their number counts.
@@ -48,9 +48,9 @@ _GUESSES = 400
 # How many bounds there are, which hold together.
 _BOUNDS = 8
 _CHANGES: dict[Difference, Change] = {
-    "emptied": rows_emptied(1),
-    "flipped": label_changed(NUM_CLASSES),
-    "unlabelled": UNLABELLED_ROW,
+    "emptied": TRAINING_ROW,
+    "flipped": Change("label", ("training",)),
+    "unlabelled": Change("rows", ("evaluated",)),
 }
 # Other differences between two worlds, with the part of the trials that each gets.
 _OTHER_CLAIMS: dict[Difference, tuple[str, int]] = {
@@ -115,7 +115,7 @@ def audit_billboard(
 
     Examples:
         >>> from hushgraph.audit.billboard import audit_billboard
-        >>> from hushgraph.privacy.plan import BillboardPlan
+        >>> from hushgraph.privacy.plans import BillboardPlan
         >>> plan = BillboardPlan(num_train_nodes=100, num_classes=3, batch_size=100, steps=2)
         >>> audit = audit_billboard(plan.calibrated(epsilon=4.0), trials=500, fresh_runs=0, numbers=False)
         >>> audit.exceeds, audit.others_changed
@@ -155,7 +155,7 @@ def audit_billboard(
         secure_noise=True,
         trials=trials,
         shift=run.shift,
-        shift_at_most=total_shift(run.plan.charges),
+        shift_at_most=total_shift(run.plan.events),
         seed=seed,
         seconds=time.monotonic() - begin,
         with_row=run.log_ratios[0],
@@ -187,9 +187,7 @@ class _Seen:
 
     def measure(self, name: str, statistic: tuple[Floats, Floats], confidence: float) -> Attack:
         """Bound epsilon by one of the two statistics."""
-        return _measure(
-            name, statistic, self.plan, self.plan.charges_until(self.plan.steps), self.change, confidence
-        )
+        return _measure(name, statistic, self.plan, self.plan.charges, self.change, confidence)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -290,9 +288,9 @@ def _measure(
     return Attack.measure(
         name,
         *statistic,
-        claimed=bounds.epsilon(charges, change, delta=plan.delta),
+        claimed=epsilon(charges, [change], delta=plan.delta),
         plan=plan,
-        charges=bounds.events(charges, change),
+        charges=list_events(charges, change),
         confidence=confidence,
     )
 
@@ -324,7 +322,7 @@ def _attack_board(stage: _Stage, degree: int, trials: int, confidence: float) ->
         (ratios[0], ratios[1]),
         plan,
         [plan.board_charge(0)],
-        rows_emptied(1),
+        TRAINING_ROW,
         confidence,
     )
 
@@ -337,8 +335,8 @@ def _attack_anew(stage: _Stage, trials: int, confidence: float) -> tuple[Attack,
     there, empty = (
         anew.run(world, trials=trials, seed=stage.seed, observer=stage.observer) for world in (0, 1)
     )
-    plan, one_row = anew.plan, rows_emptied(1)
-    charges = plan.charges_until(plan.steps)
+    plan, one_row = anew.plan, TRAINING_ROW
+    charges = plan.charges
     by_ratio = there.log_ratios, empty.log_ratios
     by_difference = there.differences, empty.differences
     return (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hushgraph.audit.scene import count_bystanders
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 NUM_CLASSES = 3
 # The class that only the canary has, and the one that a flipped label becomes.

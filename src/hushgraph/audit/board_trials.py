@@ -30,7 +30,7 @@ from hushgraph.billboard.reading import Float32Array
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.covered import score_table
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.config import TrainingConfig
 
 _DEFAULTS = TrainingConfig()

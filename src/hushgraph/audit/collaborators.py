@@ -18,7 +18,7 @@ from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import source
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.tasks.task import Task
 from hushgraph.training.parts import ClippedSum
 from hushgraph.training.tree_batches import MakeLists

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import special
 
 from hushgraph.accounting import Accountant, make_accountant
-from hushgraph.accounting.accountants import gaussian_epsilon, largest_shift
+from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.audit.statistics import (
     Floats,
@@ -31,7 +31,7 @@ from hushgraph.audit.statistics import (
     rate_at_most,
     split_trials,
 )
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 # Noise that is tried, as parts of the planned noise, and how exactly the answer is wanted.
 _LEAST_NOISE, _MOST_NOISE, _TOLERANCE = 1 / 64, 64.0, 1e-3
@@ -96,7 +96,7 @@ def curve_lower_bound(
         charges shows that the mechanism does not have the curve that the accountant priced.
     """
     check_confidence(confidence)
-    charges = plan.charges if charges is None else charges
+    charges = plan.events if charges is None else charges
     rates = [_rate(event) for event, _ in charges]
     if None in rates:
         return None
@@ -138,7 +138,7 @@ def _rate(event: Event) -> float | None:
 
 def total_shift(charges: Charges) -> float:
     """The shift of the one Gaussian that all charges are where every batch is whole."""
-    return math.sqrt(sum(count * largest_shift(event) ** 2 for event, count in charges))
+    return math.sqrt(sum(count * event.largest_shift**2 for event, count in charges))
 
 
 def _shift(hit_rate: npt.ArrayLike, alarm_rate: npt.ArrayLike) -> Floats:

@@ -12,7 +12,7 @@ from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, World
 from hushgraph.audit.weights import Weights, new_model, use
 from hushgraph.errors import PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.training.train import train
 
 
@@ -59,7 +59,7 @@ def _final_weights(world: World, direction: Weights, trials: int, observer: Obse
             world.graph,
             model=module,
             num_layers=plan.num_layers,
-            noise_multiplier=plan.noise_multiplier,
+            sigma_over_clip=plan.sigma_over_clip,
             delta=plan.delta,
             max_readers=plan.max_readers,
             max_reads=plan.max_reads,

@@ -27,7 +27,7 @@ from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import NoiseSource
 from hushgraph.privacy import bounds, choices
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.tasks.task import Task
 
 
@@ -180,7 +180,7 @@ def _share_stream(real: Collaborators) -> Collaborators:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TooFewTrees(PrivacyPlan):
+class TooFewTrees(TreePlan):
     """Counts the trees that change as if there were one layer less."""
 
     @property

@@ -11,7 +11,7 @@ from scipy import stats
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import Weights
 from hushgraph.errors import InputError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -25,7 +25,7 @@ from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
 from hushgraph.audit.trials import RememberedSums, World, quiet_process
 from hushgraph.audit.weights import Weights, new_model, spread, use
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.training.optimizers import SGD
 
 _WEIGHTS_SEED = 5
@@ -188,7 +188,8 @@ def right_guesses_at_most(plan: PrivacyPlan) -> float:
     (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
     """
     books = make_accountant(plan.accountant)
-    books.compose(plan.step_event, count=plan.steps)
+    for event, count in plan.events:
+        books.compose(event, count=count)
     odds = math.exp(-plan.epsilon)
     variation = min(books.delta(0.0), (1 - odds + 2 * plan.delta * odds) / (1 + odds))
     return min(1.0, (1 + variation) / 2)
@@ -200,7 +201,7 @@ def _build_worlds(
     """One row in the graph or not: no reads, so that noise is all that hides it."""
     noise = plan.sigma_over_clip
     plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=min(plan.steps, _MOST_STEPS))
-    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
+    plan = replace(plan, sigma_over_clip=noise)
     scene = scene_for(plan)
     plan = move_plan(plan, scene)
     hidden = _HIDDEN if plan.num_layers else _HIDDEN_WITHOUT_LAYERS

@@ -18,7 +18,7 @@ from hushgraph.audit.trials import World
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import GNN
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.training.optimizers import SGD
 
 _HIDDEN = 4
@@ -118,7 +118,7 @@ def audit_one_run(
         raise InputError(f"rows={rows}: expected at least 20")
     noise = plan.sigma_over_clip
     plan = replace(plan, num_train_nodes=rows, batch_size=rows)
-    plan = replace(plan, noise_multiplier=noise / (2 * plan.changed_trees))
+    plan = replace(plan, sigma_over_clip=noise)
     coins = np.random.default_rng(seed).random(rows) < 0.5
     graph = Graph.from_arrays(
         edge_index=np.empty((2, 0), dtype=np.int64),

@@ -11,7 +11,7 @@ from hushgraph.audit.numbers import NumbersAudit
 from hushgraph.audit.statistics import Floats, LowerBound, epsilon_lower_bound
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Assumption, write_assumptions
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 
 
 @dataclass(frozen=True, kw_only=True)

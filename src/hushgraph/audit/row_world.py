@@ -17,7 +17,7 @@ from hushgraph.gradients.batch import Features, RowTable
 from hushgraph.gradients.rows import RowSums
 from hushgraph.graph.graph import Graph
 from hushgraph.models.gnn import ReadingMLP
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.random import RandomSource
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import ClippedSum

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 
 CANARIES = ("strongest", "read", "hub")
@@ -138,7 +138,7 @@ def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
     if plan.clipping == "groups":
         changes["clip"] = _SMALL_CLIP
     moved = replace(plan, **changes)
-    return replace(moved, noise_multiplier=plan.sigma_over_clip / (2 * moved.changed_trees))
+    return replace(moved, sigma_over_clip=plan.sigma_over_clip)
 
 
 def count_bystanders(others: int, rate: float) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.privacy.guarantee import Assumption, find_assumptions
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.prepare import prepare

@@ -35,7 +35,7 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import Graph
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.checkpoint import Optimizer
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hushgraph.audit.scene import Temperatures
 from hushgraph.models.gnn import GNN
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 HIDDEN = 2
 

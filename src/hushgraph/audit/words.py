@@ -6,7 +6,7 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.privacy.guarantee import name_kind
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 CANARY_WORDS = {
     "strongest": "a row that changes as many trees as the plan allows, its own among them",

@@ -25,7 +25,7 @@ from hushgraph.billboard.ballots import (
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
-from hushgraph.privacy.bounds import LEAST_BOARD_NOISE
+from hushgraph.privacy.charges.board import LEAST_NOISE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +39,7 @@ _MOST_PASSES = 8
 # A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
 _FARTHEST = 1 << 62
 _LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
-_LEAST_STD = LEAST_BOARD_NOISE
+_LEAST_STD = LEAST_NOISE
 _KIND = "hushgraph board 1"
 _INTEGERS, _TEXTS, _ENDS = "names", "name_bytes", "name_ends"
 

@@ -14,7 +14,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import list_choices, section
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import TABLE
 

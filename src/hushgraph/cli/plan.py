@@ -12,14 +12,14 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.plan import BillboardPlan
+    from hushgraph.privacy.plans import BillboardPlan
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
@@ -27,7 +27,10 @@ hushgraph plan demo --epsilon 4
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
     --steps 600 --epsilon 4
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
-    --steps 668 --noise-multiplier 2 --accountant paper"""
+    --steps 668 --paper-noise-multiplier 2 --accountant paper"""
+
+# The row of a figure that can be solved for, where it has another name.
+_ROWS = {"sigma-over-clip": "sigma / C"}
 
 _size, _output = section("Training"), section("Run and output")
 
@@ -83,7 +86,8 @@ def ask_prepare(
     flags = context.params
     terminal.show_loading(line, flags["data"])
     prepared = prepare(options.join_edges(flags["data"], flags["edges"]), **settings)
-    solved_for = "noise-multiplier" if flags["noise_multiplier"] is None else "steps"
+    noise = (flags["sigma_over_clip"], flags["paper_noise_multiplier"])
+    solved_for = "sigma-over-clip" if noise == (None, None) else "steps"
     if flags["epsilon"] is None:
         solved_for = "epsilon"
     assumptions = find_assumptions(prepared.graph)
@@ -134,7 +138,8 @@ def _solve(context: typer.Context) -> Solved:
         num_train_nodes=flags["train_nodes"],
         num_layers=0 if flags["model"] == "mlp" else layers,
         **{name: flags[name] for name in ("edge_owner", "directed")},
-        **{name: flags[name] for name in ("steps", "noise_multiplier", "epsilon", "delta", "batch_size")},
+        **{name: flags[name] for name in ("steps", "sigma_over_clip", "paper_noise_multiplier")},
+        **{name: flags[name] for name in ("epsilon", "delta", "batch_size")},
         **{name: flags[name] for name in ("max_readers", "max_reads", "sampler", "accountant")},
         **{name: flags[name] for name in ("clip", "clipping", "noise")},
     )
@@ -164,13 +169,13 @@ def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seed
     plan, guarantee = solved.plan, _state_guarantee(solved, is_seeded=is_seeded)
     rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
     rows += [("guarantee", guarantee.kind_in_words), *_list_rows(plan, guarantee)]
-    marks = {solved.solved_for.replace("-", " "): "  <- solved for"}
+    marks = {_ROWS.get(solved.solved_for, solved.solved_for): "  <- solved for"}
     terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
     for note in solved.notes:
         screen.print(f"\n{note}", highlight=False)
     statement = guarantee.statement
     screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
-    if guarantee.kind != "none" and plan.steps > 0 and plan.method == "trees":
+    if guarantee.kind != "none" and plan.steps > 0 and plan.method != "billboard":
         _show_neighbours(solved, screen)
 
 
@@ -202,20 +207,18 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
 def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
     # Imported here: with it come the accountants, which --help should not wait for.
-    from hushgraph.privacy.plan import BillboardPlan
+    from hushgraph.privacy.plans import BillboardPlan
 
-    noise = "none" if not plan.noise_multiplier else digits_up(plan.noise_multiplier, digits=6)
     return [
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
         *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
-        ("noise multiplier", noise),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
         (
             "batch",
             f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
         ),
-        *(_list_tree_rows(plan) if plan.method == "trees" else ()),
+        *(_list_tree_rows(plan) if plan.method != "billboard" else ()),
         ("edge owner", plan.edge_owner),
         ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
     ]
@@ -235,6 +238,7 @@ def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[st
 
 def _list_tree_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     return [
+        ("sigma / (2 C n)", digits_up(plan.paper_noise_multiplier, digits=6)),
         ("changed trees (n)", str(plan.changed_trees)),
         ("layers (r)", str(plan.num_layers)),
         ("max readers (K)", str(plan.max_readers)),

@@ -20,7 +20,7 @@ from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import TABLE
 
@@ -298,10 +298,10 @@ def _show_dry_run(context: typer.Context) -> None:
 
 def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> None:
     """Raise BudgetExceededError where the budget of the data does not allow a run by `plan`."""
-    from hushgraph.privacy.budget import Charge
+    from hushgraph.privacy.run_charge import RunCharge
 
     guarantee = Guarantee.of(plan, seed_is_fixed=is_seeded)
-    charge = Charge.of_plan(plan, guarantee, run="dry run", command="train", data="")
+    charge = RunCharge.of_plan(plan, guarantee, run="dry run", command="train", data="")
     budget.check(charge)
 
 

@@ -16,10 +16,11 @@ from hushgraph._files import write_whole
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.methods.base import PublicFigures
-from hushgraph.privacy.budget import BudgetEntry, Charge, DataBudget
+from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
 from hushgraph.settings import RunSettings, check_names, complete, list_settings, with_settings
 from hushgraph.tasks.classes import Classes
@@ -126,7 +127,7 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
         return folder
     entry = BudgetEntry.of(settings["budget"], plan)
     about: dict[str, Any] = {"run": entry.run, "command": entry.command, "data": data}
-    DataBudget.open(entry.file).check(Charge.of_plan(plan, folder.guarantee, **about))
+    DataBudget.open(entry.file).check(RunCharge.of_plan(plan, folder.guarantee, **about))
     return replace(folder, budget=entry)
 
 

@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from hushgraph._files import draft_path, name_file, open_unnamed
 from hushgraph.billboard.board import digest_board, release
-from hushgraph.errors import RunError, WriteError
-from hushgraph.privacy.ledger import Ledger, name_board
+from hushgraph.errors import WriteError
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.training.source import incomplete_error
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -83,20 +85,12 @@ def read_digest(file: Path, *, shape: tuple[int, int], noise_std: float) -> str:
             opened.seek(-_TRAILER, os.SEEK_END)
             if opened.read() == digest.encode():
                 return digest
-    raise incomplete_error(file)
+    raise incomplete_error(file, 0)
 
 
 def map_values(file: Path, shape: tuple[int, int]) -> Float32Array:
     """The numbers in a complete file, mapped into memory."""
     return np.memmap(file, "<f4", "r", shape=shape)
-
-
-def incomplete_error(place: Path | str) -> RunError:
-    """What ends a run whose board was cut short by a kill."""
-    return RunError(
-        f"{place}: it shows numbers of {BOARD} and is not complete. Count this run as spent and train in "
-        "another folder, which charges the data anew"
-    )
 
 
 def released_std(noise_std: float) -> float:

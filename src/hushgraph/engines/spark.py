@@ -40,7 +40,7 @@ from hushgraph.engines.plan import (
     resolve_columns,
     with_engine_settings,
 )
-from hushgraph.engines.released import BOARD, incomplete_error, released_std
+from hushgraph.engines.released import BOARD, released_std
 from hushgraph.engines.spark_storage import Storage
 from hushgraph.engines.sums import add_entries, read_rows, weigh_places
 from hushgraph.errors import GraphError
@@ -50,7 +50,7 @@ from hushgraph.noise.normal import KEY_BYTES, seeded_keys
 from hushgraph.privacy import choices
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.training.source import check_release, release_board
+from hushgraph.training.source import check_release, incomplete_error, release_board
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -433,8 +433,8 @@ class _Boards:
             self._publish(ledger)
             return True
         if self.storage.exists("work/board"):
-            raise incomplete_error(self.storage.places["work"])
-        ledger.check_unreleased(place)
+            raise incomplete_error(self.storage.places["work"], 0)
+        ledger.check_unreleased(BOARD)
         return False
 
     def make_board(self, place: int, ledger: Ledger) -> None:

@@ -19,6 +19,7 @@ from torch import nn
 from hushgraph.accounting.events import Draw, PoissonDraw
 from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
 from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
+from hushgraph.engines.released import BOARD
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
@@ -144,13 +145,13 @@ class RowFiles:
 
     def check(self, ledger: Ledger) -> None:
         """Rows come from a board: refuse to go on where it was not charged, is missing or is another one."""
-        if not ledger.boards_charged:
+        if not ledger.is_charged(BOARD):
             raise RunError(
                 f"run={self.folder.path}: its ledger shows no board; make the rows again in a new folder"
             )
         engine, storage = read_mark(self.folder)
         if storage is None and not board_folder(self.folder.path).is_dir():
-            ledger.check_unreleased(0)
+            ledger.check_unreleased(BOARD)
         elif engine == "duckdb":
             check_release(ledger, 0, digest_files(self.connection, self.folder))
 

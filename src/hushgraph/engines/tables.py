@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.board import digest_board
+from hushgraph.datasets.tables.table import open_table
 from hushgraph.engines.plan import SPLITS, board_folder, read_about, resolve_columns
 from hushgraph.engines.records import Packed, swap_ends
 from hushgraph.errors import GraphError
@@ -87,11 +88,7 @@ class ParquetTable:
         endings = {Path(name).suffix for name in files}
         if endings <= {".csv", ".tsv"}:
             delimiter = delimiter or ("\t" if endings == {".tsv"} else ",")
-            connection.execute(
-                f"COPY (SELECT * FROM read_csv({quote_list(files)}, header = true, all_varchar = true, "
-                f"delim = {quote(delimiter)}, quote = '\"', escape = '\"', hive_partitioning = false)) "
-                f"TO {quote(str(copy))} (FORMAT parquet)"
-            )
+            _copy_csv(connection, files, delimiter, copy)
             files = [str(copy)]
         elif endings != {".parquet"}:
             raise GraphError(f"{pattern}: expected files that end in .parquet, or in .csv or .tsv")
@@ -205,18 +202,25 @@ class Tables:
         """The names of the feature columns, in order."""
         return tuple(self.columns.features or ())
 
-    @cached_property
-    def _is_integer(self) -> bool:
-        columns = self.columns
-        ends = (columns.source, columns.target)
-        return self.nodes.is_integer(columns.id) and all(map(self.edges.is_integer, ends))
+    @property
+    def _has_integer_ids(self) -> bool:
+        """By the nodes alone, whose ids are public: one edge can change the type of a column of edges."""
+        return self.nodes.is_integer(self.columns.id)
 
     @property
     def _id(self) -> str:
-        return self._cast_id(self.columns.id)
+        return f"CAST({quote_name(self.columns.id)} AS {'BIGINT' if self._has_integer_ids else 'VARCHAR'})"
 
-    def _cast_id(self, name: str) -> str:
-        return f"CAST({quote_name(name)} AS {'BIGINT' if self._is_integer else 'VARCHAR'})"
+    def _end(self, name: str) -> str:
+        """SQL of an end of an edge; NULL, or a text that no node has, where it is no such id."""
+        cell = quote_name(name)
+        if not self._has_integer_ids:
+            return f"CAST({cell} AS VARCHAR)"
+        if self.edges.is_integer(name):
+            return f"CAST({cell} AS BIGINT)"
+        number = f"TRY_CAST({cell} AS BIGINT)"
+        is_text = self.edges.types[name] == "VARCHAR"
+        return f"CASE WHEN {cell} = {f'CAST({number} AS VARCHAR)' if is_text else number} THEN {number} END"
 
     def _check_nodes(self) -> None:
         """Refuse nodes without identifiers, features that are no numbers, and splits of other names."""
@@ -315,7 +319,7 @@ class Tables:
     @cached_property
     def _is_numbered(self) -> bool:
         """Whether identifiers are the row numbers themselves, so that nothing needs to be joined."""
-        if not self._is_integer:
+        if not self._has_integer_ids:
             return False
         rows = self.nodes.select(0, self.num_nodes)
         (same,) = self.connection.execute(f"SELECT bool_and({self._id} = row_no) FROM {rows}").fetchone()
@@ -326,7 +330,7 @@ class Tables:
         return ends if edge_owner == "sender" else (ends[1], ends[0])
 
     def _numbered_records(self, edge_owner: EdgeOwner) -> Iterator[Packed]:
-        owner, place = (self._cast_id(name) for name in self._ends(edge_owner))
+        owner, place = map(self._end, self._ends(edge_owner))
         last = self.num_nodes - 1
         is_known = f"{owner} BETWEEN 0 AND {last} AND {place} BETWEEN 0 AND {last}"
         packed = f"CASE WHEN {is_known} THEN (CAST({owner} AS UBIGINT) << 32) | CAST({place} AS UBIGINT) END"
@@ -335,7 +339,7 @@ class Tables:
             yield self._checked(self._fetch(f"SELECT {packed} AS v FROM {rows}"))
 
     def _joined_records(self, edge_owner: EdgeOwner) -> Iterator[Packed]:
-        owner, place = (self._cast_id(name) for name in self._ends(edge_owner))
+        owner, place = map(self._end, self._ends(edge_owner))
         self._create_places()
         edges = self.edges.select(0, self.edges.num_rows)
         self.connection.execute(
@@ -412,6 +416,26 @@ class Tables:
             f"ORDER BY row_no) TO {quote(str(path))} (FORMAT parquet)"
         )
         self.connection.unregister("columns_of_rows")
+
+
+def _copy_csv(connection: Any, files: list[str], delimiter: str, copy: Path) -> None:
+    """Copy CSV files to one Parquet file, every cell as text.
+
+    Names of columns come from the first line and nothing is guessed: DuckDB would look at rows to decide
+    which lines to skip, so that one row could remove others.
+    """
+    opened = [open_table(connection, Path(name), delimiter=delimiter, role="tables") for name in files]
+    names = opened[0].names
+    for table in opened:
+        if table.names != names:
+            raise GraphError(f"{table.path}: other columns than {opened[0].path}; expected one table")
+    cells = ", ".join(f"c{number} AS {quote_name(name)}" for number, name in enumerate(names))
+    types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names)))
+    connection.execute(
+        f"COPY (SELECT {cells} FROM read_csv({quote_list(files)}, auto_detect = false, header = false, "
+        f"skip = 1, delim = {quote(delimiter)}, quote = '\"', escape = '\"', hive_partitioning = false, "
+        f"columns = {{{types}}})) TO {quote(str(copy))} (FORMAT parquet)"
+    )
 
 
 def board_files(folder: RunFolder) -> list[str]:

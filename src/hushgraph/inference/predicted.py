@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hushgraph.inference.new_nodes import NewNodes
 from hushgraph.inference.predictions import NOT_COVERED, list_columns
-from hushgraph.privacy.plan import PREDICTIONS
+from hushgraph.privacy.plans import PREDICTIONS
 
 _COVERED = (
     "A prediction is computed from the node's own row and from what was released: weights, and boards where "

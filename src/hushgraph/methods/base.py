@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
 from hushgraph.privacy.defaults import BillboardDefaults, Defaults
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 
 LARGEST_EPSILON = 1e6

@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.plans import BillboardPlan
 
 
 class Billboard:
@@ -45,7 +45,6 @@ class Billboard:
             # The ballots of a second board come from a model that is built here, not from the caller's.
             num_boards=1 if has_own_model else public.most_boards,
             board_share=defaults.board_share,
-            noise_multiplier=None if settings["private"] else 0.0,
         )
         config = configure(settings, defaults, model="own" if has_own_model else "mlp")
         return Planned(plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hushgraph.errors import PlanError
 from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure
 from hushgraph.privacy.defaults import Defaults, choose_non_private, choose_private, choose_reads
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.trees import bound_tree_size
 
 # Without a target epsilon, the rule for defaults starts from a common one.
@@ -47,7 +48,6 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
         max_reads=reads,
         batch_size=defaults.batch_size if settings["batch_size"] is None else settings["batch_size"],
         steps=defaults.steps if settings["steps"] is None else settings["steps"],
-        noise_multiplier=settings["noise_multiplier"] if settings["private"] else 0.0,
         **{name: settings[name] for name in ("edge_owner", "directed", "clip", "clipping", "delta")},
         **{name: settings[name] for name in ("sampler", "accountant", "noise")},
     )
@@ -86,8 +86,10 @@ def _check_tree_size(plan: PrivacyPlan, num_nodes: int) -> None:
 def _meet_epsilon(plan: PrivacyPlan, settings: Mapping[str, Any]) -> PrivacyPlan:
     """Solve for the noise, or, where the noise is given, for the number of steps."""
     epsilon = settings["epsilon"]
-    if epsilon is None or plan.noise_multiplier == 0:
+    if settings["sigma_over_clip"] is not None:
+        plan = replace(plan, sigma_over_clip=settings["sigma_over_clip"])
+    if settings["paper_noise_multiplier"] is not None:
+        plan = plan.with_paper_noise(settings["paper_noise_multiplier"])
+    if epsilon is None:
         return plan
-    if settings["noise_multiplier"] is None:
-        return plan.calibrated(epsilon=epsilon)
-    return plan.with_steps_for(epsilon=epsilon)
+    return plan.with_steps_for(epsilon=epsilon) if plan.is_private else plan.calibrated(epsilon=epsilon)

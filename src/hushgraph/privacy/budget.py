@@ -16,130 +16,32 @@ import math
 import os
 import re
 import secrets
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hushgraph._files import write_whole
+from hushgraph._files import append_line, lock_file, lock_path, unlock_file, write_whole
 from hushgraph._text import rounded_up
 from hushgraph._validate import as_float, show_value
-from hushgraph.accounting.events import Event
-from hushgraph.errors import BudgetExceededError, HushgraphError, PlanError, RunError, WriteError
-from hushgraph.privacy.ledger import (
-    Ledger,
-    event_from_json,
-    event_to_json,
-    is_same,
-    lock_path,
-    read_line,
-    write_line,
-)
-from hushgraph.privacy.plan import json_number
+from hushgraph.errors import BudgetExceededError, PlanError, RunError, WriteError
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.ledger_copy import LedgerCopy, make_copy
+from hushgraph.privacy.lines import MALFORMED, read_line, write_line
+from hushgraph.privacy.plans import json_number
+from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
 
 if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
 
 VERSION = 1
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError)
 # A number ends with the comma after it, so that one that was cut short is never read.
 _TORN = re.compile(rb'\{"epsilon": ([0-9.e+-]+), "delta": ([0-9.e+-]+), "')
 # What a run may be called: it names a file.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]*")
 _NEW_BUDGET = "count the whole budget as spent; whether a new one is set up is its owner's decision"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Charge:
-    """The whole planned cost of one run, for one emptied row.
-
-    Attributes:
-        run: the identifier of the run; a run that is resumed has the same.
-        epsilon, delta: of the run alone; epsilon is infinite where nothing is guaranteed.
-        accountant: of the plan; "unknown" where only epsilon and delta are known.
-        events: what the run releases, with counts; empty where nothing is guaranteed.
-        command: what charged it: train or compare.
-        data: what the data was called.
-        folder: of the run.
-        plan: fingerprint of the plan.
-        time: of the charge, in UTC.
-        why: why nothing is guaranteed; empty where a guarantee holds.
-        has_copy: whether the budget keeps a copy of the run's ledger; older versions kept none.
-    """
-
-    run: str
-    epsilon: float
-    delta: float
-    accountant: str
-    events: tuple[tuple[Event, int], ...]
-    command: str
-    data: str
-    folder: str = ""
-    plan: str = ""
-    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    why: str = ""
-    has_copy: bool = False
-
-    @classmethod
-    def of_plan(
-        cls,
-        plan: PrivacyPlan,
-        guarantee: Guarantee,
-        *,
-        run: str,
-        command: str,
-        data: str,
-        folder: str = "",
-        has_copy: bool = False,
-    ) -> Charge:
-        """What a run by `plan` is charged for before it begins."""
-        is_protected = guarantee.kind == "holds"
-        return cls(
-            run=run,
-            epsilon=guarantee.epsilon if is_protected else math.inf,
-            delta=plan.delta,
-            accountant=plan.accountant,
-            events=plan.charges if is_protected else (),
-            command=command,
-            data=data,
-            folder=folder,
-            plan=plan.fingerprint(),
-            why=" ".join(reason.sentence for reason in guarantee.why),
-            has_copy=has_copy,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values. Epsilon and delta come first: they are what is left of most lines that a crash cut."""
-        fields = {
-            "epsilon": json_number(self.epsilon),
-            "delta": self.delta,
-            "run": self.run,
-            "time": self.time,
-            "command": self.command,
-            "data": self.data,
-            "folder": self.folder,
-            "plan": self.plan,
-            "accountant": self.accountant,
-            "events": [[event_to_json(event), count] for event, count in self.events],
-            "why": self.why,
-        }
-        return fields | {"has_copy": True} if self.has_copy else fields
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Charge:
-        """The charge that `to_json` wrote; one of several errors where something else did."""
-        events = tuple((event_from_json(event), int(count)) for event, count in fields["events"])
-        charge = cls(
-            **{**fields, "epsilon": float(fields["epsilon"]), "delta": float(fields["delta"])}
-            | {"events": events}
-        )
-        if not charge.epsilon >= 0 or not 0 <= charge.delta < 1 or any(count < 0 for _, count in events):
-            raise ValueError(f"{charge.epsilon}, {charge.delta}: expected the cost of a run")
-        return charge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +83,7 @@ class DataBudget:
     path: Path
     total: float | None
     delta: float
-    charges: tuple[Charge, ...] = ()
+    charges: tuple[RunCharge, ...] = ()
     command: str = "train"
 
     @classmethod
@@ -238,12 +140,12 @@ class DataBudget:
         """How `spent` was computed, in words."""
         return describe_composition(self.charges)
 
-    def price_alone(self, charge: Charge) -> float:
+    def price_alone(self, charge: RunCharge) -> float:
         """Epsilon of one charge by itself, at the delta of the budget."""
         return compose_charges([charge], self.delta)
 
     @contextlib.contextmanager
-    def charging(self, *charges: Charge) -> Iterator[None]:
+    def charging(self, *charges: RunCharge) -> Iterator[None]:
         """Check that the total allows all of `charges` together, run the body, then write them.
 
         The body prepares what the charges pay for, such as the folder of a run. Where it raises, nothing is
@@ -262,16 +164,16 @@ class DataBudget:
             for charge in new:
                 # Before the charge, which says that it is there.
                 if charge.has_copy:
-                    _make_copy(self.copy_path(charge.run))
+                    make_copy(self.copy_path(charge.run))
             if new:
                 _append(self.path, contents, new)
 
-    def charge(self, charge: Charge) -> None:
+    def charge(self, charge: RunCharge) -> None:
         """Write a charge, unless its run was charged before; see `charging`."""
         with self.charging(charge):
             pass
 
-    def check(self, *charges: Charge) -> None:
+    def check(self, *charges: RunCharge) -> None:
         """Raise BudgetExceededError where the total does not allow these charges after all others."""
         if self.total is None or not charges:
             return
@@ -290,7 +192,7 @@ class DataBudget:
                 "smaller epsilon"
             )
 
-    def find(self, run: str) -> Charge | None:
+    def find(self, run: str) -> RunCharge | None:
         """The charge of a run, if it was charged."""
         return next((charge for charge in self.charges if charge.run == run), None)
 
@@ -358,9 +260,9 @@ class BudgetEntry:
         """An entry in the same budget for a run of its own."""
         return replace(self, run=make_run_id(self.run))
 
-    def price(self, plan: PrivacyPlan, guarantee: Guarantee, *, data: str, folder: str) -> Charge:
+    def price(self, plan: PrivacyPlan, guarantee: Guarantee, *, data: str, folder: str) -> RunCharge:
         """What the run is charged for."""
-        return Charge.of_plan(
+        return RunCharge.of_plan(
             plan,
             guarantee,
             run=self.run,
@@ -376,164 +278,13 @@ class BudgetEntry:
         charge = budget.find(self.run)
         path = budget.copy_path(self.run)
         if charge is None or not charge.has_copy:
-            _make_copy(path)
+            make_copy(path)
         ledger.begin_session(LedgerCopy.claim(path, ledger.path, budget=self.file))
-
-
-class LedgerCopy:
-    """The copy of a run's ledger that a budget keeps, locked for as long as a session goes on with the run.
-
-    Use `LedgerCopy.claim`.
-    """
-
-    def __init__(self, path: Path, file: int) -> None:
-        self._path = path
-        self._file: int | None = file
-
-    @classmethod
-    def claim(cls, path: Path, ledger: Path, *, budget: str) -> LedgerCopy:
-        """Lock the copy and bring it up to date; RunError where the ledger does not begin with it.
-
-        Args:
-            path: the copy.
-            ledger: the ledger of a run, which the caller has locked.
-            budget: what keeps the copy, for messages.
-        """
-        import fcntl
-
-        run = ledger.parent
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        except FileNotFoundError:
-            raise RunError(
-                f"run={run}: budget {budget} has lost {path}, its copy of the ledger of this run, so how far "
-                "the run went is unknown; restore that file, or give charge_again to charge this folder as a "
-                "run of its own"
-            ) from None
-        except OSError as error:
-            raise RunError(f"run={run}: {path} cannot be opened ({error.strerror}); allow it") from None
-        copy = cls(path, file)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            known, held = path.read_bytes(), ledger.read_bytes()
-            if not held.startswith(known):
-                lines = set(held.splitlines())
-                lacks = sum(line not in lines for line in known.splitlines())
-                raise RunError(
-                    f"run={run}: its ledger lacks {lacks} line{'s' * (lacks != 1)} that budget {budget} has "
-                    "of this run, so another folder went on with it, or this one is an older copy; go on in "
-                    "the other folder, or give charge_again to charge this one as a run of its own"
-                )
-            copy.append(held[len(known) :])
-        except BlockingIOError:
-            copy.close()
-            raise RunError(
-                f"run={run}: another process goes on with this run, from another folder; wait for it to end"
-            ) from None
-        except BaseException:
-            copy.close()
-            raise
-        return copy
-
-    def append(self, line: bytes) -> None:
-        """Write a line and sync it."""
-        if self._file is None or not is_same(self._file, self._path):
-            raise WriteError(
-                f"budget: {self._path} was removed or replaced while the run went on, so no further step was "
-                "taken; restore it and resume"
-            )
-        try:
-            if os.write(self._file, line) != len(line):
-                raise OSError("the line was cut short")
-            os.fsync(self._file)
-        except OSError as error:
-            reason = error.strerror or error
-            raise WriteError(
-                f"{self._path}: cannot be written ({reason}); free space, then resume the run"
-            ) from None
-
-    def close(self) -> None:
-        """Release the lock."""
-        if self._file is not None:
-            import fcntl
-
-            # A forked child may still have it open, so closing alone would not release it.
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            os.close(self._file)
-        self._file = None
-
-
-def _make_copy(path: Path) -> None:
-    """Make an empty copy of a ledger, unless there is one: what any ledger begins with."""
-    try:
-        path.parent.mkdir(exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
-        for folder in (path.parent, path.parent.parent):
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    except OSError as error:
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); allow it or free space") from None
 
 
 def make_run_id(prefix: str) -> str:
     """A new identifier: the beginning of a fingerprint, and random digits."""
     return f"{prefix[:12]}-{secrets.token_hex(8)}"
-
-
-def compose_charges(charges: Iterable[Charge], delta: float) -> float:
-    """Epsilon of all charges together at `delta`: an upper bound for one emptied row.
-
-    Events of all runs that one accountant prices are composed by it. The two accountants, and charges of
-    which only epsilon and delta are known, are added up by basic composition, which divides delta among them.
-    """
-    charges = list(charges)
-    if any(math.isinf(charge.epsilon) for charge in charges):
-        return math.inf
-    counts = _count_events(charges)
-    opaque = [charge for charge in charges if not charge.events]
-    rest = delta - math.fsum(charge.delta for charge in opaque)
-    if rest < 0 or (counts and rest == 0):
-        return math.inf
-    share = rest / max(1, len(counts))
-    return math.fsum(
-        [
-            *(charge.epsilon for charge in opaque),
-            *(_price(name, events, share) for name, events in counts.items()),
-        ]
-    )
-
-
-def _count_events(charges: Iterable[Charge]) -> dict[str, Counter[Event]]:
-    """How often each event occurs, by accountant."""
-    counts: dict[str, Counter[Event]] = {}
-    for charge in charges:
-        for event, count in charge.events:
-            counts.setdefault(charge.accountant, Counter())[event] += count
-    return counts
-
-
-def _price(accountant: str, counts: Counter[Event], delta: float) -> float:
-    # Imported here: opening a budget should not wait for the accountants' libraries.
-    from hushgraph.accounting.accountants import price
-
-    return price(counts.items(), delta=delta, accountant=accountant)
-
-
-def describe_composition(charges: Iterable[Charge]) -> str:
-    """How `compose_charges` adds up these charges, in words."""
-    charges = list(charges)
-    if any(math.isinf(charge.epsilon) for charge in charges):
-        return "a run without a guarantee is among them, so nothing bounds the total"
-    groups = [f"all events by the '{name}' accountant" for name in _count_events(charges)]
-    opaque = sum(not charge.events for charge in charges)
-    if opaque:
-        groups.append(f"{opaque} of which only epsilon and delta are known")
-    if len(groups) < 2:
-        return groups[0] if groups else "nothing was charged"
-    return f"basic composition of {len(groups)} parts, which divide delta: {'; '.join(groups)}"
 
 
 class _Contents(NamedTuple):
@@ -574,7 +325,7 @@ def _read(path: Path) -> _Contents:
         entry = read_line(torn, after=checksum)
         # Of a line that lacks its end alone everything is known.
         charge = _read_torn_line(torn) if entry is None else _read_charge(path, len(lines) + 1, entry[0])
-        line, checksum = write_line(charge.to_json(), after=checksum)
+        line, checksum = write_line(charge.to_json() if entry is None else entry[0], after=checksum)
         content = content.removesuffix(torn) + line
         charges.append(charge)
     return _Contents(replace(budget, charges=tuple(charges)), checksum, content, bool(torn))
@@ -586,28 +337,28 @@ def _read_header(path: Path, header: dict[str, Any]) -> DataBudget:
             raise ValueError(header["budget"])
         total = None if header["epsilon"] is None else float(header["epsilon"])
         return DataBudget(path=path, total=total, delta=float(header["delta"]))
-    except _MALFORMED:
+    except MALFORMED:
         raise RunError(
             f"budget={path}: its first line is not that of a budget of version {VERSION}; give the file that "
             "hushgraph budget wrote"
         ) from None
 
 
-def _read_charge(path: Path, number: int, entry: dict[str, Any]) -> Charge:
+def _read_charge(path: Path, number: int, entry: dict[str, Any]) -> RunCharge:
     try:
-        return Charge.from_json(entry)
-    except _MALFORMED:
+        return RunCharge.from_json(entry)
+    except MALFORMED:
         raise RunError(f"budget={path}: line {number} is not a charge; {_NEW_BUDGET}") from None
 
 
-def _read_torn_line(raw: bytes) -> Charge:
+def _read_torn_line(raw: bytes) -> RunCharge:
     """What a line that was cut short counts as: the most that it can have been."""
-    unreadable = Charge(
+    unreadable = RunCharge(
         run=make_run_id("unknown"),
         epsilon=math.inf,
         delta=0.0,
         accountant="unknown",
-        events=(),
+        charges=(),
         command="unknown",
         data="unknown",
         why="A line of the budget was cut short, so its cost is unknown.",
@@ -623,7 +374,7 @@ def _read_torn_line(raw: bytes) -> Charge:
     return replace(unreadable, epsilon=epsilon, delta=delta, why=why)
 
 
-def _append(path: Path, contents: _Contents, charges: Iterable[Charge]) -> None:
+def _append(path: Path, contents: _Contents, charges: Iterable[RunCharge]) -> None:
     """Write a line each, all at once, and sync; where that fails, leave the file as it was."""
     text, checksum = b"", contents.checksum
     for charge in charges:
@@ -642,9 +393,7 @@ def _append(path: Path, contents: _Contents, charges: Iterable[Charge]) -> None:
                 f"budget={path}: it was changed by something that does not lock it; nothing was charged"
             )
         try:
-            if os.write(file, text) != len(text):
-                raise OSError("it was cut short")
-            os.fsync(file)
+            append_line(file, text)
         except OSError as error:
             # The run has not begun and will not, so what reached the disk may go.
             with contextlib.suppress(OSError):
@@ -659,24 +408,12 @@ def _append(path: Path, contents: _Contents, charges: Iterable[Charge]) -> None:
 def _hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock beside the budget, after waiting for whoever holds it; it goes with the process."""
     try:
-        import fcntl
-    except ImportError:
-        raise RunError(f"budget={path}: this system cannot lock files, so it cannot be guarded") from None
-    beside = lock_path(path)
-    while True:
-        try:
-            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise RunError(
-                f"budget={path}: cannot be locked ({error.strerror}); choose a folder you can write to"
-            ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Whoever waited for a file that was removed meanwhile holds a lock that nobody looks at.
-            if is_same(descriptor, beside):
-                yield
-                return
-        finally:
-            # A forked child may still have it open, so closing alone would not release it.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+        descriptor = lock_file(lock_path(path), wait=True)
+    except OSError as error:
+        raise RunError(
+            f"budget={path}: cannot be locked ({error.strerror}); choose a folder you can write to"
+        ) from None
+    try:
+        yield
+    finally:
+        unlock_file(descriptor)

@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from hushgraph._validate import as_float, as_int, show_value
 from hushgraph.errors import PlanError
@@ -22,7 +22,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 BATCHES_OF = {"pair": "poisson", "paper": "fixed"}
 SMALLEST = {"num_train_nodes": 1, "num_layers": 0, "max_readers": 0, "batch_size": 1, "steps": 0}
-REQUIRED = tuple(SMALLEST)
 # Counts beyond this are typing mistakes, and would overflow the arrays that hold identifiers.
 LARGEST = 2**63 - 1
 # Gradients are 32-bit numbers: beyond these, sums of clipped ones would overflow, vanish or lose digits.
@@ -38,32 +37,41 @@ def default_delta(num_train_nodes: int) -> float:
 
 def check_budget(
     epsilon: float | None,
-    noise_multiplier: float | None,
+    sigma_over_clip: float | None,
+    paper_noise_multiplier: float | None,
     private: bool,
     delta: float | None,
     steps: int | None,
 ) -> None:
     """Refuse a budget that contradicts itself, before data is read."""
-    if private and epsilon is None and noise_multiplier is None:
+    noise = {"sigma_over_clip": sigma_over_clip, "paper_noise_multiplier": paper_noise_multiplier}
+    noise = {name: value for name, value in noise.items() if value is not None}
+    if private and epsilon is None and not noise:
         raise PlanError(
-            "no budget: give epsilon=E or noise_multiplier=L, or ask for training without privacy "
+            "no budget: give epsilon=E or sigma_over_clip=S, or ask for training without privacy "
             "(private=False)"
         )
-    if not private and (epsilon is not None or noise_multiplier is not None):
-        name, value = ("epsilon", epsilon) if epsilon is not None else ("noise_multiplier", noise_multiplier)
+    for name, value in {"epsilon": epsilon, **noise}.items():
+        if not private and value is not None:
+            raise PlanError(
+                f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+            )
+    if len(noise) == 2:
         raise PlanError(
-            f"{name}={value} and private=False: without privacy there is no budget; leave out one"
+            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
+            "say how much noise there is; leave one out"
         )
-    if noise_multiplier is not None and not noise_multiplier > 0:
-        raise PlanError(f"noise_multiplier={noise_multiplier}: expected a number above 0")
+    for name, value in noise.items():
+        if not (value is not None and math.isfinite(value) and value > 0):
+            raise PlanError(f"{name}={value}: expected a finite number above 0")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
         raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
     if delta is not None and not 0 < delta < 1:
         raise PlanError(f"delta={delta}: expected a number above 0 and below 1")
-    if epsilon is not None and noise_multiplier is not None and steps is not None:
+    if epsilon is not None and noise and steps is not None:
+        [(name, value)] = noise.items()
         raise PlanError(
-            f"epsilon={epsilon}, noise_multiplier={noise_multiplier} and steps={steps}: two of them give the "
-            "third; leave one out"
+            f"epsilon={epsilon}, {name}={value} and steps={steps}: two of them give the third; leave one out"
         )
 
 
@@ -88,10 +96,7 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)
     if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")
-    if fields["noise_multiplier"] is not None:
-        fields["noise_multiplier"] = _check_float(
-            "noise_multiplier", fields["noise_multiplier"], wrong, least=0.0
-        )
+    fields["sigma_over_clip"] = _check_float("sigma_over_clip", fields["sigma_over_clip"], wrong, least=0.0)
     if fields["delta"] is not None:
         fields["delta"] = _check_float("delta", fields["delta"], wrong, above=0.0, below=1.0)
     # Pairings are only meaningful, and only checked, once every field makes sense by itself.
@@ -180,25 +185,43 @@ def _check_float(
     return number
 
 
-def read_fields(text: str, *, known: Sequence[str], adjacency: str) -> dict[str, Any]:
-    """Parse the fields in `text`; refuse unknown, missing and repeated keys."""
+def parse_fields(text: str) -> dict[str, Any]:
+    """Parse a JSON object; refuse repeated keys and numbers that are not JSON."""
     try:
-        fields = json.loads(text, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
+        values = json.loads(text, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"plan: not valid JSON ({error}); expected what PrivacyPlan.to_json wrote") from None
-    if not isinstance(fields, dict):
-        raise PlanError(f"plan: expected a JSON object, found {type(fields).__name__}")
+    if not isinstance(values, dict):
+        raise PlanError(f"plan: expected a JSON object, found {type(values).__name__}")
+    return values
+
+
+def check_keys(
+    values: Mapping[str, Any], known: Sequence[str], required: Sequence[str], *, adjacency: str
+) -> dict[str, Any]:
+    """Refuse unknown and missing keys, and another adjacency; return the others."""
+    if "noise_multiplier" in values:
+        refuse_noise_multiplier(values["noise_multiplier"])
     wrong: list[str] = []
-    for name in sorted(set(fields) - {*known, "adjacency"}):
+    for name in sorted(set(values) - {*known, "adjacency"}):
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         wrong.append(f"{name}: unknown key; the nearest known one is {nearest[0]}")
-    wrong += [f"{name}: missing" for name in REQUIRED if name not in fields]
-    written = fields.pop("adjacency", adjacency)
+    wrong += [f"{name}: missing" for name in required if name not in values]
+    written = values.get("adjacency", adjacency)
     if written != adjacency:
         wrong.append(f"adjacency={written!r}: expected {adjacency!r}")
     if wrong:
         raise PlanError("plan: " + "; ".join(wrong))
-    return fields
+    return {name: value for name, value in values.items() if name != "adjacency"}
+
+
+def refuse_noise_multiplier(value: Any) -> NoReturn:
+    """Refuse a name that meant sigma / (2 C n) here and sigma / C elsewhere."""
+    raise PlanError(
+        f"noise_multiplier={show_value(value)}: this name is gone, because it meant two things; give "
+        f"paper_noise_multiplier={show_value(value)} for sigma / (2 C n), the paper's lambda, which it was "
+        f"here, or sigma_over_clip={show_value(value)} for sigma / C, which it is in other libraries"
+    )
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Assumption
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class Solved:
 
     Attributes:
         plan: the plan, with noise.
-        solved_for: the figure that was left out: "steps", "noise-multiplier" or "epsilon".
+        solved_for: the figure that was left out: "steps", "sigma-over-clip" or "epsilon".
         notes: settings that were chosen, as sentences.
         assumptions: what its guarantee takes as public although nobody declared it.
     """
@@ -31,19 +31,20 @@ class Solved:
 def solve(
     *,
     steps: int | None,
-    noise_multiplier: float | None,
+    sigma_over_clip: float | None,
+    paper_noise_multiplier: float | None,
     epsilon: float | None,
     max_reads: int | None,
     batch_size: int | None,
     **fields: Any,
 ) -> Solved:
-    """Solve for the one of steps, noise multiplier and epsilon that is None.
+    """Solve for the one of steps, noise and epsilon that is None.
 
     With epsilon alone, the steps are those of a default run.
 
     Args:
         steps: the number of steps, or None.
-        noise_multiplier: the noise, or None.
+        sigma_over_clip, paper_noise_multiplier: the noise in one of its two units, or None.
         epsilon: the target, or None.
         max_reads: D; None is unlimited, or K where reader-owned edges need a bound.
         batch_size: None is the batch size of a default run.
@@ -53,18 +54,25 @@ def solve(
         If epsilon is given, the epsilon of the plan is at most that.
     """
     notes = []
-    if epsilon is not None and steps is None and noise_multiplier is None:
+    if sigma_over_clip is not None and paper_noise_multiplier is not None:
+        raise PlanError(
+            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
+            "say how much noise there is; leave one out"
+        )
+    noise = paper_noise_multiplier if sigma_over_clip is None else sigma_over_clip
+    if epsilon is not None and steps is None and noise is None:
         steps = STEPS
         notes.append(f"--steps was not given; a run takes {STEPS} by default.")
     if batch_size is None:
         batch_size = min(fields["num_train_nodes"], LARGEST_BATCH)
         notes.append(f"--batch-size was not given; a run takes {batch_size:,} by default.")
-    given = {"steps": steps, "noise-multiplier": noise_multiplier, "epsilon": epsilon}
+    given = {"steps": steps, "sigma-over-clip": noise, "epsilon": epsilon}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
         names = ", ".join(f"--{name}" for name, value in given.items() if value is not None) or "none"
         raise PlanError(
-            f"found {names}: expected two of --steps, --noise-multiplier, --epsilon; the third is solved for"
+            f"found {names}: expected two of --steps, --sigma-over-clip (or --paper-noise-multiplier) and "
+            "--epsilon; the third is solved for"
         )
     needs_bound = (
         fields["sampler"] == "stable" and fields["edge_owner"] == "reader" and fields["num_layers"] > 0
@@ -74,11 +82,14 @@ def solve(
         notes.append(f"--max-reads was not given; reader-owned edges need one, so D = K = {max_reads}.")
     plan = PrivacyPlan(
         steps=1 if steps is None else steps,
-        noise_multiplier=noise_multiplier,
         max_reads=max_reads,
         batch_size=batch_size,
         **fields,
     )
+    if sigma_over_clip is not None:
+        plan = replace(plan, sigma_over_clip=sigma_over_clip)
+    if paper_noise_multiplier is not None:
+        plan = plan.with_paper_noise(paper_noise_multiplier)
     if epsilon is not None:
         plan = plan.calibrated(epsilon=epsilon) if steps is not None else plan.with_steps_for(epsilon=epsilon)
     return Solved(plan=plan, solved_for=missing[0], notes=tuple(notes))
@@ -100,7 +111,5 @@ def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
         changes.append((f"steps = {count}", {"steps": count}))
     plans = []
     for label, change in changes:
-        other = replace(plan, **change)
-        multiplier = plan.sigma_over_clip / (2 * other.changed_trees)
-        plans.append((label, replace(other, noise_multiplier=multiplier)))
+        plans.append((label, replace(plan, **change)))
     return plans

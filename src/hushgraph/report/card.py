@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
-from hushgraph._text import digits_down, digits_up
+from hushgraph._text import digits_up
 from hushgraph.errors import InputError
 from hushgraph.report.facts import collect_facts, describe_standing
 from hushgraph.report.pages import format_epsilon, format_percent, render_template
@@ -86,7 +86,6 @@ def render_card(folder: RunFolder, *, accuracy: bool = False) -> str:
         accuracies=_list_accuracies(facts["result"]) if accuracy else [],
         # The page has a line about accuracies on it; the card has a section.
         not_covered=[item for item in facts["not_covered"] if not item.startswith("Accuracies on this page")],
-        is_billboard=folder.num_boards > 0,
     )
     return text.rstrip() + "\n"
 
@@ -173,17 +172,13 @@ def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("method", about["method"]),
         ("model", config["model"]),
         ("features, classes", f"{shape['features']:,}, {shape['classes']:,}"),
-        ("training nodes", f"{facts['plan']['num_train_nodes']:,}"),
+        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
         ("steps", f"{about['steps']:,}"),
-        ("sampling rate", f"{about['sampling_rate']:.6g}"),
+        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
         ("optimizer, learning rate", f"{config['optimizer']}, {config['learning_rate']:g}"),
         ("seed", "not fixed" if config["seed"] is None else "fixed, so the run is not private"),
     ]
     if facts["statement"]:
-        rows.append(("noise of a step, sigma / C", digits_down(about["sigma_over_clip"], digits=6)))
-        if about["method"] == "billboard":
-            noise = digits_down(min(about["board_noise"]), digits=6)
-            rows.append(("boards, noise of each", f"{len(about['board_noise'])}, {noise}"))
-        else:
-            rows.append(("changed trees, n", f"{about['changed_trees']:,}"))
+        known = {name for name, _ in rows}
+        rows += [(name, value) for name, value in facts["figures"] if name not in known]
     return rows

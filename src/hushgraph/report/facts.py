@@ -10,15 +10,15 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hushgraph._text import digits_down, digits_up, rounded_up
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import json_number
+from hushgraph.privacy.plans import json_number
 from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.runs.folder import RunFolder
     from hushgraph.tasks.task import Evaluation
 
@@ -72,6 +72,9 @@ def collect_facts(
         "data": folder.data if comparison is None else comparison["data"],
         "standing": describe_standing(guarantee, comparison),
         "covers": guarantee.statement.covers,
+        "words": _summarise_words(plan),
+        "charges": _summarise_charges(plan),
+        "figures": [list(row) for row in plan.list_figures()],
         "statement": [asdict(topic) for topic in guarantee.statement.topics],
         "guarantee": _summarise_guarantee(plan, guarantee),
         "guarantee_details": guarantee.to_json(),
@@ -82,8 +85,8 @@ def collect_facts(
         "warnings": list(folder.warnings),
         "result": result,
         "spending": _read_spending(folder),
-        # What the first board costs, before the first step; 0 where there is none.
-        "epsilon_before_steps": json_number(plan.epsilon_after(0)) if folder.num_boards else 0.0,
+        # What is released before the first step costs; 0 where nothing is.
+        "epsilon_before_steps": json_number(plan.epsilon_after(0)) if len(plan.charges) > 1 else 0.0,
         "test": None if evaluation is None else _summarise_test(folder, evaluation),
         "comparison": None if comparison is None else dict(comparison),
         "plan": json.loads(plan.to_json()),
@@ -156,28 +159,44 @@ def _summarise_guarantee(plan: PrivacyPlan, guarantee: Guarantee) -> dict[str, A
     }
 
 
+def _summarise_words(plan: PrivacyPlan) -> dict[str, Any]:
+    """Return what the method says about itself, beside the statement."""
+    names = ("title", "records", "predicts_from", "example")
+    words = {name: getattr(plan.words, name) for name in names}
+    return {**words, "terms": [list(term) for term in plan.words.terms]}
+
+
+def _summarise_charges(plan: PrivacyPlan) -> list[dict[str, Any]]:
+    """Return what the run releases, with the part of the budget that each gets; shares need noise."""
+    shares = plan.list_shares() if plan.guarantee != "none" else [None] * len(plan.charges)
+    return [
+        {
+            "name": charge.name,
+            "times": charge.times,
+            "is_step": charge.is_step,
+            "bounds": list(charge.bounds),
+            "sentence": charge.sentence,
+            "share": share,
+        }
+        for charge, share in zip(plan.charges, shares, strict=True)
+    ]
+
+
 def _list_grounds(plan: PrivacyPlan) -> list[str]:
     """List what epsilon rests on; nothing where there is no epsilon."""
     if plan.guarantee == "none":
         return []
-    draw = (
-        f"every training node joins the batch independently with probability {plan.sampling_rate:.6g}"
-        if plan.batches == "poisson"
-        else f"the batch is {plan.batch_size:,} training nodes, drawn without replacement"
-    )
     bound = (
-        "to thresholds that are percentiles of private gradients"
+        "thresholds that are percentiles of private gradients"
         if plan.clipping == "percentile"
-        else f"to norm {plan.clip:g}"
+        else f"norm {plan.clip:g}"
     )
-    deviation = f"{digits_down(plan.sigma_over_clip, digits=6)} times that bound"
     return [
         "Nothing is assumed about the attacker, who may know every other row and all settings, see the "
         "trained weights and every update on the way to them, and compute without limits.",
         "Whoever runs the training is trusted: they see the data.",
-        f"In each of the {plan.steps:,} steps {draw}. The gradient of each is clipped {bound}. Gaussian "
-        f"noise with standard deviation {deviation} is added to their sum. "
-        f"{_ACCOUNTANTS[plan.accountant]}",
+        *(charge.sentence for charge in plan.charges),
+        f"Gradients are clipped to {bound}. {_ACCOUNTANTS[plan.accountant]}",
         _EXACT_NOISE + (_READING_EDGES if plan.reads_edges else ""),
         "The number of features and the list of classes are treated as public.",
         "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "

@@ -96,8 +96,8 @@ def name_model(facts: Mapping[str, Any]) -> str:
     """Name the model; only one whose guarantee holds is called DP."""
     model = facts["config"]["model"]
     name = "own model" if model == "own" else model.upper()
-    if facts["plan"].get("method") == "billboard":
-        name = "Billboard" if model == "mlp" else f"Billboard with {name}"
+    if title := facts["words"]["title"]:
+        name = title if model == "mlp" else f"{title} with {name}"
     return f"DP-{name}" if facts["standing"]["kind"] == "holds" else name
 
 
@@ -147,22 +147,13 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*cards, ("test accuracy (not covered)", format_percent(facts["result"]["test_accuracy"]))]
 
 
-def _is_billboard(facts: Mapping[str, Any]) -> bool:
-    return bool(facts["guarantee"].get("method") == "billboard")
-
-
 def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
     about, kind = facts["guarantee"], facts["standing"]["kind"]
     captions = {"holds": "The figures of the guarantee", "claimed": "The figures of the claim"}
     rows = [
         *list_epsilons(facts),
         ("delta", digits_up(about["delta"])),
-        *(_list_board_figures(about) if _is_billboard(facts) else _list_tree_figures(about)),
-        ("sigma / C", digits_down(about["sigma_over_clip"], digits=6)),
-        ("steps", f"{about['steps']:,}"),
-        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
-        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
-        ("accountant", about["accountant"]),
+        *facts["figures"],
     ]
     caption = captions.get(kind, "The figures of the plan")
     return Table(caption=caption, heads=("figure", "value"), rows=rows, numeric_from=1)
@@ -178,53 +169,38 @@ def list_epsilons(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if kind not in ("holds", "claimed"):
         return rows
-    edge = figures["epsilon_edge"]
-    bound = "no bound derived" if edge is None else f"at most {format_epsilon(edge)}"
+    edge, label = figures["epsilon_edge"], about["epsilon_label"]
     name = "directed record" if about["directed"] else "undirected edge"
-    rows.append((f"epsilon, one {name}{note}", bound))
-    if _is_billboard(facts):
-        rows += [
-            (f"epsilon, one training label{note}", f"at most {format_epsilon(about['epsilon_label'])}"),
-            (
-                f"epsilon, a row without training label{note}",
-                format_epsilon(about["epsilon_unlabelled_row"]),
-            ),
-        ]
-    return rows
-
-
-def _list_board_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    noise = about["board_noise"]
     return [
-        ("boards", f"{len(noise):,}"),
-        ("noise of a board, one ballot being 1", digits_down(min(noise), digits=6)),
+        *rows,
+        (f"epsilon, one {name}{note}", _format_bound(edge)),
+        (f"epsilon, one training label{note}", _format_bound(None if label == "inf" else label)),
+        (f"epsilon, an evaluated row{note}", format_epsilon(about["epsilon_evaluated"])),
+        (f"epsilon, a row of no split{note}", format_epsilon(about["epsilon_other"])),
     ]
 
 
-def _list_tree_figures(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    reads = about["max_reads"]
-    return [
-        ("changed trees, n", f"{about['changed_trees']:,}"),
-        ("noise multiplier, sigma / (2 C n)", digits_down(about["noise_multiplier"], digits=6)),
-        ("readers of one node, K", format_value(about["max_readers"])),
-        ("reads of one node, D", "unlimited" if reads is None else f"{reads:,}"),
-        ("sampler", about["sampler"]),
-    ]
+def _format_bound(value: float | str | None) -> str:
+    return "no bound derived" if value is None else f"at most {format_epsilon(value)}"
 
 
 def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:
     """Draw what one row can move; nothing where no guarantee holds, because then nothing bounds it."""
     if facts["standing"]["kind"] != "holds":
         return None
-    last = "list of places" if _is_billboard(facts) else "edge records"
-    chart = draw_bounds(("One row", "features", "label", last), _list_outcomes(facts))
+    row = ("One row", "features", "label", facts["words"]["records"])
+    chart = draw_bounds(row, _list_outcomes(facts))
     return Figure(caption="What one row can move", chart=chart)
 
 
 def _list_outcomes(facts: Mapping[str, Any]) -> list[Outcome]:
     """List what a run releases, and what bounds the part of one row in it."""
     about, num_train = facts["guarantee"], facts["plan"]["num_train_nodes"]
-    outcomes = [_describe_boards(about["board_noise"])] if _is_billboard(facts) else []
+    outcomes = [
+        Outcome(what=charge["name"], lines=tuple(charge["bounds"]), is_covered=True)
+        for charge in facts["charges"]
+        if not charge["is_step"]
+    ]
     changed = min(about["changed_trees"], num_train)
     unit = "examples" if changed == 1 else "trees"
     bounds = (
@@ -246,15 +222,6 @@ def _list_outcomes(facts: Mapping[str, Any]) -> list[Outcome]:
     ]
 
 
-def _describe_boards(noise: Sequence[float]) -> Outcome:
-    spread = digits_down(min(noise), digits=3)
-    return Outcome(
-        what="Board" if len(noise) == 1 else f"{len(noise)} boards",
-        lines=("moved by at most 1 each", f"noise {spread} on every number, once"),
-        is_covered=True,
-    )
-
-
 def _has_epsilon(facts: Mapping[str, Any]) -> bool:
     return bool(facts["spending"]) and math.isfinite(float(facts["spending"][-1]["epsilon"]))
 
@@ -264,8 +231,8 @@ def _draw_spending(facts: Mapping[str, Any]) -> list[Figure]:
     records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
     figures = [_draw_epsilon(facts)] if _has_epsilon(facts) else []
     figures += [_draw_accuracy(records)] if records else []
-    if _has_epsilon(facts) and _is_billboard(facts):
-        figures.append(_draw_budget(facts["guarantee"]))
+    if _has_epsilon(facts) and len(facts["charges"]) > 1:
+        figures.append(_draw_budget(facts["charges"]))
     return figures
 
 
@@ -290,13 +257,15 @@ def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
     return Figure(caption="Epsilon as it was spent", chart=chart)
 
 
-def _draw_budget(about: Mapping[str, Any]) -> Figure:
-    """Draw how the budget is divided among boards and steps; shares are of mu^2, which add up."""
-    count, share = len(about["board_noise"]), about["board_share"]
-    parts = [Part(name=f"board {place + 1}", share=share / count) for place in range(count)]
-    if count == 1:
-        parts = [Part(name="board", share=share)]
-    parts.append(Part(name=f"{about['steps']:,} steps", share=1 - share))
+def _draw_budget(charges: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw how the budget is divided among charges; shares are of mu^2, which add up."""
+    parts = [
+        Part(
+            name=f"{charge['times']:,} {charge['name']}" if charge["is_step"] else charge["name"],
+            share=charge["share"],
+        )
+        for charge in charges
+    ]
     return Figure(caption="What the budget is spent on", chart=draw_budget(parts))
 
 

@@ -135,7 +135,7 @@ def train_arguments(job: Job, *, quick: bool = False) -> dict[str, Any]:
         arguments |= _paper_arguments(job)
     if quick:
         arguments |= {"hidden": _QUICK_HIDDEN, "steps": _QUICK_STEPS}
-        if "noise_multiplier" in arguments:
+        if "paper_noise_multiplier" in arguments:
             # Noise and steps determine epsilon.
             del arguments["epsilon"]
     return arguments
@@ -155,7 +155,10 @@ def fit_to_data(arguments: Mapping[str, Any], num_train_nodes: int) -> dict[str,
 
 def run_digest(arguments: Mapping[str, Any], *, data: str, reading: Mapping[str, Any], seed: int) -> str:
     """Return a digest of everything that determines a run; equal runs of two tables have the same."""
-    content = {"asked": dict(arguments), "data": data, "reading": dict(reading), "seed": seed}
+    # Records carry digests that were made while this setting had another name.
+    names = {"paper_noise_multiplier": "noise_multiplier"}
+    asked = {names.get(name, name): value for name, value in arguments.items()}
+    content = {"asked": asked, "data": data, "reading": dict(reading), "seed": seed}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -185,7 +188,7 @@ def _paper_arguments(job: Job) -> dict[str, Any]:
     if not job.row.private:
         return arguments | {"private": False, "epochs": paper.epochs}
     scale = batch / (own.batch_size or batch) if job.experiment.noise_follows_batch else 1.0
-    arguments |= {"epsilon": job.epsilon, "noise_multiplier": (own.noise_multiplier or 0.0) * scale}
+    arguments |= {"epsilon": job.epsilon, "paper_noise_multiplier": (own.noise_multiplier or 0.0) * scale}
     arguments |= {"clipping": "percentile", "noise": "per-layer"}
     if is_mlp:
         # The paper trains DP-MLP with ordinary DP-Adam, whose accountant is the pair accountant at n = 1.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hushgraph._text import rounded_up
 from hushgraph.errors import PlanError
 from hushgraph.privacy.guarantee import WHY_UNPROVEN
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 SEED_NOTE = (
     "Runs are seeded, so that a record can be made again; a seeded run is reproducible, not private. Every "
@@ -64,7 +64,7 @@ def _epsilon_with_public_thresholds(plan: PrivacyPlan, groups: int) -> float | N
     # One root changes every group by its own threshold: noise scaled to each group is sqrt(groups) too small.
     scale = math.sqrt(groups) if plan.noise == "per-layer" else 1.0
     try:
-        epsilon = replace(plan, noise_multiplier=(plan.noise_multiplier or 0.0) / scale).epsilon
+        epsilon = replace(plan, sigma_over_clip=plan.sigma_over_clip / scale).epsilon
     except PlanError:
         return None
     return epsilon if math.isfinite(epsilon) else None

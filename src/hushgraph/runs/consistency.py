@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
-from hushgraph.privacy.ledger import Ledger, name_board
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import read_progress
 from hushgraph.runs.result import read_metrics
 

@@ -45,7 +45,7 @@ from hushgraph.privacy.guarantee import (
     write_assumptions,
 )
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plan import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
@@ -146,7 +146,6 @@ class RunFolder:
         Returns:
             The ledger, open and locked.
         """
-        terms = self.plan.terms
         about = {
             "format": FORMAT,
             "plan": json.loads(self.plan.to_json()),
@@ -167,7 +166,7 @@ class RunFolder:
         ledger: Ledger | None = None
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
-            ledger = Ledger.create(self.ledger_path, terms)
+            ledger = Ledger.create(self.ledger_path, self.plan)
             self._write_about(about)
             return ledger
         except BaseException:

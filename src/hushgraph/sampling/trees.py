@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hushgraph.errors import InputError
 from hushgraph.graph.chunks import Int32Array, Int64Array
-from hushgraph.privacy.plan import LARGEST_TREE
+from hushgraph.privacy.plans import LARGEST_TREE
 from hushgraph.sampling.lists import BoundedLists
 
 

@@ -16,7 +16,8 @@ from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
-from hushgraph.privacy.ledger import Ledger, name_board
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder

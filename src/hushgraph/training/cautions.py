@@ -13,7 +13,7 @@ from hushgraph.privacy.guarantee import judge_size
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.plan import PrivacyPlan
+    from hushgraph.privacy.plans import PrivacyPlan
 
 # Looking for reverse edges sorts them all; above this it would delay training noticeably.
 _MOST_EDGES = 20_000_000

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from hushgraph.accounting.events import Event
 from hushgraph.billboard import ballots, board, reading
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board, Draws
@@ -25,7 +24,8 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.source import ExactNoise, NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy import charges
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.tasks.task import Task
 from hushgraph.training.tree_batches import draw_lists
@@ -75,14 +75,22 @@ class MakeNoise(Protocol):
 class ChargingLedger(Protocol):
     """What charges are written to."""
 
-    def charge(self, event: Event, *, step: int | None = None, count: int = 1) -> None: ...
+    def charge(
+        self, charge: charges.Charge, *, step: int | None = None, count: int | None = None
+    ) -> None: ...
 
 
-class Charge(Protocol):
+class PayCharge(Protocol):
     """Pays for releases, before they happen."""
 
     def __call__(
-        self, ledger: ChargingLedger, event: Event, /, *, step: int | None = None, count: int = 1
+        self,
+        ledger: ChargingLedger,
+        charge: charges.Charge,
+        /,
+        *,
+        step: int | None = None,
+        count: int | None = None,
     ) -> None: ...
 
 
@@ -107,9 +115,11 @@ def make_noise(plan: PrivacyPlan, *, num_nodes: int, num_parameters: int, seed: 
     return noise
 
 
-def charge_ledger(ledger: ChargingLedger, event: Event, *, step: int | None = None, count: int = 1) -> None:
+def charge_ledger(
+    ledger: ChargingLedger, charge: charges.Charge, *, step: int | None = None, count: int | None = None
+) -> None:
     """Write a charge to the ledger."""
-    ledger.charge(event, step=step, count=count)
+    ledger.charge(charge, step=step, count=count)
 
 
 def keep_sum(clipped_sum: ClippedSum) -> ClippedSum:
@@ -143,4 +153,4 @@ class Parts:
     make_lists: Callable[[Graph, PrivacyPlan, int], BoundedLists] = draw_lists
     adapt_sum: Callable[[ClippedSum], ClippedSum] = keep_sum
     make_noise: MakeNoise = make_noise
-    charge: Charge = charge_ledger
+    charge: PayCharge = charge_ledger

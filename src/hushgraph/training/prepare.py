@@ -17,14 +17,14 @@ from hushgraph.methods.base import Method, PublicFigures
 from hushgraph.methods.choose import choose_method
 from hushgraph.privacy import choices
 from hushgraph.privacy.fields import check_budget, check_fields
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
 from hushgraph.settings import Settings, complete, take_columns, with_settings
 from hushgraph.tasks.classes import Classes
 
-_BUDGET = ("epsilon", "noise_multiplier", "private", "delta", "steps")
+_BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "private", "delta", "steps")
 # More training nodes than any data has, to check settings by before data is read.
 _ANY_NODES = 2**40
 
@@ -48,7 +48,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
 
     Raises:
         InputError: where an argument or the data cannot be used.
-        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step.
+        BudgetExceededError: where `epsilon` at the noise given pays for no step.
 
     Guarantees:
         The plan, and whether it is refused, depends on the arguments and on public figures alone: nodes,
@@ -121,9 +121,16 @@ def check_settings(settings: Mapping[str, Any]) -> Method:
     check_budget(**{name: settings[name] for name in _BUDGET})
     readers = given.get("max_readers", 1)
     reads = None if given["sampler"] == "paper" else readers
-    usual = {"num_layers": 1, "max_readers": readers, "max_reads": reads, "batch_size": 1, "steps": 1}
+    usual = {
+        "sigma_over_clip": 0.0,
+        "num_layers": 1,
+        "max_readers": readers,
+        "max_reads": reads,
+        "batch_size": 1,
+        "steps": 1,
+    }
     planned = {name: given[name] for name in (field.name for field in fields(PrivacyPlan)) if name in given}
-    unknown = {"num_train_nodes": _ANY_NODES, "noise_multiplier": None, "delta": None, "batches": None}
+    unknown = {"num_train_nodes": _ANY_NODES, "sigma_over_clip": 0.0, "delta": None, "batches": None}
     check_fields(usual | planned | unknown | ({} if method.name == "trees" else {"num_layers": 0}))
     return method
 

@@ -14,7 +14,7 @@ from hushgraph.gradients.rows_torch import DrawnRows
 from hushgraph.graph.chunks import Int64Array
 from hushgraph.graph.graph import Graph
 from hushgraph.models.recording import choose_room
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.random import RandomSource
 from hushgraph.training.distributed import Group

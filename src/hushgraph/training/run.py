@@ -28,7 +28,7 @@ from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes,
 from hushgraph.inference.predicted import Predicted
 from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import write_assumptions
-from hushgraph.privacy.plan import PREDICTIONS, PrivacyPlan
+from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import check_consistent
 from hushgraph.runs.folder import RunFolder

@@ -94,7 +94,7 @@ def _has_charges(path: Path) -> bool:
     except RunError:
         # What cannot be read may show charges.
         return True
-    return ledger.steps_charged + ledger.boards_charged > 0
+    return ledger.steps_charged + ledger.releases_charged > 0
 
 
 @contextlib.contextmanager

@@ -11,11 +11,10 @@ import torch
 from torch import nn
 
 from hushgraph._files import draft_path
-from hushgraph.accounting.events import GaussianEvent
 from hushgraph.errors import RunError
-from hushgraph.privacy import bounds
-from hushgraph.privacy.ledger import Ledger, name_board
-from hushgraph.privacy.plan import BillboardPlan
+from hushgraph.privacy.charges import name_board
+from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import ClippedSum, Parts
@@ -101,8 +100,8 @@ def release_board(
     """
     if source.find_board(place, ledger):
         return
-    if ledger.boards_charged <= place:
-        (parts or Parts()).charge(ledger, price_board(get_billboard_plan(folder), place))
+    if not ledger.is_charged(name_board(place)):
+        (parts or Parts()).charge(ledger, get_billboard_plan(folder).board_charge(place))
     source.make_board(place, ledger)
 
 
@@ -123,18 +122,32 @@ def find_released(path: Path, ledger: Ledger, place: int, read_digest: Callable[
     """
     file = next((each for each in (path, draft_path(path)) if each.exists()), None)
     if file is None:
-        ledger.check_unreleased(place)
+        ledger.check_unreleased(name_board(place))
         return False
-    check_release(ledger, place, read_digest(file))
+    try:
+        digest = read_digest(file)
+    except RunError:
+        if file == path:
+            raise
+        raise incomplete_error(file, place) from None
+    check_release(ledger, place, digest)
     if file != path:
         os.replace(file, path)
     return True
 
 
+def incomplete_error(file: Path | str, place: int) -> RunError:
+    """What ends a run whose board was cut short by a kill."""
+    return RunError(
+        f"{file}: it shows numbers of {name_board(place)} and is not complete. Count this run as spent and "
+        "train in another folder, which charges the data anew"
+    )
+
+
 def check_release(ledger: Ledger, place: int, digest: str) -> None:
     """Refuse a board without a charge, or another one than is on record; put the digest on record."""
     name = name_board(place)
-    if ledger.boards_charged <= place:
+    if not ledger.is_charged(name):
         raise RunError(
             f"ledger={ledger.path}: it shows no charge for {name}, so what was spent is unknown; count the "
             "whole epsilon as spent and start a new run"
@@ -149,11 +162,3 @@ def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
     if not isinstance(folder.plan, BillboardPlan):
         raise RunError(f"run={folder.path}: it was trained on trees and has no board; train with a billboard")
     return folder.plan
-
-
-def price_board(plan: BillboardPlan, place: int) -> GaussianEvent:
-    """What a board costs one emptied row."""
-    [(event, _)] = bounds.events([plan.board_charge(place)], bounds.rows_emptied(1))
-    if not isinstance(event, GaussianEvent):
-        raise TypeError(f"{event}: expected the event of a board")
-    return event

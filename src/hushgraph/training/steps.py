@@ -17,7 +17,7 @@ from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.sampling.trees import bound_tree_size

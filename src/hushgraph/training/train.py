@@ -68,7 +68,7 @@ def train(
     Raises:
         InputError: before anything is written, where something given cannot be used. `GraphError`,
             `PlanError`, `ModelError` and `RunError` are kinds of it.
-        BudgetExceededError: where `epsilon` at `noise_multiplier` pays for no step, or where `budget` does
+        BudgetExceededError: where `epsilon` at the noise given pays for no step, or where `budget` does
             not allow the run; nothing was written.
 
     Guarantees:

@@ -19,13 +19,13 @@ from hushgraph.gradients.clip import Clipping, group_of
 from hushgraph.gradients.unclipped import gradient_sum
 from hushgraph.models.device import multiply_exactly, use_one_pool
 from hushgraph.noise.source import NoiseSource
-from hushgraph.privacy.plan import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.checkpoint import Optimizer
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.interruption import PostponedInterrupt
 from hushgraph.training.optimizers import move_weights
-from hushgraph.training.parts import Charge, ChargingLedger, ClippedSum, charge_ledger
+from hushgraph.training.parts import ChargingLedger, ClippedSum, PayCharge, charge_ledger
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
@@ -96,7 +96,7 @@ class Trainer:
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
-    charge: Charge = charge_ledger
+    charge: PayCharge = charge_ledger
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
@@ -143,8 +143,8 @@ class Trainer:
         """Charge the next steps, of `seconds` each, unless the run is to stop; return how many they are."""
         interrupt.check()
         count = min(end - self.state.step, max(1, int(_CHARGED_AHEAD_SECONDS / seconds)))
-        event = replace(self.plan.step_event, draw=self.batches.draw)
-        self.charge(require_leader(self.ledger), event, step=self.state.step, count=count)
+        charge = replace(self.plan.step_charge, draw=self.batches.draw)
+        self.charge(require_leader(self.ledger), charge, step=self.state.step, count=count)
         return count
 
     def take_step(self, batch: Iterable[Any]) -> None:

@@ -16,7 +16,7 @@ from hushgraph.accounting.events import Draw
 from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plan import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists

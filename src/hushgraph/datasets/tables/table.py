@@ -20,6 +20,8 @@ _DELIMITERS = (",", ";", "\t", "|")
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*")
 _INTEGERS = re.compile(r"(TINY|SMALL|BIG)?INT(EGER)?|U(TINYINT|SMALLINT|INTEGER)")
 _FLOATS = ("FLOAT", "DOUBLE")
+# Types that DuckDB gives to a column of Python objects after looking at all of them.
+_GUESSED = re.compile(r"BOOLEAN|DECIMAL\(.*|DATE|TIME.*")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
 _MAGIC = b"PAR1"
 # The columns whose default name is their role.
@@ -138,14 +140,18 @@ class Table:
             )
 
     def check_exact(self, name: str, role: str) -> None:
-        """Raise GraphError if a column whose text counts holds floats.
+        """Raise GraphError if a column whose text counts has a type that one cell can change.
 
-        One missing cell turns the integers of a DataFrame into floats, and 1 into 1.0 in every other row.
+        One missing cell turns the integers of a DataFrame into floats, and 1 into 1.0 in every other row. The
+        type of its objects is guessed from all of them: one time of day turns every date into a timestamp.
         """
-        if self.type_of(name) in _FLOATS and not self.is_fixed:
+        kind = self.type_of(name)
+        is_guessed = self.title is not None and _GUESSED.fullmatch(kind) is not None
+        if (kind in _FLOATS or is_guessed) and not self.is_fixed:
+            to_type = "'Int64'" if kind in _FLOATS else "str"
             raise GraphError(
-                f"{self.shown}: column {name!r}, given as {role}, holds {self.type_of(name)}; expected text "
-                "or integers; convert it, in pandas with .astype('Int64')"
+                f"{self.shown}: column {name!r}, given as {role}, holds {kind[:40]}; expected text or "
+                f"integers; convert it, in pandas with .astype({to_type})"
             )
 
     def place(self, row: int | None, name: str) -> str:

@@ -1,0 +1,25 @@
+"""Charges: what a run releases, one class a mechanism. Importing this registers those of this package."""
+
+from __future__ import annotations
+
+from hushgraph.privacy.charges.board import BoardCharge, name_board
+from hushgraph.privacy.charges.calibrate import calibrate
+from hushgraph.privacy.charges.charge import Charge, epsilon, list_column, list_events, read_value
+from hushgraph.privacy.charges.recorded import RecordedCharge, read_recorded
+from hushgraph.privacy.charges.steps import RowSteps, Steps, TreeSteps
+
+__all__ = [
+    "BoardCharge",
+    "Charge",
+    "RecordedCharge",
+    "RowSteps",
+    "Steps",
+    "TreeSteps",
+    "calibrate",
+    "epsilon",
+    "list_column",
+    "list_events",
+    "name_board",
+    "read_recorded",
+    "read_value",
+]

@@ -1,0 +1,108 @@
+"""A board: noisy tallies of ballots of norm 1, released once.
+
+How far a change moves it, where a ballot has norm 1:
+
+| change                  | cast by labelled training rows            | cast by everybody |
+|-------------------------|-------------------------------------------|-------------------|
+| m rows emptied          | how many of them are training rows        | m                 |
+| one undirected edge     | sqrt(how many of its ends are training)   | 4                 |
+| one directed record     | 1 if its owner is a training row          | 2                 |
+| one label changed       | `label_move` if the row is a training row | the same          |
+
+An edge record of a row without a training label changes its reading, and with it the probabilities that it
+casts onto a board that everybody casts onto: a ballot of norm 1 may become any other, which is a move of 2
+for each end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from hushgraph._text import digits_down
+from hushgraph.accounting.events import Event, GaussianEvent
+from hushgraph.errors import PlanError
+from hushgraph.privacy.changes import Change
+from hushgraph.privacy.charges.charge import Charge
+
+# What the noise of a board may be: the grid that its draws are on has no finer and no coarser one.
+LEAST_NOISE, LARGEST_NOISE = 1e-6, 2**16
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardCharge(Charge):
+    """One board.
+
+    Attributes:
+        noise_std: s, the standard deviation of the noise where one ballot has norm 1; 0 is no noise.
+        by_everybody: whether rows without a training label cast a ballot too.
+        label_move: the norm by which a ballot changes where its label becomes another; sqrt(2 c / (c - 1))
+            for c classes.
+    """
+
+    noise_std: float = 0.0
+    by_everybody: bool = False
+    label_move: float = 2.0
+
+    kind: ClassVar[str] = "board"
+
+    def __post_init__(self) -> None:
+        """Check the noise."""
+        super().__post_init__()
+        if not 0.0 <= self.noise_std < math.inf:
+            raise PlanError(f"noise_std={self.noise_std}: expected a finite number, 0 or more.")
+
+    def event(self, change: Change) -> Event | None:
+        """A Gaussian release."""
+        move = self._move(change)
+        if not move:
+            return None
+        return GaussianEvent(shift_over_sigma=move / self.noise_std if self.noise_std else math.inf)
+
+    def _move(self, change: Change) -> float:
+        training = change.num_training
+        if change.what == "rows":
+            return len(change.kinds) if self.by_everybody else training
+        if change.what == "label":
+            return self.label_move if training else 0.0
+        if self.by_everybody:
+            return 2.0 * (2 if change.what == "edge" else 1)
+        return math.sqrt(training)
+
+    def with_shift(self, shift: float, *, scale: float = 1.0) -> BoardCharge:
+        """A board is not sampled, so that `scale` does not matter."""
+        return replace(self, noise_std=1 / shift)
+
+    def check_noise(self, epsilon: float) -> None:
+        """Refuse noise that the grid of the draws does not take."""
+        if not LEAST_NOISE <= self.noise_std <= LARGEST_NOISE:
+            raise PlanError(
+                f"epsilon={epsilon}: its boards would have noise of {self.noise_std:.3g}, and boards take "
+                f"from {LEAST_NOISE:g} to {LARGEST_NOISE}; use another epsilon"
+            )
+
+    @property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """The noise."""
+        return ((f"noise of {self.name}, one ballot being 1", digits_down(self.noise_std, digits=6)),)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """How far one row moves it, and the noise."""
+        spread = digits_down(self.noise_std, digits=3)
+        return ("moved by at most 1", f"noise {spread} on every number, once")
+
+    @property
+    def sentence(self) -> str:
+        """Who casts, and the noise."""
+        who = "every row" if self.by_everybody else "every labelled training row"
+        return (
+            f"A board is released once: {who} casts one ballot of norm 1 onto the places it lists, and noise "
+            f"with standard deviation {digits_down(self.noise_std, digits=6)} is added to every number of it."
+        )
+
+
+def name_board(place: int) -> str:
+    """What the release of a board is called, by its place in the run, from 0."""
+    return f"board-{place + 1}"

@@ -1,0 +1,19 @@
+"""Plans: one class a method, siblings behind `PrivacyPlan`. Importing this registers those built in."""
+
+from __future__ import annotations
+
+from hushgraph.privacy.plans.billboard import BillboardPlan
+from hushgraph.privacy.plans.plan import ADJACENCY, PREDICTIONS, PrivacyPlan, json_number
+from hushgraph.privacy.plans.rows import RowPlan
+from hushgraph.privacy.plans.trees import LARGEST_TREE, TreePlan
+
+__all__ = [
+    "ADJACENCY",
+    "LARGEST_TREE",
+    "PREDICTIONS",
+    "BillboardPlan",
+    "PrivacyPlan",
+    "RowPlan",
+    "TreePlan",
+    "json_number",
+]

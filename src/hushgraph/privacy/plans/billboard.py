@@ -1,0 +1,151 @@
+"""The plan of a billboard run: boards, and private training on (own features, own reading)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from hushgraph._validate import as_float, as_int
+from hushgraph.errors import PlanError
+from hushgraph.privacy.charges import BoardCharge, Charge, RowSteps, calibrate, name_board
+from hushgraph.privacy.plans.plan import PrivacyPlan, check_epsilon
+from hushgraph.privacy.statement import BILLBOARD_WORDS, Wording
+
+
+@dataclass(frozen=True, kw_only=True)
+class BillboardPlan(PrivacyPlan):
+    """Boards and private training on (own features, own reading): weights and predictions are covered.
+
+    The ballots of the first board are labels. On a second board, made after half of the steps, rows without a
+    training label cast what the model predicts for them by then.
+
+    Args:
+        num_train_nodes, batch_size, steps, delta, clip, clipping, edge_owner, directed: as in
+            `PrivacyPlan`.
+        num_classes: c, how many classes there are, which is public.
+        label_change: the largest squared change of a ballot when a label changes, `Task.label_change`, of
+            other tasks than classes.
+        num_boards: 1 or 2.
+        board_share: the part of the budget (of mu^2) that the boards get together, in equal parts.
+        board_noise: s of every board, where one ballot has norm 1; 0 is none, or not chosen yet.
+        sigma_over_clip: sigma / C; follows from epsilon.
+
+    Guarantees:
+        `epsilon` composes all boards and all steps for one emptied row; everything but a person's own
+        prediction is covered by it: weights, boards, and the predictions for everybody else.
+
+    Examples:
+        >>> from hushgraph.privacy.plans import BillboardPlan
+        >>> plan = BillboardPlan(num_train_nodes=1000, num_classes=3, batch_size=1000, steps=100)
+        >>> private = plan.calibrated(epsilon=4.0)
+        >>> private.epsilon <= 4.0, private.guarantee, private.covers_predictions
+        (True, 'holds', True)
+    """
+
+    num_classes: int = 2
+    num_boards: int = 2
+    board_share: float = 0.5
+    board_noise: tuple[float, ...] = ()
+    label_change: float | None = None
+
+    method: ClassVar[str] = "billboard"
+    words: ClassVar[Wording] = BILLBOARD_WORDS
+
+    def __post_init__(self) -> None:
+        """Convert numbers, fill in what follows from other fields, then check everything."""
+        super().__post_init__()
+        noise = tuple(as_float(value) for value in self.board_noise)
+        if not self.is_private and not noise:
+            noise = (0.0,) * self.num_boards
+        object.__setattr__(self, "board_noise", noise)
+        wrong = self._find_invalid()
+        if wrong:
+            raise PlanError("; ".join(wrong))
+
+    def _find_invalid(self) -> list[str]:
+        wrong = []
+        if self.num_layers or self.max_readers:
+            wrong.append("a billboard reads no edges in training; leave out num_layers and max_readers")
+        if self.accountant != "pair" or self.noise != "common" or self.clipping == "percentile":
+            wrong.append(
+                f"accountant={self.accountant!r}, noise={self.noise!r}, clipping={self.clipping!r}: the "
+                "paper's choices are for method='trees'"
+            )
+        if self.label_change is None and (as_int(self.num_classes) is None or self.num_classes < 2):
+            wrong.append(f"num_classes={self.num_classes}: expected 2 or more; one class needs no model")
+        if self.num_boards not in (1, 2):
+            wrong.append(f"num_boards={self.num_boards}: expected 1 or 2")
+        share = as_float(self.board_share)
+        if share is None or not 0 < share < 1:
+            wrong.append(f"board_share={self.board_share}: expected a number above 0 and below 1")
+        if any(value is None or not 0 <= value < math.inf for value in self.board_noise):
+            wrong.append(f"board_noise={self.board_noise}: expected finite numbers of at least 0")
+        elif len(self.board_noise) != self.num_boards or (self.is_private != any(self.board_noise)):
+            wrong.append(
+                f"sigma_over_clip={self.sigma_over_clip} with board_noise={self.board_noise}: a billboard "
+                "has noise on every board and on steps; give epsilon, from which both follow"
+            )
+        return wrong
+
+    @property
+    def changed_trees(self) -> int:
+        """n: given the boards, a training example is a function of one row, and no other one differs."""
+        return 1
+
+    @property
+    def segment_ends(self) -> tuple[int, ...]:
+        """The steps at which a board is made anew, and the last step: a segment follows every board."""
+        return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Predictions for everybody else are covered together with the weights and the boards."""
+        return True
+
+    def board_charge(self, place: int) -> BoardCharge:
+        """What a board is charged as; everybody casts onto the second."""
+        change = self.label_change
+        if change is None:
+            change = 2 * self.num_classes / (self.num_classes - 1)
+        return BoardCharge(
+            name=name_board(place),
+            noise_std=self.board_noise[place],
+            by_everybody=place > 0,
+            label_move=math.sqrt(change),
+        )
+
+    @property
+    def step_charge(self) -> RowSteps:
+        """Steps on rows, which read their lists on the boards."""
+        return RowSteps(draw=self.draw, sigma_over_clip=self.sigma_over_clip, times=self.steps)
+
+    def charges_until(self, steps: int) -> tuple[Charge, ...]:
+        """The boards that are made, and the steps that are taken, by a run that has come this far."""
+        places = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
+        return (*(self.board_charge(place) for place in places), replace(self.step_charge, times=steps))
+
+    def calibrated(self, *, epsilon: float) -> Self:
+        """The same plan with the smallest safe noise for `epsilon`, split by `board_share`.
+
+        Guarantees:
+            The epsilon of the new plan, computed anew, is at most `epsilon`.
+        """
+        target = check_epsilon(epsilon)
+        noisy = calibrate(
+            self.charges,
+            [*[self.board_share / self.num_boards] * self.num_boards, 1 - self.board_share],
+            budget=target,
+            delta=self.delta,
+        )
+        noise = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
+        sigma = next(charge.sigma_over_clip for charge in noisy if isinstance(charge, RowSteps))
+        return replace(self, board_noise=noise, sigma_over_clip=sigma)
+
+    def with_steps_for(self, *, epsilon: float) -> Self:
+        """Refused: with boards, epsilon and steps give the noise."""
+        raise PlanError("a billboard has its noise from epsilon and steps; give these two")
+
+    def summary(self) -> dict[str, Any]:
+        """The keys that never change meaning."""
+        return super().summary() | {"board_share": self.board_share, "board_noise": list(self.board_noise)}

@@ -1,0 +1,126 @@
+"""The plan of training on trees: bounded lists of reads, and steps on the trees that they form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hushgraph._text import digits_down
+from hushgraph.privacy import bounds
+from hushgraph.privacy.charges import RowSteps, Steps, TreeSteps
+from hushgraph.privacy.plans.plan import PrivacyPlan
+from hushgraph.privacy.statement import TREE_WORDS, Wording
+
+# Trees of more rows contribute zero to a step: they would not fit memory.
+LARGEST_TREE = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreePlan(PrivacyPlan):
+    """Steps on trees; a prediction reads its neighbours in the clear, so it is not covered.
+
+    With K = 0 training reads no edge, but predictions do.
+    """
+
+    method: ClassVar[str] = "trees"
+    words: ClassVar[Wording] = TREE_WORDS
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether training reads any edge."""
+        return self.num_layers > 0 and self.max_readers > 0 and self.max_reads != 0
+
+    @property
+    def changed_trees(self) -> int:
+        """n: a node's own tree and the trees of others that differ when its row is emptied, at most N + 1."""
+        trees = self.num_train_nodes
+        if self.sampler == "paper":
+            most = bounds.most_changed(trees)
+            return bounds.occurrences(self.max_readers, self.num_layers, at_most=most)
+        return bounds.changed_trees(
+            self.max_readers, self.max_reads, self.num_layers, self.edge_owner, num_trees=trees
+        )
+
+    @property
+    def step_charge(self) -> Steps:
+        """Steps on trees, or on rows where no edge is read."""
+        draw, noise = self.draw, self.sigma_over_clip
+        if not self.reads_edges:
+            return RowSteps(draw=draw, sigma_over_clip=noise, times=self.steps, reads_lists=False)
+        bounded = self.sampler == "stable"
+        return TreeSteps(
+            draw=draw,
+            sigma_over_clip=noise,
+            times=self.steps,
+            changed_trees=self.changed_trees,
+            num_trees=self.num_train_nodes,
+            trees_of_record=(
+                bounds.trees_of_a_record(self.max_readers, self.num_layers, self.edge_owner)
+                if bounded
+                else math.inf
+            ),
+        )
+
+    @property
+    def covers_predictions(self) -> bool:
+        """Predictions read neighbours in the clear."""
+        return False
+
+    @property
+    def unproven(self) -> tuple[str, ...]:
+        """What the paper claims and no proof covers; empty for a plan whose guarantee holds."""
+        is_bounded = self.sampler != "paper" or self.edge_owner != "reader" or not self.reads_edges
+        return (() if is_bounded else ("paper sampler with reader-owned edges",)) + super().unproven
+
+    def list_figures(self) -> list[tuple[str, str]]:
+        """The same, with what bounds the lists."""
+        reads = "unlimited" if self.max_reads is None else f"{self.max_reads:,}"
+        return [
+            ("changed trees, n", f"{self.changed_trees:,}"),
+            (
+                "the paper's noise multiplier, sigma / (2 C n)",
+                digits_down(self.paper_noise_multiplier, digits=6),
+            ),
+            ("readers of one node, K", f"{self.max_readers:,}"),
+            ("reads of one node, D", reads),
+            ("sampler", self.sampler),
+            *super().list_figures(),
+        ]
+
+    @property
+    def rows_per_root(self) -> int:
+        """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
+        deepest = 1
+        if self.reads_edges:
+            # A row has a copy of itself and its reads in the level below.
+            unlimited = self.max_reads is None
+            deepest = (
+                LARGEST_TREE
+                if unlimited
+                else min((1 + (self.max_reads or 0)) ** self.num_layers, LARGEST_TREE)
+            )
+        return (self.num_layers + 1) * deepest
+
+    def most_rows(self, num_nodes: int) -> int:
+        """The most rows that all trees of a batch have together, those of all levels.
+
+        A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l.
+        """
+        by_root = self.num_train_nodes * self.rows_per_root
+        if not self.reads_edges:
+            return by_root
+        copies: int = sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
+        return min(by_root, num_nodes * copies)
+
+    def mean_rows_per_root(self, num_nodes: int) -> float:
+        """The most rows that the deepest level of a tree has on average over all training nodes.
+
+        A node is at the end of at most K^j paths of j reads.
+        """
+        if not self.reads_edges:
+            return 1.0
+        paths: int = (1 + self.max_readers) ** self.num_layers - 1
+        mean = 1 + num_nodes * paths / max(1, self.num_train_nodes)
+        largest: float = math.inf if self.max_reads is None else (1 + self.max_reads) ** self.num_layers
+        return min(mean, largest)
