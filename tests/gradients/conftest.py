@@ -41,3 +41,9 @@ def made_up() -> MadeUp:
     indptr = np.cumsum([0] + [len(row) for row in reads], dtype=np.int64)
     lists = BoundedLists(indptr=indptr, indices=np.concatenate(reads).astype(np.int32))
     return MadeUp(graph, lists, [0, 1, 2, 9, 3, 4, 0])
+
+
+@pytest.fixture(autouse=True)
+def _kernels_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels are tested, however few rows a test has."""
+    monkeypatch.setattr("hushgraph.gradients.rows._SMALL", -1)

@@ -121,7 +121,8 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         line.clear()
         if text:
             typer.echo(text)
-            terminal.warn(folder.warnings, notes)
+            # Whoever goes on with a run has read them when it began.
+            terminal.warn(folder.warnings if resume is None else (), notes)
         line.show("Preparing the first step")
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,10 +18,12 @@ from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
 from hushgraph.models.blocks import Reads
-from hushgraph.models.gnn import GNN
+from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.tasks.task import Evaluation, is_labelled
 
 _BLOCK_FLOATS = 1 << 28
+# Numbers of a table up to which torch scores its rows.
+_FEW_NUMBERS = 1 << 15
 # Rows that are gathered and scored at a time.
 _SCORED_ROWS = 1 << 14
 # Reads with up to this many entries, 2 GiB, are cached between evaluations.
@@ -84,6 +87,8 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     if isinstance(graph, Graph):
         graph = WholeGraph(graph, Features(graph, next(model.parameters()).device))
     features = graph.features
+    if _is_small(model, features):
+        return _score_small(model, features)
     if (chain := _find_row_chain(model, features)) is not None:
         return _score_rows(RowPass(chain), chain.feature_norm, features, np.arange(features.num_nodes))
     was_training = model.training
@@ -113,7 +118,7 @@ def predict(
 ) -> npt.NDArray[Any]:
     """What `Task.predict` says of `nodes`, [num_nodes]; anything where no prediction was asked for."""
     task = view.graph.task
-    if (chain := _find_row_chain(model, view.features)) is not None:
+    if not _is_small(model, view.features) and (chain := _find_row_chain(model, view.features)) is not None:
         predicted = task.predict(torch.zeros(1, task.num_outputs)).numpy().repeat(view.graph.num_nodes)
         rows_alone = RowPass(chain)
         for begin in range(0, len(nodes), _SCORED_ROWS):
@@ -144,6 +149,20 @@ def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt
         rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
         result[begin : begin + _SCORED_ROWS] = rows_alone.scores(rows)
     return result
+
+
+def _is_small(model: nn.Module, features: Features) -> bool:
+    """Whether torch scores all rows before kernels would be compiled for them; by public sizes."""
+    is_few = features.num_nodes * features.width <= _FEW_NUMBERS
+    return is_few and type(model) is ReadingMLP and features.device.type == "cpu"
+
+
+def _score_small(model: nn.Module, features: Features) -> Tensor:
+    """Scores of all rows, in float64: rounded to float32, they do not depend on the number of threads."""
+    exact = cast(ReadingMLP, copy.deepcopy(model)).double()
+    check_width(features.width, cast(int, exact.encoder[0].in_features))
+    result: Tensor = exact(features.all().double(), ())
+    return result.float()
 
 
 def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
