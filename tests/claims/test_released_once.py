@@ -18,9 +18,9 @@ from hushgraph import _files
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy import ledger as ledger_file
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.lines import write_line
+from hushgraph.runs.folder import RunFolder
 
 SETTINGS: dict[str, Any] = {"epsilon": 2.0, "steps": 12, "hidden": 4, "device": "cpu"}
 FIRST, SECOND = "board-1.safetensors", "board-2.safetensors"
@@ -77,7 +77,8 @@ def digest(path: Path) -> str:
 
 
 def boards_charged(path: Path) -> int:
-    return Ledger.open(path / "ledger.jsonl", read_only=True).releases_charged
+    plan = RunFolder.open(path).plan
+    return Ledger.open(path / "ledger.jsonl", plan=plan, read_only=True).releases_charged
 
 
 def cut_ledger(path: Path, keep: Callable[[dict[str, Any]], bool], **header: Any) -> None:
@@ -188,14 +189,9 @@ def test_an_incomplete_draft_ends_the_run(copied: Path, graph: Graph, runs: Path
     content = (runs / "one" / FIRST).read_bytes()
     (copied / f"{FIRST}.draft").write_bytes(content[: len(content) // 2])
     with Ledger.open(copied / "ledger.jsonl") as ledger:
-        shift = 1 / hg.prepare(graph, **_of_prepare()).plan.board_noise[0]
-        ledger.charge(ledger_file.GaussianEvent(shift_over_sigma=shift))
+        ledger.charge(RunFolder.open(copied).plan.charges[0])
     refuse(copied, graph, f"{FIRST}.draft", "is not complete", "charges the data anew")
     assert not (copied / FIRST).exists()
-
-
-def _of_prepare() -> dict[str, Any]:
-    return {name: value for name, value in SETTINGS.items() if name != "device"}
 
 
 def resume_and_die(path: Path, graph: Graph, at: str) -> None:
