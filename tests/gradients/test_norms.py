@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from hushgraph.gradients import norms as pairs
-from hushgraph.gradients import norms_gpu as pairs_gpu
 from hushgraph.gradients.clip import ROUNDING_MARGIN
 from hushgraph.models.blocks import RowGradient
 from triton_kernels import DEVICE, NEEDS_TRITON
@@ -27,7 +26,7 @@ def norms_by(path: str, a: Tensor, d: Tensor, pointers: Tensor, *, bias: bool) -
         return pairs._padded_norms(a, d, pointers, bias)
     if path == "triton":
         given = [tensor.to(DEVICE) for tensor in (a, d, pointers)]
-        norms, sizes = pairs_gpu.linear_norms(*given, bias, most_rows)
+        norms, sizes = pairs._norms_on_gpu(*given, bias, most_rows)
         return norms.cpu(), sizes.cpu()
     return pairs.linear_norms(a, d, pointers, bias=bias, most_rows=most_rows)
 
@@ -123,7 +122,7 @@ def test_shared_rows_are_those_of_every_entry(relu: bool, written_out: bool, pat
         if written_out:
             whole = (of_entries, torch.arange(entries), torch.ones(entries))
         given = [tensor.to(DEVICE) for tensor in (a, outputs, index, *whole, pointers)]
-        norms, _ = pairs_gpu.shared_linear_norms(*given[:2], relu, *given[2:], max(COUNTS))
+        norms, _ = pairs._shared_norms_on_gpu(*given[:2], relu, tuple(given[2:]), max(COUNTS))
         norms = norms.cpu()
     else:
         norms, _ = pairs.shared_linear_norms(

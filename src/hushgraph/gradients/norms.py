@@ -50,15 +50,8 @@ def linear_norms(
             sizes,
         )
         return torch.from_numpy(norms), torch.from_numpy(sizes)
-    if a.is_cuda and a.dtype == torch.float32:
-        from hushgraph.gradients import norms_gpu as pairs_gpu
-
-        if row_sums_gpu.AVAILABLE:
-            squares, lengths = pairs_gpu.linear_norms(a.contiguous(), d.contiguous(), pointers, bias)
-            if most_rows > pairs_gpu.MOST_PAIRED:
-                large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
-                squares[large], lengths[large] = _padded_norms(a[rows], d[rows], ends, bias)
-            return squares, lengths
+    if a.is_cuda and a.dtype == torch.float32 and row_sums_gpu.AVAILABLE:
+        return _norms_on_gpu(a.contiguous(), d.contiguous(), pointers, bias, most_rows)
     return _padded_norms(a, d, pointers, bias)
 
 
@@ -95,19 +88,41 @@ def shared_linear_norms(
         if a.device.type == "cpu":
             kept = PairProducts.of(a, index, pointers) if kept is None else kept
             return _shared_norms_on_cpu(a, outputs, relu, entries, kept)
-        from hushgraph.gradients import norms_gpu as pairs_gpu
-
         if row_sums_gpu.AVAILABLE:
-            norms, sizes = pairs_gpu.shared_linear_norms(write_out(a), outputs, relu, *entries)
-            if most_rows > pairs_gpu.MOST_PAIRED:
-                large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
-                nodes, d = index[rows], gradient.upper[parents[rows]] * coefficients[rows, None]
-                # In float64, where the slope keeps its digits although the activation is near 1.
-                d = through_activation(d.double(), outputs[nodes].double(), relu)
-                norms[large], sizes[large] = _padded_norms(write_out(a)[nodes], d, ends, True)
-            return norms, sizes
+            return _shared_norms_on_gpu(write_out(a), outputs, relu, entries, most_rows)
     d = through_activation(entry_gradients(gradient), outputs[index], relu)
     return _padded_norms(write_out(a)[index], d, pointers, True)
+
+
+def _norms_on_gpu(
+    a: Tensor, d: Tensor, pointers: Tensor, bias: bool, most_rows: int
+) -> tuple[Tensor, Tensor]:
+    """Pairs of rows by a kernel; roots with more rows than it takes, padded."""
+    from hushgraph.gradients import norms_gpu as pairs_gpu
+
+    norms, sizes = pairs_gpu.linear_norms(a, d, pointers, bias)
+    if most_rows > pairs_gpu.MOST_PAIRED:
+        large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
+        norms[large], sizes[large] = _padded_norms(a[rows], d[rows], ends, bias)
+    return norms, sizes
+
+
+def _shared_norms_on_gpu(
+    a: Tensor, outputs: Tensor, relu: bool, entries: tuple[Tensor, ...], most_rows: int
+) -> tuple[Tensor, Tensor]:
+    """As `_norms_on_gpu`; entries are index, upper gradients, parents, coefficients and pointers."""
+    from hushgraph.gradients import norms_gpu as pairs_gpu
+
+    index, upper, parents, coefficients, pointers = entries
+    norms, sizes = pairs_gpu.shared_linear_norms(a, outputs, relu, *entries)
+    if most_rows > pairs_gpu.MOST_PAIRED:
+        large, rows, ends = _find_large(pointers, pairs_gpu.MOST_PAIRED)
+        nodes = index[rows]
+        # In float64, where the slope keeps its digits although the activation is near 1.
+        d = (upper[parents[rows]] * coefficients[rows, None]).double()
+        d = through_activation(d, outputs[nodes].double(), relu)
+        norms[large], sizes[large] = _padded_norms(a[nodes], d, ends, True)
+    return norms, sizes
 
 
 def _find_large(pointers: Tensor, most_rows: int) -> tuple[Tensor, Tensor, Tensor]:
