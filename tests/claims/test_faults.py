@@ -342,7 +342,7 @@ def test_a_run_killed_before_it_began(graph: Graph, tmp_path: Path) -> None:
     hg.train(graph, out=tmp_path / "run", steps=1, **SETTINGS)
     plan = RunFolder.open(tmp_path / "run").plan
     (tmp_path / "left").mkdir()
-    Ledger.create(tmp_path / "left" / "ledger.jsonl", plan.terms).close()
+    Ledger.create(tmp_path / "left" / "ledger.jsonl", plan).close()
     refused(
         lambda: hg.resume(tmp_path / "left", graph), "no run.json in it", "if the run never began, remove"
     )

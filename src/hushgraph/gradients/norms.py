@@ -252,6 +252,11 @@ def _padded_norms(a: Tensor, d: Tensor, pointers: Tensor, bias: bool) -> tuple[T
         block_d = torch.where(inside, d[rows], 0).double()
         products = (torch.bmm(block_a, block_a.mT) + float(bias)) * torch.bmm(block_d, block_d.mT)
         norms[roots] = products.sum((1, 2))
+        if a.dtype == torch.float32:
+            # As in `row_squares`: what float32 does not hold contributes zero, whichever kernel meets it.
+            largest = torch.finfo(torch.float32).max
+            lines = torch.maximum(block_a.square().sum(2), block_d.square().sum(2))
+            norms[roots[~(lines <= largest).all(1)]] = torch.inf
         lengths[roots] = products.diagonal(dim1=1, dim2=2).sqrt().sum(1)
         begin = end
     return norms, lengths.square()
