@@ -316,8 +316,8 @@ def test_two_processes_on_one_run(copied: Path, graph: Graph) -> None:
         refused(lambda: hg.resume(copied, graph), "another process is writing to it; wait for it to end")
         (copied / "ledger.jsonl.lock").unlink()
         with Ledger.open(copied / "ledger.jsonl") as second:
-            refused(lambda: first.charge(first.planned_event), "removed or replaced", kind=WriteError)
-            second.charge(second.planned_event)
+            refused(lambda: first.charge(first.planned_step), "removed or replaced", kind=WriteError)
+            second.charge(second.planned_step)
     assert charged(copied) == 13
 
 
@@ -357,7 +357,7 @@ def test_a_first_line_with_other_keys_is_refused(tmp_path: Path, entry: dict[str
 
 @stopped
 @pytest.mark.parametrize(
-    "change", [{"count": 0}, {"count": -5}, {"count": True}, {"count": "1"}, {"event": 3}]
+    "change", [{"count": 0}, {"count": -5}, {"count": True}, {"count": "1"}, {"charge": 3}]
 )
 def test_a_charge_of_nothing_is_refused(copied: Path, change: dict[str, Any]) -> None:
     """Also with the right checksum: a charge below zero would make spending less."""
