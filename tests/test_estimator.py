@@ -309,7 +309,7 @@ def test_a_search_fails_before_anything_is_spent(
     graph: Graph, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A graph cannot be cut into rows."""
-    monkeypatch.setattr("hushgraph.training.train.Session", lambda *_, **__: pytest.fail("a run was begun"))
+    monkeypatch.setattr("hushgraph.training.train.run_session", lambda *_, **__: pytest.fail("a run began"))
     with pytest.raises((InputError, TypeError, ValueError)) as refused:
         searches()[name](NodeClassifier(epsilon=4.0, **QUICK), graph)
     if name in ("cross_val_score of rows", "GridSearchCV of rows"):
@@ -322,7 +322,7 @@ def test_a_search_in_a_pipeline_trains_nothing(graph: Graph, monkeypatch: pytest
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import Pipeline
 
-    monkeypatch.setattr("hushgraph.training.train.Session", lambda *_, **__: pytest.fail("a run was begun"))
+    monkeypatch.setattr("hushgraph.training.train.run_session", lambda *_, **__: pytest.fail("a run began"))
     search = GridSearchCV(Pipeline([("nodes", NodeClassifier(epsilon=4.0))]), {"nodes__steps": [2, 3]})
     with pytest.raises(ValueError, match="every fit of a search would spend epsilon again"):
         search.fit(graph.x, graph.y)

@@ -8,7 +8,7 @@ import difflib
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import UnionType
 from typing import (
@@ -66,6 +66,7 @@ class Setting:
         flag: without leading dashes; its name with dashes unless given.
         metavar: how the value is shown; the choices, or the type, unless given.
         choices: the values it takes on the command line, where its type does not list them.
+        excluded: commands that do not take some of its choices, and those choices.
         trees: whether it belongs to trees alone: a run that gives it is a run on trees.
         negated: whether its flag switches it off.
         column: the field of `Columns` that it fills in.
@@ -82,6 +83,7 @@ class Setting:
     flag: str | None = None
     metavar: str | None = None
     choices: Any = None
+    excluded: Mapping[Command, tuple[str, ...]] = field(default_factory=dict)
     trees: bool = False
     negated: bool = False
     column: str | None = None
@@ -263,6 +265,8 @@ class Settings(TypedDict, total=False):
         _model(
             "Architecture for trees, or in Python a module of your own. [gcn, the usual start]",
             choices=choices.Model,
+            # An MLP is what the model is compared with.
+            excluded={"compare": ("mlp",)},
             commands=_ALL,
             trees=True,
         ),

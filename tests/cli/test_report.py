@@ -15,6 +15,7 @@ import hushgraph as hg
 from hushgraph._text import rounded_up
 from hushgraph.cli import compare as comparing
 from hushgraph.graph.graph import Graph
+from hushgraph.training import interruption
 from hushgraph.training import trainer as loop
 
 Run = Callable[..., tuple[int, str, str]]
@@ -104,7 +105,7 @@ def test_compare_continues_after_ctrl_c(
             raise KeyboardInterrupt from None
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "delay_interrupts", lambda: contextlib.nullcontext(check))
+        patch.setattr(interruption, "delay_interrupts", lambda: contextlib.nullcontext(check))
         patch.setattr(loop, "_CHARGED_AHEAD_SECONDS", 0.0)
         code, _, err = run(*flags)
         assert (code, err) == (130, "hushgraph: stopped; the same command continues from there\n")

@@ -113,7 +113,7 @@ def setting(name: str, value: str) -> Any:
 
 
 # Names of printed columns that differ from those of the fields.
-PRINTED = {"lambda": "paper_noise_multiplier", "K": "max_readers"}
+PRINTED = {"lambda": "noise_multiplier", "K": "max_readers"}
 
 
 def hyper_by_file() -> dict[tuple[str, str, str, str], Any]:

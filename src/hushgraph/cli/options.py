@@ -187,7 +187,7 @@ def with_flags(command: Command, *, required: Collection[str] = ()) -> Callable[
         signature = inspect.signature(function, eval_str=True)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         added = [
-            declare_flag(entry, is_required=entry.name in required)
+            declare_flag(entry, command, is_required=entry.name in required)
             for entry in sorted(TABLE.values(), key=lambda entry: SECTIONS.index(entry.section))
             if command in entry.commands
         ]
@@ -199,7 +199,7 @@ def with_flags(command: Command, *, required: Collection[str] = ()) -> Callable[
     return spell_out
 
 
-def declare_flag(entry: Setting, *, is_required: bool = False) -> inspect.Parameter:
+def declare_flag(entry: Setting, command: Command, *, is_required: bool = False) -> inspect.Parameter:
     """The parameter of a command that a setting is."""
     kind: Any = entry.type
     if entry.repeats:
@@ -210,7 +210,8 @@ def declare_flag(entry: Setting, *, is_required: bool = False) -> inspect.Parame
         kind = Path | None
     default = False if entry.negated else entry.default
     names = [f"--{entry.key}"] if kind is bool or entry.flag else []
-    metavar = entry.metavar or "|".join(entry.values) or None
+    taken = [value for value in entry.values if value not in entry.excluded.get(command, ())]
+    metavar = entry.metavar or "|".join(taken) or None
     option = section(entry.section)(entry.help, *names, metavar=metavar)
     return inspect.Parameter(
         entry.name,
