@@ -36,9 +36,9 @@ WORKERS ?= 2
 test: setup ## Check style and types, and run all tests.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@echo "$(BIN)/mypy & $(BIN)/pytest -n $(WORKERS) --dist worksteal"; \
+	@echo "$(BIN)/mypy & $(BIN)/pytest -n $(WORKERS) --dist loadfile"; \
 	$(BIN)/mypy > .venv/types.txt 2>&1 & types=$$!; \
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal; tests=$$?; \
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile; tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; test $$tests -eq 0 && test $$types -eq 0
 
 faults: setup ## Plant faults in copies of the source and check that the tests see each.
