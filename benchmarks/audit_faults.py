@@ -64,7 +64,7 @@ def boards_uncharged() -> None:
 
     def charge(self: Any, event: Any, **given: Any) -> None:
         if not event.is_step:
-            self._book_charge(event, given.get("count", 1), is_torn=False)
+            self._book_charge(event.once, given.get("count") or event.times, is_torn=False)
         else:
             real(self, event, **given)
 
@@ -75,8 +75,8 @@ def ledger_half() -> None:
     """Half of the steps that are taken at a time are charged."""
     real = get_part("charge")
 
-    def charge(ledger: Any, event: Any, *, step: int | None = None, count: int = 1) -> None:
-        real(ledger, event, step=step, count=max(1, count // 2))
+    def charge(ledger: Any, event: Any, *, step: int | None = None, count: int | None = None) -> None:
+        real(ledger, event, step=step, count=None if count is None else max(1, count // 2))
 
     set_part(charge=charge)
 

@@ -32,7 +32,9 @@ _MODELS = ("gcn", "gin", "gat", "mlp")
 _SECONDS, _FEWEST, _MOST = 10.0, 100, 200_000
 _COPIES, _TREE_COPIES, _STEPS_OF_A_RUN = 2000, 200, 200
 # Places of the canary that is attacked with everything, and of one whose places are many.
-_DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_COPIES, _LARGE_PART = 4, 1000, 200, 100, 4
+_DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_PART = 4, 1000, 200, 4
+# Places of all canaries of a run together.
+_PLACES = 20_000
 _GUESSES = 400
 _HIDDEN_OF_TREES = 2
 _CHANGES: dict[Difference, Change] = {
@@ -229,10 +231,10 @@ def attack_board(
     """
     effort = effort or _Effort(trials=trials, rng=np.random.default_rng(), observer=None)
     plant = plant or (plant_nothing if fault is None else get_fault(fault).plant)
-    large = degree > _COPIES
-    stage = stage_boards(plan, plant, effort.copies(_LARGE_COPIES if large else _COPIES), degree=degree)
-    most = _MOST if trials is not None else _LARGE_TRIALS
-    shown = effort.spend(stage, part=_LARGE_PART if large else 1, most=most)
+    copies = effort.copies(min(_COPIES, 2 * (_PLACES // (2 * degree))))
+    stage = stage_boards(plan, plant, copies, degree=degree)
+    is_part = trials is None
+    shown = effort.spend(stage, part=_LARGE_PART if is_part else 1, most=_LARGE_TRIALS if is_part else _MOST)
     name = f"first board, row of degree {degree:,}"
     return _measure(stage.plan, name, shown.pair(1), [plan.board_charge(0)], TRAINING_ROW, confidence)
 
