@@ -66,3 +66,14 @@ def test_the_page_shows_the_records(script: ModuleType, records: list[dict[str, 
     page = (ROOT / "docs" / "audit.md").read_text()
     for table in script.tables(records):
         assert table in page
+
+
+def test_faults_in_the_code_are_caught_by_the_command() -> None:
+    script = benchmark_scripts.script("audit_faults")
+    lines = (ROOT / "benchmarks" / "records" / "audit_faults.jsonl").read_text().splitlines()
+    found = {record["fault"]: record for record in map(json.loads, lines)}
+    assert list(found) == ["none", *script.FAULTS]
+    assert not found["none"]["caught"]
+    assert sum(record["caught"] for record in found.values()) >= script.LEAST
+    assert all(record["caught_by"] for name, record in found.items() if name != "none")
+    assert all(record["arguments"] == ["--epsilon", "4"] for record in found.values())

@@ -32,7 +32,9 @@ _MODELS = ("gcn", "gin", "gat", "mlp")
 _SECONDS, _FEWEST, _MOST = 10.0, 100, 200_000
 _COPIES, _TREE_COPIES, _STEPS_OF_A_RUN = 2000, 200, 200
 # Places of the canary that is attacked with everything, and of one whose places are many.
-_DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_COPIES, _LARGE_PART = 4, 1000, 200, 100, 4
+_DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_SECONDS = 4, 1000, 200, 2.5
+# Places of all canaries of a run together.
+_PLACES = 20_000
 _GUESSES = 400
 _HIDDEN_OF_TREES = 2
 _CHANGES: dict[Difference, Change] = {
@@ -67,7 +69,7 @@ class _Effort:
         """Canaries of a run: an even number, no more than the trials need."""
         return most if self.trials is None else max(2, min(most, 2 * self.trials))
 
-    def spend(self, stage: Stage, *, part: int = 1, most: int = _MOST) -> Shown:
+    def spend(self, stage: Stage, *, part: int = 1, most: int = _MOST, seconds: float = _SECONDS) -> Shown:
         """Run until there are enough trials, or the time is over."""
         begin, shown, done = time.monotonic(), [], 0
         wanted = most if self.trials is None else min(most, max(10, self.trials // part))
@@ -76,7 +78,7 @@ class _Effort:
             done += stage.trials_per_run
             if self.observer is not None:
                 self.observer(2 * stage.trials_per_run)
-            is_late = time.monotonic() - begin > _SECONDS / part
+            is_late = time.monotonic() - begin > seconds / part
             if self.trials is None and is_late and done >= _FEWEST:
                 break
         joined = Shown.join(shown)
@@ -229,10 +231,10 @@ def attack_board(
     """
     effort = effort or _Effort(trials=trials, rng=np.random.default_rng(), observer=None)
     plant = plant or (plant_nothing if fault is None else get_fault(fault).plant)
-    large = degree > _COPIES
-    stage = stage_boards(plan, plant, effort.copies(_LARGE_COPIES if large else _COPIES), degree=degree)
-    most = _MOST if trials is not None else _LARGE_TRIALS
-    shown = effort.spend(stage, part=_LARGE_PART if large else 1, most=most)
+    copies = effort.copies(min(_COPIES, 2 * (_PLACES // (2 * degree))))
+    stage = stage_boards(plan, plant, copies, degree=degree)
+    most = _LARGE_TRIALS if trials is None else _MOST
+    shown = effort.spend(stage, most=most, seconds=_LARGE_SECONDS)
     name = f"first board, row of degree {degree:,}"
     return _measure(stage.plan, name, shown.pair(1), [plan.board_charge(0)], TRAINING_ROW, confidence)
 

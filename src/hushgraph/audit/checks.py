@@ -22,9 +22,10 @@ from scipy import sparse, special, stats
 from scipy.spatial.distance import pdist
 
 from hushgraph._files import read_tensors
-from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, watch_run
+from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, use, watch_run
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import Stage
+from hushgraph.audit.weights import spread
 from hushgraph.billboard.ballots import GRID
 from hushgraph.gradients.clip import Clipping, group_of
 from hushgraph.gradients.rows import Rows
@@ -32,12 +33,16 @@ from hushgraph.graph.graph import Graph
 from hushgraph.noise.source import NORM_EXCESS
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.training.memory import GraphView
+from hushgraph.training.trainer import Trainer
 
 _NODES, _CLASSES, _FEATURES, _EDGES, _HIDDEN, _STEPS = 240, 4, 12, 1200, 8, 12
 # The chance of a false alarm of one check, and what rounding to float32 may add to a number.
 _ERROR, _ROUNDING = 1e-9, 1e-3
 # Two draws that agree so well are one; vectors of fewer numbers are not compared.
 _EQUAL, _FEWEST = 1e-3, 16
+# Of the weights under which single rows are clipped.
+_WEIGHTS_SEED, _TINY = 5, 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,11 +173,8 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
         charges = _read_charges(seen)
         world = Rerun(seen=seen, graph=graph)
         view = world.view(plan.num_boards - 1)
-        trainer, table = world.trainer(view), view.graph.features
-        probes = []
-        for node in graph.train_idx:
-            row = trainer.clipped_sum(trainer.state.model, table.take(np.array([node])), trainer.clipping)
-            probes.append(float(np.linalg.norm(flatten(row))) / plan.clip)
+        trainer = world.trainer(view)
+        probes = _probe_rows(trainer, view, plan)
         ballots, readings = _expect_boards(seen, graph, plan)
     sums = [
         _expect_sum(weights, graph, readings[_segment_of(plan, step)], trainer.clipping)
@@ -186,8 +188,24 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
         ballots=ballots,
         readings=readings,
         sums=sums,
-        probes=np.array(probes),
+        probes=probes,
     )
+
+
+def _probe_rows(trainer: Trainer, view: GraphView, plan: PrivacyPlan) -> Floats:
+    """The norm of the clipped gradient of every training row, in units of C.
+
+    The weights of the first layer are tiny, so that huge features do not saturate it and count in full.
+    """
+    model, table = trainer.state.model, view.graph.features
+    weights = spread(model, seed=_WEIGHTS_SEED)[0]
+    weights["encoder.0.weight"] *= _TINY
+    use(dict(model.named_parameters()), weights)
+    norms = []
+    for node in view.graph.graph.train_idx:
+        row = trainer.clipped_sum(model, table.take(np.array([node])), trainer.clipping)
+        norms.append(float(np.linalg.norm(flatten(row))) / plan.clip)
+    return np.array(norms)
 
 
 def _read_charges(seen: Seen) -> dict[Any, int]:

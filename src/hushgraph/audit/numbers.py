@@ -248,11 +248,13 @@ def _run_world(
         view = world.view(0)
         sums = world.clipped_sums(view, phases)[0]
         sigmas = world.trainer(view).sigmas
-    shape, size = (trials, plan.steps, -1), plan.batch_size
+    # A faulty ledger allows more steps than were planned.
+    shape, size, count = (trials, plan.steps, -1), plan.batch_size, long_plan.steps
     views = {
-        "updates": {n: torch.stack([s[n] for s in seen.sums]).reshape(shape).numpy() for n in start},
+        "updates": {n: torch.stack([s[n] for s in seen.sums[:count]]).reshape(shape).numpy() for n in start},
         "checkpoint": {
-            n: torch.stack([start[n] - w[n] for w in seen.moved]).reshape(shape).double().numpy() * size
+            n: torch.stack([start[n] - w[n] for w in seen.moved[:count]]).reshape(shape).double().numpy()
+            * size
             for n in start
         },
     }
