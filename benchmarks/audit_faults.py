@@ -113,14 +113,14 @@ def without_noise(numbers: slice) -> None:
     """Some numbers of every board have no noise."""
     from hushgraph.billboard import board
 
-    real = board._units
+    real = board.round_draws
 
     def units(draws: Any, divisor: int) -> Any:
         noise = real(draws, divisor)
         noise[numbers] = 0
         return noise
 
-    board._units = units
+    board.round_draws = units
 
 
 def sparse_norms_lost() -> None:

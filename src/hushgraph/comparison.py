@@ -22,12 +22,11 @@ from hushgraph.privacy.guarantee import (
     name_assumed,
     write_assumptions,
 )
-from hushgraph.privacy.plans import PREDICTIONS, json_number
+from hushgraph.privacy.plans import FIGURES_ARE, PREDICTIONS, json_number
 from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
 from hushgraph.settings import TABLE, RunSettings, check_names, with_settings
 
 if TYPE_CHECKING:
-    from hushgraph.graph.graph import Graph
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.prepare import Prepared
     from hushgraph.training.run import Run
@@ -68,6 +67,7 @@ class Row:
         val_accuracy, test_accuracy, macro_f1: macro-F1 is on the test split; None without labelled nodes.
         seconds: how long training took.
         plan: fingerprint of the run's plan.
+        figures: "covered" or "not covered".
     """
 
     name: str
@@ -83,6 +83,7 @@ class Row:
     macro_f1: float | None
     seconds: float
     plan: str
+    figures: str = FIGURES_ARE[False]
 
 
 class Total(NamedTuple):
@@ -154,8 +155,7 @@ class Comparison:
         unsafe = (
             f"{_join(row.name for row in self.rows if not row.private)} are trained without privacy: they "
             "have no guarantee at all and must not be released. "
-            "All accuracies read the private graph and its labels in the clear, so neither they nor a choice "
-            "made by them is covered."
+            f"{self._figures}"
         )
         if self.seeded:
             names = _join(row.name for row in self._private)
@@ -186,6 +186,19 @@ class Comparison:
         others = [row.name for row in self._private if row.predictions == PREDICTIONS[False]]
         words = f"Predictions of {_join(covered)} are covered towards everybody else. " if covered else ""
         return words + (f"Predictions of {_join(others)} are not covered." if others else "")
+
+    @property
+    def _figures(self) -> str:
+        """Which figures are covered."""
+        covered = [row.name for row in self.rows if row.figures == FIGURES_ARE[True]]
+        others = [row.name for row in self.rows if row.figures != FIGURES_ARE[True]]
+        clear = (
+            f"Figures of {_join(others)} read the private graph and its labels in the clear, so neither they "
+            "nor a choice made by them is covered."
+        )
+        if not covered:
+            return clear
+        return f"Figures of {_join(covered)} are covered, from noisy counts. {clear}"
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` gives the same comparison back, without its runs."""
@@ -328,7 +341,7 @@ def compare(
     return Comparison(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,
-        rows=tuple(_row(which, run, prepared[which].graph) for which, run in ordered.items()),
+        rows=tuple(_row(which, run) for which, run in ordered.items()),
         total=_add_up(ordered.values()),
         assumptions=runs[BILLBOARD].folder.assumptions,
         runs=ordered,
@@ -477,8 +490,7 @@ def _read_begun(out: Path, settings: Mapping[str, str]) -> dict[str, Any] | None
     return known
 
 
-def _row(name: str, run: Run, graph: Graph) -> Row:
-    evaluation = run.evaluate(graph)
+def _row(name: str, run: Run) -> Row:
     return Row(
         name=name,
         model=run.config.model,
@@ -490,9 +502,10 @@ def _row(name: str, run: Run, graph: Graph) -> Row:
         guarantee=run.result["guarantee"],
         val_accuracy=run.result["val_accuracy"],
         test_accuracy=run.result["test_accuracy"],
-        macro_f1=None if evaluation is None else evaluation.figures.get("macro_f1"),
+        macro_f1=run.result.get("test_macro_f1"),
         seconds=run.result["seconds"],
         plan=run.plan.fingerprint(),
+        figures=run.result["figures"],
     )
 
 

@@ -139,6 +139,15 @@ def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
     return {column: text.split("|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
 
 
+def _read_groups(value: str) -> dict[str, list[str]]:
+    if "=" not in value:
+        raise InputError(
+            f"group={value!r}: expected a column and its declared values, as region=north|south; values are "
+            "never looked up in the data"
+        )
+    return {column: text.split("|") for column, text in _split_pairs("group", "COL=A|B", [value])}
+
+
 def _read_buckets(values: Sequence[str]) -> dict[str, int]:
     buckets = dict(_split_pairs("hash", "COL=16", values))
     for column, number in buckets.items():
@@ -451,6 +460,15 @@ class Settings(TypedDict, total=False):
     indicators: Annotated[
         Sequence[str] | None, _list("Filled columns with a feature for that. [none]", column="indicators")
     ]
+    group: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        _table(
+            "A column and its values: covered figures for each of these groups too. [none: values are public]",
+            metavar="COL=A|B",
+            column="group",
+            read=_read_groups,
+        ),
+    ]
     unknown_category: Annotated[
         UnknownCategory | None,
         _table("A value that categorical does not list. [refuse]", column="unknown_category"),
@@ -460,6 +478,14 @@ class Settings(TypedDict, total=False):
     ]
     seed: Annotated[
         int | None, _run("Reproducible, so not private. [from the operating system]", commands=_TRAINED)
+    ]
+    exact_figures: Annotated[
+        bool,
+        _run(
+            "Exact figures too, for you alone: the guarantee does not cover them. [no]",
+            TrainingConfig.exact_figures,
+            commands=_TRAINED,
+        ),
     ]
     train_accuracy: Annotated[
         bool,

@@ -6,9 +6,8 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from hushgraph.billboard.ballots import (
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
+from hushgraph.noise.rounded import Draws, find_divisor, find_std, round_draws
 from hushgraph.privacy.charges.board import LEAST_NOISE
 
 if TYPE_CHECKING:
@@ -36,18 +36,10 @@ _BLOCK = 4 * normal.PIECE
 # Entries of a tally that are held at a time, 16 MiB, and the most parts that all edges are read again for.
 _HELD_TALLY = 1 << 21
 _MOST_PASSES = 8
-# A draw beyond 2^22 standard deviations is no normal number; below, a tally and its noise fit into int64.
-_FARTHEST = 1 << 62
 _LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
 _LEAST_STD = LEAST_NOISE
 _KIND = "hushgraph board 1"
 _INTEGERS, _TEXTS, _ENDS = "names", "name_bytes", "name_ends"
-
-
-class Draws(Protocol):
-    """Gives int64 [count]: independent draws of floor(2^40 z) for standard normal z."""
-
-    def __call__(self, count: int, /) -> npt.NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,14 +184,8 @@ def release(
 
     Guarantees:
         The board is a function of tally + N(0, s'^2 GRID^2), s' >= s, and of nothing else about the rows:
-        the Gaussian mechanism, rounded. Proof. Draws are Z = floor(2^40 z). With a public integer m, let
-        s' = 2^40 / (m GRID), so that s' GRID z = 2^40 z / m, and let h = m // 2. The tally T is an integer,
-        and so is h, and rounding down in two steps is rounding down in one:
-
-            T + (Z + h) // m = floor((m T + Z + h) / m) = floor(T + (2^40 z + h) / m)
-                             = floor((T + s' GRID z) + h / m),
-
-        which is a function of T + s' GRID z. The largest m with s' >= s is floor(2^40 / (s GRID)), computed
+        the Gaussian mechanism, rounded (`round_draws` has the proof). With s' = 2^40 / (m GRID) for an
+        integer m, s' GRID z is 2^40 z / m, and the largest m with s' >= s is floor(2^40 / (s GRID)), computed
         with fractions, so nothing is left to floating point. What follows, division by GRID and rounding to
         float32, looks at the sum alone.
     """
@@ -209,9 +195,9 @@ def release(
     for begin in range(0, len(out), _BLOCK):
         part = units[begin : begin + _BLOCK]
         if divisor:
-            part = part + _units(draws(len(part)), divisor)
+            part = part + round_draws(draws(len(part)), divisor)
         out[begin : begin + _BLOCK] = part / float(GRID)
-    std = _float_below(Fraction(_LARGEST_STD, divisor)) if divisor else 0.0
+    std = find_std(divisor, grid=GRID) if divisor else 0.0
     return Board(values=values, noise_std=std, names=names, plan=plan)
 
 
@@ -260,7 +246,7 @@ def noise_divisor(noise_std: float) -> int:
             f"noise_std={noise_std}: boards take noise from {_LEAST_STD:g} to {_LARGEST_STD}; use another "
             "epsilon or another share for the board"
         )
-    return int(_LARGEST_STD / Fraction(noise_std))
+    return find_divisor(noise_std, grid=GRID)
 
 
 def save_board(board: Board, path: Path, announce: Callable[[], None] = lambda: None) -> None:
@@ -331,20 +317,6 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
         )
     except (KeyError, ValueError):
         raise RunError(f"run={path.parent}: {path.name} lacks parts of a board; train again") from None
-
-
-def _units(draws: Int64Array, divisor: int) -> Int64Array:
-    """Draws as units of the grid, rounded to the nearest."""
-    if len(draws) and max(-int(draws.min()), int(draws.max())) >= _FARTHEST:
-        raise RuntimeError("draws exceed what normal numbers reach; the source of randomness is broken")
-    units: Int64Array = (draws + divisor // 2) // divisor
-    return units
-
-
-def _float_below(value: Fraction) -> float:
-    """The nearest float that is not above: noise is never said to be more than it is."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
 
 
 def _as_integers_or_text(names: npt.NDArray[Any]) -> npt.NDArray[Any]:

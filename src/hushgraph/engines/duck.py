@@ -49,7 +49,7 @@ from hushgraph.engines.plan import (
     write_about,
 )
 from hushgraph.engines.records import Int32Array, Records
-from hushgraph.engines.released import map_values, read_digest, release_values, released_std
+from hushgraph.engines.released import BOARD, map_values, read_digest, release_values, released_std
 from hushgraph.engines.sums import cast_range, list_entries, read_range
 from hushgraph.engines.tables import Tables, board_files, digest_files, open_database, read_board_values
 from hushgraph.errors import InputError, RunError
@@ -343,12 +343,12 @@ class _Phases:
     def check(self, ledger: Ledger) -> None:
         """Refuse to go on where the board was released and is missing, or is another one."""
         if board_folder(self.folder.path).is_dir():
-            check_release(ledger, 0, digest_files(self.tables.connection, self.folder))
+            check_release(ledger, BOARD, digest_files(self.tables.connection, self.folder))
         else:
             self._find_values(ledger)
         saved = self.folder.path / BOARD_FILES[0]
         if saved.exists():
-            check_release(ledger, 0, digest_of(load_board(saved, plan=self.folder.plan.fingerprint())))
+            check_release(ledger, BOARD, digest_of(load_board(saved, plan=self.folder.plan.fingerprint())))
 
     def run(self, ledger: Ledger) -> None:
         """Charge and release the board, write the rows; finished phases are skipped.
@@ -404,7 +404,7 @@ class _Phases:
 
     def _find_values(self, ledger: Ledger) -> bool:
         read = partial(read_digest, shape=self._shape, noise_std=self._std)
-        return find_released(self._values_path, ledger, 0, read)
+        return find_released(self._values_path, ledger, BOARD, read)
 
     def _make_values(self) -> Iterator[Float32Array]:
         """Cast and add noise, range after range of places. Nothing of it has left the process."""

@@ -109,7 +109,14 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
     One board: the ballots of a second one would come from a model that is trained halfway.
     """
     num_train_nodes = tables.count_training_nodes()
-    public = PublicFigures(tables.num_nodes, num_train_nodes, tables.num_classes, most_boards=1)
+    task = Classes(num_classes=tables.num_classes)
+    public = PublicFigures(
+        tables.num_nodes,
+        num_train_nodes,
+        tables.num_classes,
+        most_boards=1,
+        num_tables=len(task.tables),
+    )
     plan, config = check_settings(settings).plan(public, settings)
     size = judge_size(plan.epsilon, plan.delta)
     folder = RunFolder(
@@ -117,7 +124,7 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
         plan=plan,
         config=config,
         num_features=len(tables.features),
-        task=Classes(num_classes=tables.num_classes),
+        task=task,
         split_id=tables.split_id(),
         data=data,
         columns=tables.columns,

@@ -85,7 +85,7 @@ def read_digest(file: Path, *, shape: tuple[int, int], noise_std: float) -> str:
             opened.seek(-_TRAILER, os.SEEK_END)
             if opened.read() == digest.encode():
                 return digest
-    raise incomplete_error(file, 0)
+    raise incomplete_error(file, BOARD)
 
 
 def map_values(file: Path, shape: tuple[int, int]) -> Float32Array:

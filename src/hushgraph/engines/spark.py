@@ -433,7 +433,7 @@ class _Boards:
             self._publish(ledger)
             return True
         if self.storage.exists("work/board"):
-            raise incomplete_error(self.storage.places["work"], 0)
+            raise incomplete_error(self.storage.places["work"], BOARD)
         ledger.check_unreleased(BOARD)
         return False
 
@@ -452,7 +452,7 @@ class _Boards:
 
     def _check(self, name: str, ledger: Ledger) -> None:
         digest = self.maker.digest_board(self.storage.read(name), board_noise(self.folder))
-        check_release(ledger, 0, digest)
+        check_release(ledger, BOARD, digest)
 
 
 def _release_part(

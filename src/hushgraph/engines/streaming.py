@@ -7,7 +7,7 @@ process group every process draws from row blocks of its own; a row is in one bl
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -22,6 +22,7 @@ from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows
 from hushgraph.engines.released import BOARD
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
+from hushgraph.figures.tables import Scored
 from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
 from hushgraph.models.gnn import scale_rows
 from hushgraph.privacy.ledger import Ledger
@@ -153,7 +154,7 @@ class RowFiles:
         if storage is None and not board_folder(self.folder.path).is_dir():
             ledger.check_unreleased(BOARD)
         elif engine == "duckdb":
-            check_release(ledger, 0, digest_files(self.connection, self.folder))
+            check_release(ledger, BOARD, digest_files(self.connection, self.folder))
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
         """See `BoardSource`; `check` has looked."""
@@ -182,24 +183,16 @@ class RowFiles:
         sums = RowSums()
         return StepParts(batches, parts.adapt_sum(sums), sums)
 
-    def measure_accuracies(self, model: nn.Module, splits: Sequence[str]) -> dict[str, float | None]:
-        """See `View`."""
+    def score(self, model: nn.Module, split: str) -> Iterator[Scored]:
+        """See `View`; a block of a file is a part."""
         chain = find_chain(model)
         if chain is None:
             raise TypeError(f"{type(model).__name__}: expected a chain of Linear layers")
-        return {split: self._measure_accuracy(RowPass(chain), split) for split in splits}
-
-    def _measure_accuracy(self, scorer: RowPass, split: str) -> float | None:
-        """The share of labelled rows of a split whose class has the largest score."""
-        right = count = 0
+        scorer, task = RowPass(chain), self.folder.task
         for file, block, _ in self.blocks:
             rows = self.read_block(file, block, split)
-            has_label = rows.labels >= 0
-            if has_label.any():
-                best = self.folder.task.predict(scorer.scores(rows)).numpy()
-                right += int((best == rows.labels)[has_label].sum())
-                count += int(has_label.sum())
-        return right / count if count else None
+            if len(rows.labels):
+                yield Scored(task.show(scorer.scores(rows)).numpy(), rows.labels)
 
 
 @dataclass(eq=False)

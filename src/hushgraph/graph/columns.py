@@ -58,6 +58,9 @@ class Columns:
             "other", which gives every categorical column one more feature.
         unknown_ids: "drop" leaves out edges with an empty end or an end that is not a node; "refuse" does not
             read such a table.
+        group: maps one column to its values: figures are given for each of these groups too. The values are
+            public. A row with another value, or an empty cell, is in no group and in no figure. The column is
+            a feature only where it is given as one.
 
     Numeric features come first, then categorical, then hashed columns, then indicators; categorical and
     hashed columns are sorted by name.
@@ -88,6 +91,7 @@ class Columns:
     indicators: Sequence[str] = ()
     unknown_category: UnknownCategory = "refuse"
     unknown_ids: UnknownIds = "refuse"
+    group: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -100,9 +104,15 @@ class Columns:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _check_texts(name, value))
-        for name in ("categorical", "hashed"):
+        for name in ("categorical", "hashed", "group"):
             if not isinstance(getattr(self, name), Mapping):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one entry per column")
+        grouped = {column: _check_texts(f"group {column}", values) for column, values in self.group.items()}
+        if len(grouped) > 1:
+            raise InputError(
+                f"group holds {len(grouped)} columns; expected one: figures are given by one column of groups"
+            )
+        object.__setattr__(self, "group", grouped)
         listed = {
             column: _check_texts(f"categorical {column}", values)
             for column, values in self.categorical.items()
@@ -160,7 +170,7 @@ class Columns:
         split = self.split if self.split is not None or "split" not in names else "split"
         features = self.features
         if features is None:
-            other = {self.id, self.label, split, *self.ignore, *self.categorical, *self.hashed}
+            other = {self.id, self.label, split, *self.ignore, *self.categorical, *self.hashed, *self.group}
             features = tuple(name for name in names if name not in other)
         constants = self.constants
         if EVERY_NUMBER in constants:

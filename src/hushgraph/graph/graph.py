@@ -53,6 +53,8 @@ class Graph:
             how they look, so nothing is decided by it.
         duplicates_removed, self_loops_removed: the numbers of given edges that were dropped.
         node_names: the names of the nodes in the original data, one each; None if they had none.
+        groups: int64 [N], the declared group of every node (`Columns.group`), -1 for none; None if no groups
+            are declared.
         columns: the roles of the columns, if the graph was read from tables.
         clean_up: how often each declared rule for imperfect cells and edges applied, if the graph was read
             from tables. These counts are private: nothing writes them.
@@ -95,6 +97,7 @@ class Graph:
     clean_up: Mapping[str, int] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     declared_task: Task | None = None
+    groups: Array | None = None
 
     def __post_init__(self) -> None:
         x = check_features(self.x)
@@ -137,6 +140,7 @@ class Graph:
         clean_up: Mapping[str, int] | None = None,
         unread: tuple[str, ...] = (),
         task: Task | None = None,
+        groups: Array | None = None,
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -150,7 +154,7 @@ class Graph:
                 public: one row can change it. A number that is given is declared public.
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
-            node_names, columns, clean_up, unread: as in the attributes.
+            node_names, columns, clean_up, unread, groups: as in the attributes.
             task: what is asked of a node, with labels `y` as it takes them; declared, and so public.
 
         Returns:
@@ -201,6 +205,7 @@ class Graph:
             clean_up=clean_up or {},
             unread=unread,
             declared_task=task,
+            groups=groups,
         )
 
     @property
@@ -270,7 +275,7 @@ class Graph:
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
         """Return the adjacent dataset in which the row of node `v` is empty.
 
-        Its features become zero and its label -1. The edges it owns are removed: those by which others read
+        Its features become zero, its label and its group -1. The edges it owns are removed: those by which others read
         it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership in splits
         and `is_directed`, as of the graph that was given, do not change.
         """
@@ -290,7 +295,10 @@ class Graph:
         else:
             x[v] = 0
         y[v] = no_label(y.dtype)
-        return self._filter_reads(kept, x=x, y=y)
+        groups = None if self.groups is None else self.groups.copy()
+        if groups is not None:
+            groups[v] = -1
+        return self._filter_reads(kept, x=x, y=y, groups=groups)
 
     def summary(self) -> str:
         """Describe sizes, kind of edges, features, classes and splits in one line."""

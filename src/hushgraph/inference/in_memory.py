@@ -113,21 +113,17 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
 
 
 @torch.no_grad()
-def predict(
+def score_nodes(
     model: nn.Module, view: WholeGraph, nodes: npt.NDArray[np.int64], *, depth: int
-) -> npt.NDArray[Any]:
-    """What `Task.predict` says of `nodes`, [num_nodes]; anything where no prediction was asked for."""
-    task = view.graph.task
-    if not _is_small(model, view.features) and (chain := _find_row_chain(model, view.features)) is not None:
-        predicted = task.predict(torch.zeros(1, task.num_outputs)).numpy().repeat(view.graph.num_nodes)
-        rows_alone = RowPass(chain)
-        for begin in range(0, len(nodes), _SCORED_ROWS):
-            part = nodes[begin : begin + _SCORED_ROWS]
-            outputs = _score_rows(rows_alone, chain.feature_norm, view.features, part)
-            predicted[part] = task.predict(outputs).numpy()
-        return predicted
-    predictions: npt.NDArray[Any] = task.predict(scores(model, view, depth=depth)).cpu().numpy()
-    return predictions
+) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
+    """Some of `nodes` and their scores, float32 [nodes, num_outputs], until all have had their turn."""
+    if _is_small(model, view.features) or (chain := _find_row_chain(model, view.features)) is None:
+        yield nodes, scores(model, view, depth=depth)[torch.from_numpy(nodes)]
+        return
+    rows_alone = RowPass(chain)
+    for begin in range(0, len(nodes), _SCORED_ROWS):
+        part = nodes[begin : begin + _SCORED_ROWS]
+        yield part, _score_rows(rows_alone, chain.feature_norm, view.features, part)
 
 
 def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
@@ -214,9 +210,3 @@ def evaluate(predicted: npt.NDArray[Any], graph: Graph, nodes: npt.NDArray[np.in
     """Evaluate predictions, [num_nodes], on the labelled ones of `nodes`; None if none has a label."""
     nodes = nodes[is_labelled(graph.y[nodes])]
     return graph.task.evaluate(predicted[nodes], graph.y[nodes]) if len(nodes) else None
-
-
-def measure(predicted: npt.NDArray[Any], graph: Graph, nodes: npt.NDArray[np.int64]) -> float | None:
-    """Return the headline figure of the task on the labelled ones of `nodes`; None if none has a label."""
-    evaluation = evaluate(predicted, graph, nodes)
-    return None if evaluation is None else evaluation.figures[graph.task.headline]

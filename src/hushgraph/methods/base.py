@@ -21,6 +21,8 @@ class PublicFigures(NamedTuple):
         num_nodes, num_train_nodes, num_classes: of the graph.
         most_boards: how many boards whoever reads the data can make.
         label_change: as in `BillboardPlan`; None for classes.
+        num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
+            is in the validation or test split.
     """
 
     num_nodes: int
@@ -28,6 +30,12 @@ class PublicFigures(NamedTuple):
     num_classes: int
     most_boards: int = 2
     label_change: float | None = None
+    num_tables: int = 0
+
+
+def count_tables(public: PublicFigures, settings: Mapping[str, Any]) -> int:
+    """How many tables of figures a run releases: none with a fixed seed, whose noise can be subtracted."""
+    return 0 if settings["seed"] is not None else public.num_tables
 
 
 class Planned(NamedTuple):

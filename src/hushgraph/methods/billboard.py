@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure
+from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure, count_tables
 from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plans import BillboardPlan
@@ -47,4 +47,6 @@ class Billboard:
             board_share=defaults.board_share,
         )
         config = configure(settings, defaults, model="own" if has_own_model else "mlp")
-        return Planned(plan if epsilon is None else plan.calibrated(epsilon=epsilon), config)
+        if epsilon is not None:
+            plan = plan.calibrated(epsilon=epsilon).with_evaluation(count_tables(public, settings))
+        return Planned(plan, config)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hushgraph.errors import PlanError
-from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure
+from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure, count_tables
 from hushgraph.privacy.defaults import Defaults, choose_non_private, choose_private, choose_reads
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
@@ -52,7 +52,8 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
         **{name: settings[name] for name in ("sampler", "accountant", "noise")},
     )
     _check_tree_size(plan, public.num_nodes)
-    return Planned(_meet_epsilon(plan, settings), configure(settings, defaults, model=model))
+    plan = _meet_epsilon(plan, settings).with_evaluation(count_tables(public, settings))
+    return Planned(plan, configure(settings, defaults, model=model))
 
 
 def _choose_defaults(

@@ -97,6 +97,8 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")
     fields["sigma_over_clip"] = _check_float("sigma_over_clip", fields["sigma_over_clip"], wrong, least=0.0)
+    fields["num_tables"] = _check_int("num_tables", fields.get("num_tables", 0), 0, wrong)
+    fields["table_noise"] = _check_float("table_noise", fields.get("table_noise", 0.0), wrong, least=0.0)
     if fields["delta"] is not None:
         fields["delta"] = _check_float("delta", fields["delta"], wrong, above=0.0, below=1.0)
     # Pairings are only meaningful, and only checked, once every field makes sense by itself.

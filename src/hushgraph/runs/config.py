@@ -50,6 +50,8 @@ class TrainingConfig:
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
         symmetrize, split, split_seed: how the data was read.
+        exact_figures: whether a private run's result has exact figures beside covered ones, and curves of
+            validation figures while it trains; the guarantee does not cover them.
         train_accuracy: whether a private run's result has the accuracy on training nodes, a private figure.
         seed: None draws from the operating system; a fixed seed makes a run reproducible, not private.
 
@@ -80,6 +82,7 @@ class TrainingConfig:
     symmetrize: bool = False
     split: str | None = None
     split_seed: int = 0
+    exact_figures: bool = False
     train_accuracy: bool = False
     seed: int | None = None
 

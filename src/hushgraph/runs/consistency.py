@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
-from hushgraph.privacy.charges import name_board
+from hushgraph.figures.tables import load_tables
+from hushgraph.privacy.charges import FIGURES, name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import read_progress
 from hushgraph.runs.result import read_metrics
@@ -20,7 +21,12 @@ BOARD_FILES = ("board-1.safetensors", "board-2.safetensors")
 
 
 def check_consistent(folder: RunFolder) -> None:
-    """Refuse a finished run whose ledger, plan and result do not tell the same story."""
+    """Refuse a finished run whose ledger, plan and result do not tell the same story.
+
+    A release has no ledger, so that there is nothing to compare it with.
+    """
+    if folder.is_release:
+        return
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
     check_charged(folder, ledger)
     for place, name in enumerate(BOARD_FILES):
@@ -28,6 +34,9 @@ def check_consistent(folder: RunFolder) -> None:
         if (folder.path / name).exists():
             board = load_board(folder.path / name)
             ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))
+    if folder.figures_path.exists():
+        tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
+        ledger.check_digest(FIGURES, tables.digest)
     result = folder.result()
     # Another version of the accountant may have rounded the last digits otherwise.
     epsilon = float(result["epsilon"])

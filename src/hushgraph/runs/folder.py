@@ -6,8 +6,10 @@ metrics.jsonl           validation accuracy and epsilon over time
 checkpoint.safetensors  where to go on after an interruption; gone once the run is done
 board-1.safetensors     the board of a billboard run, noise included; board-2 where there are two
 halfway.safetensors     the weights that the ballots of a second board come from
+figures.json            noisy tables that covered figures are computed from
 weights.safetensors     the result
 result.json             the summary of a finished run
+release/                what may be published of a run whose guarantee holds; see `release.py`
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ from hushgraph.tasks.task import Task, read_task
 FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
+FIGURES_FILE = "figures.json"
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -65,6 +68,7 @@ _FILES = (
     "halfway.safetensors",
     "weights.safetensors",
     "result.json",
+    FIGURES_FILE,
     *BOARD_FILES,
 )
 
@@ -103,6 +107,7 @@ class RunFolder:
         budget: where the run is charged to the budget of its data, if it has one.
         warnings: what the run was warned about when it began; public.
         assumptions: what its guarantee takes as public although nobody declared it.
+        is_release: whether the folder holds what was published of a run, and nothing else.
     """
 
     path: Path
@@ -116,6 +121,7 @@ class RunFolder:
     budget: BudgetEntry | None = None
     warnings: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
+    is_release: bool = False
 
     @classmethod
     def describe(
@@ -241,7 +247,7 @@ class RunFolder:
         self._write_about(about | {"budget": asdict(entry)})
 
     def _write_about(self, about: dict[str, Any]) -> None:
-        about["sum"] = _checksum(about)
+        about["sum"] = find_checksum(about)
         write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
 
     def _make_directory(self) -> bool:
@@ -263,8 +269,12 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """Open the folder that `create` wrote; raise RunError where it is missing or damaged."""
+        """Open the folder that `create` wrote, or a release; RunError where it is missing or damaged."""
+        from hushgraph.runs import release
+
         file = Path(path) / "run.json"
+        if not file.exists() and (Path(path) / release.ABOUT).exists():
+            return release.open_release(Path(path))
         try:
             about = json.loads(file.read_text())
         except (FileNotFoundError, NotADirectoryError):
@@ -275,7 +285,7 @@ class RunFolder:
             )
             raise RunError(f"run={path}: no run.json in it; {advice}") from None
         except OSError as error:
-            raise RunError(f"run={path}: run.json cannot be read ({error.strerror}); allow it") from None
+            raise RunError(f"run={path}: run.json cannot be read ({error.strerror}); check its permissions") from None
         except (ValueError, RecursionError) as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
         try:
@@ -295,7 +305,7 @@ class RunFolder:
                 warnings=tuple(str(each) for each in about.get("warnings", ())),
                 assumptions=_read_assumptions(about, columns),
             )
-            if about.pop("sum") != _checksum(about):
+            if about.pop("sum") != find_checksum(about):
                 raise RunError("it was edited, so that it tells of another plan or another configuration")
             return folder
         except RunError as error:
@@ -317,9 +327,12 @@ class RunFolder:
             for name in (*_FILES, ENGINE_FILE):
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
-            # The board of an engine; its rows are private and stay where they are.
-            if (self.path / "board").is_dir():
-                shutil.copytree(self.path / "board", draft / "board")
+            # The board of an engine, whose rows are private and stay where they are, and the release.
+            for name in ("board", "release"):
+                if (self.path / name).is_dir():
+                    shutil.copytree(self.path / name, draft / name)
+            if self.is_release:
+                shutil.copytree(self.path, draft, dirs_exist_ok=True)
             # An empty folder is replaced; the copy is there as a whole or not at all.
             draft.replace(place)
         except OSError as error:
@@ -339,6 +352,17 @@ class RunFolder:
     def halfway_path(self) -> Path:
         """Of the weights that the ballots of a second board come from."""
         return self.path / "halfway.safetensors"
+
+    @property
+    def figures_path(self) -> Path:
+        """Of the noisy tables that covered figures are computed from."""
+        return self.path / FIGURES_FILE
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the declared groups that figures are given for; empty where there are none."""
+        groups = {} if self.columns is None else self.columns.group
+        return tuple(name for values in groups.values() for name in values)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -451,16 +475,20 @@ class RunFolder:
         Returns:
             What was written as the result.
         """
-        if not all(bool(value.isfinite().all()) for value in weights.values()):
-            raise DivergedError(
-                f"run={self.path}: the weights are no finite numbers any more, and the budget is spent; "
-                "train again with a lower learning rate"
-            )
+        self.check_finite(weights)
         stated = {**result, **describe_guarantee(self.guarantee), "warnings": list(self.warnings)}
         write_whole(self.path / "result.json", json.dumps(stated, indent=2, allow_nan=False).encode())
         write_tensors(self.path / "weights.safetensors", weights, {})
         self.checkpoint_path.unlink(missing_ok=True)
         return stated
+
+    def check_finite(self, weights: Mapping[str, Tensor]) -> None:
+        """Refuse weights that are NaN or infinite."""
+        if not all(bool(value.isfinite().all()) for value in weights.values()):
+            raise DivergedError(
+                f"run={self.path}: training diverged: weights are NaN or infinite, and the budget is spent; "
+                "train again with a lower learning rate"
+            )
 
     def load_weights(self, model: nn.Module) -> None:
         self.check_finished()
@@ -477,6 +505,10 @@ class RunFolder:
 
     def result(self) -> dict[str, Any]:
         """The summary of a finished run; RunError where it is not what a run writes."""
+        if self.is_release:
+            from hushgraph.runs.release import read_covered_result
+
+            return read_covered_result(self.path)
         result = read_result(self.path / "result.json")
         if "directed" not in result and self.plan.edge_owner == "reader":
             # Older versions priced one record of an edge that readers own, also where it has two.
@@ -512,6 +544,6 @@ def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tupl
     return () if is_declared else (CLASSES_NOT_RECORDED,)
 
 
-def _checksum(about: Mapping[str, Any]) -> str:
+def find_checksum(about: Mapping[str, Any]) -> str:
     """Recognises an edited run.json: the ledger guards the plan alone."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]

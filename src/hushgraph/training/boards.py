@@ -82,7 +82,7 @@ class Boards:
         return find_released(
             folder.path / BOARD_FILES[place],
             ledger,
-            place,
+            name_board(place),
             lambda file: digest_of(load_board(file, plan=fingerprint)),
         )
 

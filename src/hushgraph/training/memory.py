@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Thread
 
-import numpy as np
 import torch
 from scipy import sparse
 from torch import nn
 
+from hushgraph.figures.tables import Scored
 from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.graph.chunks import digest_edges
-from hushgraph.inference.in_memory import WholeGraph, measure, predict
+from hushgraph.inference.in_memory import WholeGraph, score_nodes
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.boards import Boards
@@ -36,15 +36,15 @@ class GraphView:
         """See `View`."""
         return build_steps(self.folder, self.graph, state, key=key, group=group, parts=parts)
 
-    def measure_accuracies(self, model: nn.Module, splits: Sequence[str]) -> dict[str, float | None]:
+    def score(self, model: nn.Module, split: str) -> Iterator[Scored]:
         """See `View`."""
-        graph = self.graph.graph
-        of_split = {"train": graph.train_idx, "val": graph.val_idx, "test": graph.test_idx}
-        nodes = np.concatenate([of_split[split] for split in splits])
+        graph, task = self.graph.graph, self.folder.task
+        nodes = {"train": graph.train_idx, "val": graph.val_idx, "test": graph.test_idx}[split]
         if not len(nodes):
-            return dict.fromkeys(splits)
-        predicted = predict(model, self.graph, nodes, depth=self.folder.plan.num_layers)
-        return {split: measure(predicted, graph, of_split[split]) for split in splits}
+            return
+        for part, outputs in score_nodes(model, self.graph, nodes, depth=self.folder.plan.num_layers):
+            groups = None if graph.groups is None else graph.groups[part]
+            yield Scored(task.show(outputs).cpu().numpy(), graph.y[part], groups)
 
 
 @dataclass(eq=False)

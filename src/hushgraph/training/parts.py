@@ -5,7 +5,7 @@ Each part is a function. A fault is a `Parts` with one of them changed; the sess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,15 @@ from torch import Tensor, nn
 
 from hushgraph.billboard import ballots, board, reading
 from hushgraph.billboard.ballots import Ballots
-from hushgraph.billboard.board import Board, Draws
+from hushgraph.billboard.board import Board
+from hushgraph.figures import tables
+from hushgraph.figures.tables import Counts, NoisyTables, Scored
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
+from hushgraph.noise.rounded import Draws
 from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy import charges
 from hushgraph.privacy.plans import PrivacyPlan
@@ -64,6 +67,27 @@ class ReadBoard(Protocol):
     ) -> npt.NDArray[np.float32]: ...
 
 
+class CountRows(Protocol):
+    """Tables of counts of the rows of a split."""
+
+    def __call__(self, task: Task, parts: Iterable[Scored], /, *, num_groups: int) -> Counts: ...
+
+
+class ReleaseTables(Protocol):
+    """The tables of all splits, with noise."""
+
+    def __call__(
+        self,
+        counts: Mapping[str, Counts],
+        /,
+        *,
+        noise_std: float,
+        draws: Draws,
+        groups: tuple[str, ...],
+        plan: str,
+    ) -> NoisyTables: ...
+
+
 class MakeNoise(Protocol):
     """The noise of all steps of a run."""
 
@@ -100,6 +124,11 @@ def choose_draws(seed: int | None, place: int) -> Draws:
         return normal.draw
     # Apart from the stream of the steps, which starts from the seed itself, and from that of another board.
     return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
+
+
+def choose_table_draws() -> Draws:
+    """The draws of the tables of figures: always of the operating system's; seeded runs have none."""
+    return normal.draw
 
 
 def make_noise(plan: PrivacyPlan, *, num_nodes: int, num_parameters: int, seed: int | None) -> NoiseSource:
@@ -141,6 +170,10 @@ class Parts:
         make_lists: bounded lists of a graph, by the plan and the seed of their keys.
         adapt_sum: from the clipped sum that training chose to the one that is used.
         make_noise: the noise of the steps.
+        count_rows: counts evaluated rows in tables.
+        table_draws: the randomness of the tables.
+        release_tables: adds noise to the tables.
+        save_tables: makes the tables visible.
         charge: writes to the ledger.
     """
 
@@ -153,4 +186,8 @@ class Parts:
     make_lists: Callable[[Graph, PrivacyPlan, int], BoundedLists] = draw_lists
     adapt_sum: Callable[[ClippedSum], ClippedSum] = keep_sum
     make_noise: MakeNoise = make_noise
+    count_rows: CountRows = tables.count_rows
+    table_draws: Callable[[], Draws] = choose_table_draws
+    release_tables: ReleaseTables = tables.release_tables
+    save_tables: Callable[[NoisyTables, Path, Callable[[], None]], None] = tables.save_tables
     charge: PayCharge = charge_ledger

@@ -83,7 +83,13 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         _check_has_labels(graph)
     if full["setting"] == "inductive":
         graph = graph.disjoint()
-    figures = PublicFigures(graph.num_nodes, len(graph.train_idx), graph.num_classes)
+    has_evaluated = len(graph.val_idx) + len(graph.test_idx) > 0
+    figures = PublicFigures(
+        graph.num_nodes,
+        len(graph.train_idx),
+        graph.num_classes,
+        num_tables=len(graph.task.tables) if has_evaluated else 0,
+    )
     if not isinstance(graph.task, Classes):
         figures = figures._replace(label_change=graph.task.label_change)
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))

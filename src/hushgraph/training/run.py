@@ -64,8 +64,8 @@ class Run:
     Guarantees:
         `model` and its weights are covered by (`epsilon`, `delta`) where `result["guarantee"]` is "holds", on
         the assumptions that `result["assumptions"]` lists.
-        So are predictions for everybody else where `result["predictions"]` says so. Accuracies never are:
-        they are computed from labels in the clear.
+        So are predictions for everybody else where `result["predictions"]` says so, and figures where
+        `result["figures"]` does. What `evaluate` gives never is: it reads labels in the clear.
 
     Examples:
         >>> import hushgraph as hg
@@ -110,6 +110,15 @@ class Run:
     def delta(self) -> float:
         """The delta at which `epsilon` holds."""
         return self.plan.delta
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """Covered figures, which may be published with the model: one for each split, group and class.
+
+        Each has its value and two intervals of 95%: what `noise` may have moved it by, and what `sampling`
+        may have. Empty where `result["figures"]` is "not covered".
+        """
+        return list(self.result.get("figure_table", ()))
 
     @property
     def classes(self) -> npt.NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,11 +23,19 @@ from hushgraph.runs.result import append_metrics, read_metrics
 from hushgraph.runs.versions import versions
 from hushgraph.sampling.random import KEY_BITS
 from hushgraph.training.distributed import Group, require_leader
+from hushgraph.training.evaluation import (
+    SPLITS,
+    evaluate_exactly,
+    list_figures,
+    release_figures,
+    summarise_figures,
+)
 from hushgraph.training.optimizers import build_optimizer
 from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import OptimizerFactory
+from hushgraph.training.publish import publish_run
 from hushgraph.training.run import Run
-from hushgraph.training.source import Source, release_board
+from hushgraph.training.source import Source, View, release_board
 from hushgraph.training.steps import build_trainer
 from hushgraph.training.trainer import Observer, State
 from hushgraph.training.watch import Watch
@@ -151,17 +159,13 @@ class Session:
     def _finish(self, watch: Watch) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Put the averaged weights into the model, write them and the result; return result and metrics."""
         folder, plan, state = self.folder, self.folder.plan, self.learner.state
+        folder.check_finite(state.average)
         with torch.no_grad():
             for name, parameter in state.model.named_parameters():
                 parameter.copy_(state.average[name])
-        # The accuracy on training rows only where that is not private, or asked for.
-        is_shown = not plan.is_private or folder.config.train_accuracy
-        splits = ["val", "test", "train"] if is_shown else ["val", "test"]
-        accuracies = watch.view.measure_accuracies(state.model, splits)
+        figures = self._evaluate(watch.view)
         seconds = time.monotonic() - watch.begin
-        # Tasks without classes have no accuracy.
-        result = plan.summary() | {"val_accuracy": None, "test_accuracy": None}
-        result |= {f"{split}_{folder.task.headline}": accuracies[split] for split in splits}
+        result = plan.summary() | {"task": folder.task.name} | figures
         result |= {
             "seconds": round(seconds, 3),
             "device": str(self.source.device),
@@ -170,11 +174,43 @@ class Session:
         }
         if self.group.size > 1:
             result["processes"] = self.group.size
-        accuracy = accuracies["val"]
+        accuracy = figures["val_accuracy"]
         append_metrics(
             folder.path, step=plan.steps, epsilon=plan.epsilon, val_accuracy=accuracy, seconds=seconds
         )
-        return folder.finish(state.average, result), read_metrics(folder.path)
+        stated = folder.finish(state.average, result)
+        if folder.guarantee.kind == "holds":
+            publish_run(folder)
+        return stated, read_metrics(folder.path)
+
+    def _evaluate(self, view: View) -> dict[str, Any]:
+        """Figures of the result: covered ones where the plan pays for them, else exact ones."""
+        folder, model, task = self.folder, self.learner.state.model, self.folder.task
+        is_covered = folder.plan.evaluation_charge is not None
+        # Tasks without classes have no accuracy.
+        figures: dict[str, Any] = {"val_accuracy": None, "test_accuracy": None}
+        if is_covered:
+            ledger = require_leader(self.ledger)
+            tables = release_figures(folder, view, model, ledger, parts=self.parts)
+            figures |= summarise_figures(list_figures(task, tables))
+        if not is_covered or folder.config.exact_figures:
+            exact = self._evaluate_exactly(view, SPLITS)
+            figures |= {"exact_figures": exact} if is_covered else exact
+        # The accuracy on training rows only where that is not private, or asked for.
+        if not folder.plan.is_private or folder.config.train_accuracy:
+            key = f"train_{task.headline}"
+            figures[key] = self._evaluate_exactly(view, ["train"])[key]
+        return figures
+
+    def _evaluate_exactly(self, view: View, splits: Sequence[str]) -> dict[str, float | None]:
+        """Every figure of the task on these splits; None, of the headline alone, where no row has a label."""
+        model, task = self.learner.state.model, self.folder.task
+        figures: dict[str, float | None] = {}
+        for split in splits:
+            evaluation = evaluate_exactly(task, view.score(model, split))
+            named = {task.headline: None} if evaluation is None else evaluation.figures
+            figures |= {f"{split}_{name}": value for name, value in named.items()}
+        return figures
 
 
 def check_agreement(folder: RunFolder, source: Source, group: Group) -> None:

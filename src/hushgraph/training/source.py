@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from hushgraph._files import draft_path
 from hushgraph.errors import RunError
+from hushgraph.figures.tables import Scored
 from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
@@ -36,11 +37,8 @@ class View(Protocol):
         """Batches of rows, drawn with `key`, and how their gradients are added up."""
         ...
 
-    def measure_accuracies(self, model: nn.Module, splits: Sequence[str]) -> dict[str, float | None]:
-        """The headline figure of the task on each split ("train", "val", "test"), such as its accuracy.
-
-        None where no row of the split has a label.
-        """
+    def score(self, model: nn.Module, split: str) -> Iterator[Scored]:
+        """The rows of a split ("train", "val", "test") and what the model says of them, part by part."""
         ...
 
 
@@ -105,48 +103,48 @@ def release_board(
     source.make_board(place, ledger)
 
 
-def find_released(path: Path, ledger: Ledger, place: int, read_digest: Callable[[Path], str]) -> bool:
-    """Whether a board that was released is there, by the one rule of all sources.
+def find_released(path: Path, ledger: Ledger, name: str, read_digest: Callable[[Path], str]) -> bool:
+    """Whether a board, or another release, is there, by the one rule of all sources.
 
-    A draft shows what the board would have shown: a complete one is the board, and any other ends the run.
+    A draft shows what the release would have shown: a complete one is the release, and any other ends the
+    run.
 
     Args:
-        path: of the board's file.
+        path: of its file.
         ledger: of the run, open for writing.
-        place: of the board in the run, from 0.
-        read_digest: the digest of the board in a file; RunError where it is incomplete or of another run.
+        name: of the release, such as "board-1".
+        read_digest: the digest of what is in a file; RunError where it is incomplete or of another run.
 
     Raises:
-        RunError: if the board is not the one that was released, if it was released and is missing, or if it
+        RunError: if the file is not the one that was released, if it was released and is missing, or if it
             was never charged.
     """
     file = next((each for each in (path, draft_path(path)) if each.exists()), None)
     if file is None:
-        ledger.check_unreleased(name_board(place))
+        ledger.check_unreleased(name)
         return False
     try:
         digest = read_digest(file)
     except RunError:
         if file == path:
             raise
-        raise incomplete_error(file, place) from None
-    check_release(ledger, place, digest)
+        raise incomplete_error(file, name) from None
+    check_release(ledger, name, digest)
     if file != path:
         os.replace(file, path)
     return True
 
 
-def incomplete_error(file: Path | str, place: int) -> RunError:
-    """What ends a run whose board was cut short by a kill."""
+def incomplete_error(file: Path | str, name: str) -> RunError:
+    """What ends a run whose release was cut short by a kill."""
     return RunError(
-        f"{file}: it shows numbers of {name_board(place)} and is not complete. Count this run as spent and "
+        f"{file}: it shows numbers of {name} and is not complete. Count this run as spent and "
         "train in another folder, which charges the data anew"
     )
 
 
-def check_release(ledger: Ledger, place: int, digest: str) -> None:
-    """Refuse a board without a charge, or another one than is on record; put the digest on record."""
-    name = name_board(place)
+def check_release(ledger: Ledger, name: str, digest: str) -> None:
+    """Refuse a release without a charge, or another one than is on record; put the digest on record."""
     if not ledger.is_charged(name):
         raise RunError(
             f"ledger={ledger.path}: it shows no charge for {name}, so what was spent is unknown; count the "

@@ -23,6 +23,7 @@ from hushgraph.training.distributed import current_group
 from hushgraph.training.memory import Memory
 from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import check_model, prepare
+from hushgraph.training.publish import publish_run
 from hushgraph.training.run import Run
 from hushgraph.training.running import run_session, temporary_folder
 from hushgraph.training.session import Learner, OnStart
@@ -75,9 +76,11 @@ def train(
         The weights are (`run.epsilon`, `run.delta`)-differentially private for every single node, and
         `run.epsilon` is at most `epsilon`, where `run.result["guarantee"]` is "holds", on the assumptions
         that `run.result["assumptions"]` lists.
+        So are the figures where `run.result["figures"]` is "covered", for every row of the validation and
+        test splits: they are computed from noisy counts.
         Nothing else that training reads off private data is printed, written or told to `observer`, except
-        what the guarantee does not cover: accuracies on the validation and test splits, and on the training
-        split where `train_accuracy` asks for it, and how long training took.
+        what the guarantee does not cover: exact figures where no bound holds or `exact_figures` asks for
+        them, the accuracy on the training split where `train_accuracy` does, and how long training took.
 
     Examples:
         >>> import hushgraph as hg
@@ -185,6 +188,9 @@ def resume(
         with group.share_errors():
             # A request about other data must not be answered with this run.
             folder.read_graph(data)
+        # A kill may have come before the release was made.
+        if folder.guarantee.kind == "holds" and not folder.is_release:
+            group.broadcast(partial(publish_run, folder))
         return Run.load(path, model=model, device=device)
     with group.share_errors():
         device_of_group = group.assign_device(choose_device(device))

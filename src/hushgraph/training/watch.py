@@ -12,6 +12,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import Progress, write_checkpoint
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import append_metrics
+from hushgraph.training.evaluation import evaluate_exactly
 from hushgraph.training.source import View
 from hushgraph.training.trainer import Observer, Trainer
 
@@ -63,7 +64,8 @@ class Watch:
             self.priced = self._end_of_window(self.ledger.steps_charged)
             self.epsilon = plan.epsilon_after(self.priced)
         if done % every == 0 and done < plan.steps:
-            self._evaluate()
+            if not plan.is_private or self.trainer.config.exact_figures:
+                self._evaluate()
             # These weights have seen the steps taken; what is charged ahead comes later.
             append_metrics(
                 self.folder.path,
@@ -93,11 +95,13 @@ class Watch:
         self.saved_at = time.monotonic()
 
     def _evaluate(self) -> None:
-        """Measure the accuracy of the averaged weights on the validation split."""
+        """Measure the accuracy of the averaged weights on the validation split, exactly: not covered."""
         model, average = self.trainer.state.model, self.trainer.state.average
         current = {name: p.detach().clone() for name, p in model.named_parameters()}
         try:
             model.load_state_dict(average, strict=False)
-            self.accuracy = self.view.measure_accuracies(model, ["val"])["val"]
+            task = self.folder.task
+            evaluation = evaluate_exactly(task, self.view.score(model, "val"))
+            self.accuracy = None if evaluation is None else evaluation.figures[task.headline]
         finally:
             model.load_state_dict(current, strict=False)

@@ -90,6 +90,9 @@ class NodeTable:
                 table.check_exists(name, role)
                 table.check_scalar(name, role)
                 table.check_exact(name, role)
+        for name in columns.group if self.labels else ():
+            table.check_exists(name, "group")
+            table.check_scalar(name, "group")
         # A graph to predict on may lack the columns that training ignored.
         for name in columns.ignore if self.labels else ():
             table.check_exists(name, "ignore")
@@ -107,6 +110,9 @@ class NodeTable:
         if self.labels:
             code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
             cells.append(f"{code.format(sql(columns.label))} AS label")
+            for name, values in columns.group.items():
+                # A row of no declared group is counted nowhere; it never stops a run.
+                cells.append(f"COALESCE({self._enum('group', values).format(sql(name))}, -1) AS group_no")
         if self._split is not None:
             cells.append(f"{_split_sql(sql(self._split))} AS split")
         for number, name in enumerate(columns.features or ()):
@@ -176,6 +182,7 @@ class NodeTable:
         names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
         y = np.full(count, -1, np.int64)
         split = np.full(count, -1, np.int64)
+        groups = np.full(count, -1, np.int64) if self.labels and columns.group else None
         filled, unknown = 0, 0
         step = max(2048, CELLS // (columns.num_features + 4))
         for begin in range(0, count, step):
@@ -186,6 +193,8 @@ class NodeTable:
             names[rows] = block["id"]
             if "label" in block:
                 y[rows] = self._codes(block, "label", columns.label)
+            if groups is not None:
+                groups[rows] = np.ma.getdata(block["group_no"])
             if "split" in block:
                 split[rows] = self._codes(block, "split", str(self._split))
             places = {name: number for number, name in enumerate(columns.features or ())}
@@ -206,6 +215,8 @@ class NodeTable:
                 features.put(rows, first + number, is_missing.astype(np.float32))
         self._check_labels(y, split)
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
+        if groups is not None:
+            arrays["groups"] = groups
         arrays["clean_up"] = {"numbers filled": filled, "categories not listed": unknown}
         if self._split is not None:
             arrays |= {f"{name}_idx": np.flatnonzero(split == code) for code, name in enumerate(SPLITS)}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from hushgraph.privacy.charges.board import BoardCharge, name_board
 from hushgraph.privacy.charges.calibrate import calibrate
 from hushgraph.privacy.charges.charge import Charge, epsilon, list_column, list_events, read_value
+from hushgraph.privacy.charges.evaluation import FIGURES, EvaluationCharge
 from hushgraph.privacy.charges.recorded import RecordedCharge, read_recorded
 from hushgraph.privacy.charges.steps import RowSteps, Steps, TreeSteps
 
 __all__ = [
+    "FIGURES",
     "BoardCharge",
     "Charge",
+    "EvaluationCharge",
     "RecordedCharge",
     "RowSteps",
     "Steps",

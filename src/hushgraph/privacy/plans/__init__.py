@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hushgraph.privacy.plans.billboard import BillboardPlan
-from hushgraph.privacy.plans.plan import ADJACENCY, PREDICTIONS, PrivacyPlan, json_number
+from hushgraph.privacy.plans.plan import ADJACENCY, FIGURES_ARE, PREDICTIONS, PrivacyPlan, json_number
 from hushgraph.privacy.plans.rows import RowPlan
 from hushgraph.privacy.plans.trees import LARGEST_TREE, TreePlan
 
 __all__ = [
     "ADJACENCY",
+    "FIGURES_ARE",
     "LARGEST_TREE",
     "PREDICTIONS",
     "BillboardPlan",

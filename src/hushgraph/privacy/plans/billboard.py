@@ -103,6 +103,11 @@ class BillboardPlan(PrivacyPlan):
         """Predictions for everybody else are covered together with the weights and the boards."""
         return True
 
+    @property
+    def can_evaluate(self) -> bool:
+        """Given the boards, a prediction reads one row."""
+        return True
+
     def board_charge(self, place: int) -> BoardCharge:
         """What a board is charged as; everybody casts onto the second."""
         change = self.label_change
@@ -123,7 +128,7 @@ class BillboardPlan(PrivacyPlan):
     def charges_until(self, steps: int) -> tuple[Charge, ...]:
         """The boards that are made, and the steps that are taken, by a run that has come this far."""
         places = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
-        return (*(self.board_charge(place) for place in places), replace(self.step_charge, times=steps))
+        return (*(self.board_charge(place) for place in places), *super().charges_until(steps))
 
     def calibrated(self, *, epsilon: float) -> Self:
         """The same plan with the smallest safe noise for `epsilon`, split by `board_share`.
@@ -132,6 +137,8 @@ class BillboardPlan(PrivacyPlan):
             The epsilon of the new plan, computed anew, is at most `epsilon`.
         """
         target = check_epsilon(epsilon)
+        if self.num_tables:
+            return self.with_evaluation(0).calibrated(epsilon=target).with_evaluation(self.num_tables)
         noisy = calibrate(
             self.charges,
             [*[self.board_share / self.num_boards] * self.num_boards, 1 - self.board_share],

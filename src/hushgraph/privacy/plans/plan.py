@@ -23,7 +23,8 @@ from hushgraph.privacy.changes import (
     row_emptied,
     rows_emptied,
 )
-from hushgraph.privacy.charges import Charge, Steps, epsilon, list_events
+from hushgraph.privacy.charges import Charge, EvaluationCharge, Steps, epsilon, list_events
+from hushgraph.privacy.charges.board import LARGEST_NOISE, LEAST_NOISE
 from hushgraph.privacy.fields import check_fields, check_keys, parse_fields, refuse_noise_multiplier
 from hushgraph.privacy.statement import Wording
 
@@ -31,6 +32,7 @@ ADJACENCY = "node-level, zero-out"
 # Plans of format 1 have no format number; their noise is sigma / (2 C n).
 FORMAT = 2
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
+FIGURES_ARE = {True: "covered", False: "not covered"}
 _REQUIRED = ("num_train_nodes", "batch_size", "steps")
 _METHODS: dict[str, type[PrivacyPlan]] = {}
 
@@ -61,6 +63,8 @@ class PrivacyPlan:
         batches: "poisson" or "fixed"; follows the accountant unless given.
         clipping: "normalised", "flat", "groups" or "percentile".
         noise: "common" or "per-layer".
+        num_tables: m, how many tables an evaluated row is counted in; 0 releases no figures.
+        table_noise: the standard deviation of the noise on every count; `with_evaluation` chooses it.
 
     Guarantees:
         A plan that exists is consistent: a batch the accountant does not price cannot be combined with it.
@@ -95,6 +99,8 @@ class PrivacyPlan:
     clipping: choices.Clipping = "normalised"
     noise: choices.Noise = "common"
     directed: bool = False
+    num_tables: int = 0
+    table_noise: float = 0.0
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
@@ -122,6 +128,11 @@ class PrivacyPlan:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in check_fields(given).items():
             object.__setattr__(self, name, value)
+        if self.num_tables and not self.can_evaluate:
+            raise PlanError(
+                f"num_tables={self.num_tables}: predictions of this plan are not covered, so that no noise "
+                "covers figures about them; leave it out"
+            )
 
     @classmethod
     def non_private(cls, **others: Any) -> PrivacyPlan:
@@ -209,8 +220,55 @@ class PrivacyPlan:
         return self.charges_until(self.steps)
 
     def charges_until(self, steps: int) -> tuple[Charge, ...]:
-        """What a run that has taken this many steps has been charged for."""
-        return (replace(self.step_charge, times=steps),)
+        """What a run that has taken this many steps has been charged for; figures follow the last one."""
+        done = self.evaluation_charge if steps == self.steps else None
+        return (replace(self.step_charge, times=steps), *(() if done is None else (done,)))
+
+    @property
+    def evaluation_charge(self) -> EvaluationCharge | None:
+        """What the figures are charged as; None where none are released."""
+        if not self.num_tables:
+            return None
+        return EvaluationCharge(
+            num_tables=self.num_tables, noise_std=self.table_noise, reads_lists=self.predictions_read_lists
+        )
+
+    @property
+    def can_evaluate(self) -> bool:
+        """Whether a prediction is a function of one row and of what was released, so that noise covers it."""
+        return False
+
+    @property
+    def predictions_read_lists(self) -> bool:
+        """Whether a prediction depends on the list of its row."""
+        return True
+
+    def with_evaluation(self, num_tables: int) -> Self:
+        """The same plan with figures from tables of counts, or without, if `num_tables` is 0.
+
+        Evaluated rows do not pay for training, so their tables may cost what training costs training rows.
+
+        Guarantees:
+            The epsilon of the new plan is that of this plan without figures: what a row of the validation or
+            test split pays is at most that.
+        """
+        bare = replace(self, num_tables=0, table_noise=0.0)
+        if not num_tables or bare.guarantee != "holds" or not bare.can_evaluate:
+            return bare
+        from hushgraph.accounting.accountants import compose_shifts, gaussian_shift
+
+        (change,) = row_emptied("evaluated")
+        # Nothing that an evaluated row pays for is sampled, so that all of it is one Gaussian.
+        paid = compose_shifts(list_events(bare.charges, change))
+        total = gaussian_shift(bare.epsilon, bare.delta)
+        noise = math.sqrt(num_tables / max(total**2 - paid**2, 1e-300))
+        for margin in (0.0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3):
+            plan = replace(bare, num_tables=num_tables, table_noise=noise * (1 + margin))
+            if plan.epsilon_evaluated <= bare.epsilon:
+                return plan if LEAST_NOISE <= plan.table_noise <= LARGEST_NOISE else bare
+        raise PlanError(
+            f"epsilon={bare.epsilon}: no noise near {noise:.6g} is confirmed to cover figures; take another"
+        )
 
     @property
     def events(self) -> list[tuple[Event, int]]:
@@ -290,6 +348,8 @@ class PrivacyPlan:
             The epsilon of the new plan, computed anew, is at most `epsilon`.
         """
         epsilon = check_epsilon(epsilon)
+        if self.num_tables:
+            return self.with_evaluation(0).calibrated(epsilon=epsilon).with_evaluation(self.num_tables)
         if self.steps == 0:
             raise PlanError("steps=0: expected at least one step to calibrate noise for; give steps")
         n = self.changed_trees
@@ -315,6 +375,8 @@ class PrivacyPlan:
             The epsilon of the new plan is at most `epsilon`.
         """
         epsilon = check_epsilon(epsilon)
+        if self.num_tables:
+            return self.with_evaluation(0).with_steps_for(epsilon=epsilon).with_evaluation(self.num_tables)
         if not self.is_private:
             raise PlanError(
                 f"sigma_over_clip={self.sigma_over_clip}: expected a positive number; without noise no "
@@ -367,6 +429,7 @@ class PrivacyPlan:
             "epsilon_label": json_number(self.epsilon_label),
             "method": self.method,
             "predictions": predictions,
+            "figures": FIGURES_ARE[self.num_tables > 0],
             "sigma_over_clip": self.sigma_over_clip,
             "paper_noise_multiplier": self.paper_noise_multiplier,
             "steps": self.steps,
@@ -380,7 +443,11 @@ class PrivacyPlan:
     def to_json(self) -> str:
         """The plan as one line of JSON with sorted keys; `from_json` gives the same plan back."""
         tags = {"format": FORMAT, "method": self.method, "adjacency": self.adjacency}
-        return json.dumps(tags | asdict(self), sort_keys=True, allow_nan=False)
+        fields = asdict(self)
+        if not self.num_tables:
+            # Fingerprints of plans that were made before there were figures stay as they are.
+            del fields["num_tables"], fields["table_noise"]
+        return json.dumps(tags | fields, sort_keys=True, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> PrivacyPlan:

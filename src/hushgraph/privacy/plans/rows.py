@@ -36,6 +36,16 @@ class RowPlan(PrivacyPlan):
         return 1
 
     @property
+    def can_evaluate(self) -> bool:
+        """A prediction reads one row and the weights."""
+        return not self.unproven
+
+    @property
+    def predictions_read_lists(self) -> bool:
+        """No: a prediction reads features alone."""
+        return False
+
+    @property
     def covers_predictions(self) -> bool:
         """Where the guarantee holds: a prediction reads one row and the weights."""
         return self.guarantee == "holds"

@@ -1,0 +1,1 @@
+"""Figures about quality: tables of counts, their noise, and what is computed from them."""

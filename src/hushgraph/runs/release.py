@@ -1,0 +1,173 @@
+"""The publishable part of a run whose guarantee holds: what the guarantee covers, and nothing else.
+
+release.json            plan, task, declared names, guarantee, and the result as far as it is covered
+weights.safetensors     of the model
+board-1.safetensors     the boards of a billboard run
+halfway.safetensors     the weights that the ballots of a second board come from
+figures.json            noisy tables of counts, and the figures computed from them
+README.md               the model card
+
+Everything else of a run stays outside: the ledger, checkpoints, exact figures, timings, seeds, paths.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hushgraph import __version__
+from hushgraph._files import sync_folder, write_whole
+from hushgraph.errors import HushgraphError, RunError, WriteError
+from hushgraph.graph.columns import Columns
+from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_assumptions
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.runs.consistency import BOARD_FILES
+from hushgraph.runs.folder import FIGURES_FILE, RunFolder, find_checksum
+from hushgraph.tasks.task import read_task
+
+FOLDER = "release"
+ABOUT = "release.json"
+FORMAT = 1
+CARD = "README.md"
+# Files that are released as they are. The board of an engine may be a folder of Parquet files.
+_RELEASED = ("weights.safetensors", "halfway.safetensors", *BOARD_FILES, "board")
+# What a run was called, and how it was watched, is nobody else's business.
+_PRIVATE_SETTINGS = ("seed", "exact_figures", "train_accuracy", "evaluate_every")
+
+
+def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> Path:
+    """Make `release/` in the folder of a finished run, as a whole or not at all; return its path.
+
+    A release that is there already stays as it is: it is the same run.
+
+    Args:
+        folder: of a finished run whose guarantee holds.
+        card: the model card, without anything that is not covered.
+        figures: the keys of the result that are computed from the noisy tables; empty where there are none.
+
+    Raises:
+        RunError: if the run is not finished, or its guarantee does not hold.
+
+    Guarantees:
+        Every file is a function of released values and declared constants.
+    """
+    folder.check_finished()
+    place = folder.path / FOLDER
+    if place.exists():
+        return place
+    if folder.guarantee.kind != "holds":
+        why = " ".join(reason.sentence for reason in folder.guarantee.why)
+        raise RunError(
+            f"run={folder.path}: its guarantee does not hold, so nothing of it may be published as private. "
+            f"{why}"
+        )
+    draft = place.with_name(f"{FOLDER}.draft")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        for name in _RELEASED:
+            _link(folder.path / name, draft / name)
+        result = _list_covered(folder, figures)
+        if folder.figures_path.exists():
+            tables = json.loads(folder.figures_path.read_text())
+            _write_json(draft / FIGURES_FILE, tables | {"figures": result["figure_table"]})
+        _write_json(draft / ABOUT, _describe(folder, result))
+        write_whole(draft / CARD, card.encode())
+        sync_folder(draft)
+        draft.rename(place)
+        sync_folder(folder.path)
+    except OSError as error:
+        raise WriteError(
+            f"{place}: cannot be written ({error.strerror or error}); free space, then make it with "
+            f"hushgraph release {folder.path}"
+        ) from None
+    return place
+
+
+def open_release(path: Path) -> RunFolder:
+    """The run in a folder that holds a release alone; RunError where it is damaged."""
+    about = _read_about(path)
+    try:
+        columns = about["columns"]
+        return RunFolder(
+            path=path,
+            plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
+            config=TrainingConfig.from_json(json.dumps(about["config"])),
+            num_features=int(about["num_features"]),
+            task=read_task(about["task"]),
+            split_id=str(about["split_id"]),
+            data="unnamed data",
+            columns=None if columns is None else Columns.of(columns),
+            assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
+            is_release=True,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
+        reason = " ".join(repr(error).split())[:300]
+        raise RunError(f"run={path}: {ABOUT} is damaged ({reason}); restore it") from None
+
+
+def read_covered_result(path: Path) -> dict[str, Any]:
+    """The result of a release, as far as it is covered."""
+    result: dict[str, Any] = _read_about(path)["result"]
+    return result
+
+
+def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
+    config = {name: value for name, value in asdict(folder.config).items() if name not in _PRIVATE_SETTINGS}
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "hushgraph": __version__,
+        "plan": json.loads(folder.plan.to_json()),
+        "config": config,
+        "num_features": folder.num_features,
+        "task": folder.task.to_json(),
+        "columns": None if folder.columns is None else json.loads(folder.columns.to_json()),
+        # Of the identifiers in the training split, which are public.
+        "split_id": folder.split_id,
+        "assumptions": write_assumptions(folder.assumptions),
+        "guarantee": folder.guarantee.to_json(),
+        "statement": folder.guarantee.statement.to_text(),
+        "result": dict(result),
+    }
+    return about | {"sum": find_checksum(about)}
+
+
+def _list_covered(folder: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a run, as far as plan, guarantee and noisy tables give it."""
+    stated = folder.plan.summary() | describe_guarantee(folder.guarantee) | {"task": folder.task.name}
+    return {**stated, "val_accuracy": None, "test_accuracy": None, "figure_table": [], **figures}
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    try:
+        about: dict[str, Any] = json.loads((path / ABOUT).read_text())
+        if about["format"] != FORMAT:
+            raise RunError(f"run={path}: {ABOUT} has format {about['format']!r}; update hushgraph")
+        if about.pop("sum") != find_checksum(about):
+            raise RunError(f"run={path}: {ABOUT} was edited; restore it")
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise RunError(f"run={path}: {ABOUT} is damaged ({type(error).__name__}); restore it") from None
+    return about
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    write_whole(path, json.dumps(values, indent=1, sort_keys=True, allow_nan=False).encode())
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file, or all files of a folder, a second name; copy where the file system has no links."""
+    if source.is_dir():
+        target.mkdir()
+        for each in sorted(source.iterdir()):
+            _link(each, target / each.name)
+    elif source.exists():
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)

@@ -1,0 +1,24 @@
+"""Make the publishable part of a finished run, from what it released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hushgraph.figures.tables import load_tables
+from hushgraph.report.card import render_card
+from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.release import write_release
+from hushgraph.training.evaluation import list_figures, summarise_figures
+
+
+def publish_run(folder: RunFolder) -> Path:
+    """Make `release/` in the folder of a finished run whose guarantee holds; return its path.
+
+    Guarantees:
+        It is computed from the plan, the boards, the weights and the noisy tables: never from exact figures.
+    """
+    figures = {}
+    if folder.plan.evaluation_charge is not None:
+        tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
+        figures = summarise_figures(list_figures(folder.task, tables))
+    return write_release(folder, render_card(folder), figures)
