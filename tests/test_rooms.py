@@ -28,6 +28,7 @@ FLOW = (
     ("noise",),
     ("sampling",),
     ("billboard",),
+    ("figures",),
     ("gradients",),
     ("inference",),
     ("runs",),
