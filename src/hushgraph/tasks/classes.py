@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError
-from hushgraph.tasks.task import Evaluation, FloatArray, Task, register
+from hushgraph.tasks.class_tables import (
+    CONFIDENCE_CENTRES,
+    CONFIDENCE_EDGES,
+    SCORE_CENTRES,
+    SCORE_EDGES,
+    choose_threshold,
+    compute_calibration_figures,
+    compute_confusion_figures,
+    compute_score_figures,
+    compute_threshold_figures,
+    find_bins,
+    sum_to_confusion,
+)
+from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -150,3 +164,79 @@ class Classes(Task):
             "macro_f1": float(np.mean(2 * hits[occurs] / (counts + guesses)[occurs])),
         }
         return ClassEvaluation(figures=figures, class_accuracy=class_accuracy, class_counts=counts)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Two classes: (score bin, label). More: (label, predicted class) and (confidence bin, right).
+
+        Scores of every class against the rest would be c further tables.
+        """
+        c = self.num_classes
+        if c == 2:
+            axes = ("bin of the probability of class 1", "label")
+            return (Table(name="scores", shape=(len(SCORE_CENTRES), 2), axes=axes),)
+        return (
+            Table(name="confusion", shape=(c, c), axes=("label", "predicted class")),
+            Table(
+                name="calibration",
+                shape=(len(CONFIDENCE_CENTRES), 2),
+                axes=("bin of the probability of the predicted class", "wrong or right"),
+            ),
+        )
+
+    def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Cells by label, predicted class and bin of its probability."""
+        c = self.num_classes
+        is_counted = (labels >= 0) & (labels < c) & np.isfinite(shown).all(1)
+        label, best = np.where(is_counted, labels, 0).astype(np.int64), shown.argmax(1)
+        if c == 2:
+            bins = find_bins(shown[:, 1], SCORE_EDGES)
+            # Rounding may leave class 1 at one half and class 0 below it: the predicted class decides.
+            half = len(SCORE_CENTRES) // 2
+            bins = np.where(best == 1, np.maximum(bins, half), np.minimum(bins, half - 1))
+            cells = (bins * 2 + label)[:, None]
+        else:
+            bins = find_bins(shown.max(1), CONFIDENCE_EDGES)
+            cells = np.stack([label * c + best, bins * 2 + (label == best)], axis=1)
+        located: npt.NDArray[np.int64] = np.where(is_counted[:, None], cells, -1).astype(np.int64)
+        return located
+
+    def compute_figures(
+        self,
+        tables: Sequence[npt.NDArray[Any]],
+        *,
+        noise_std: float = 0.0,
+        other: Sequence[npt.NDArray[Any]] | None = None,
+    ) -> dict[str, FloatArray]:
+        """Accuracy, macro-F1, calibration, the most frequent class, each class; of two classes also ranking.
+
+        Of two classes, class 1 is the positive one. "threshold_at_1_percent" is the lowest public edge that
+        at most 1% of the rows of `other` are above; "recall_at_1_percent" and "share_at_1_percent" are the
+        recall, and the share of all rows, above it.
+        """
+        first = np.asarray(tables[0], np.float64)
+        if self.num_classes != 2:
+            figures = compute_calibration_figures(np.asarray(tables[1], np.float64), noise_std)
+            figures |= compute_confusion_figures(first, noise_std)
+            counts = (first if other is None else np.asarray(other[0], np.float64)[None]).sum(2)
+        else:
+            figures = compute_score_figures(first, noise_std)
+            # A cell of the confusion table is the sum of half of the bins.
+            std = noise_std * np.sqrt(len(SCORE_CENTRES) / 2)
+            figures |= compute_confusion_figures(sum_to_confusion(first), std)
+            chosen_on = first if other is None else np.asarray(other[0], np.float64)[None]
+            counts = chosen_on.sum(1)
+            threshold = np.broadcast_to(choose_threshold(chosen_on, 0.01), len(first))
+            recall, share = compute_threshold_figures(first, threshold, noise_std)
+            figures |= {
+                "recall_at_1_percent": recall,
+                "share_at_1_percent": share,
+                "threshold_at_1_percent": SCORE_EDGES[threshold],
+            }
+        most_frequent = np.broadcast_to(counts.argmax(1), len(first))
+        figures["majority_baseline"] = figures["share"][np.arange(len(first)), most_frequent]
+        return figures
+
+    def bound_figure(self, name: str) -> tuple[float, float]:
+        """Every figure is a share."""
+        return 0.0, 1.0

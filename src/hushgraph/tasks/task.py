@@ -6,8 +6,9 @@ floating-point numbers, with NaN for no label; several numbers per node are furt
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -32,6 +33,21 @@ class Evaluation:
     """
 
     figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of counts of evaluated rows; a row adds 1 to at most one cell.
+
+    Attributes:
+        name: what the table is called, such as "confusion".
+        shape: the number of cells along every axis, which is public.
+        axes: what every axis is, such as ("label", "predicted class").
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +131,53 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:
         """Compare predictions with the labels of at least one row; every row has a label."""
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of counts from which figures that may be published are computed; none unless defined.
+
+        Noise on every cell grows with the root of the number of tables.
+        """
+        return ()
+
+    def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """int64 [rows, tables]: the cell that every row adds 1 to in each table, counted in C order.
+
+        Args:
+            shown: [rows, num_outputs], what `show` makes of outputs.
+            labels: [rows, ...], as `check_labels` gives them.
+
+        Guarantees:
+            The cells of a row depend on that row alone. A row without a label of the task, or with a number
+            in `shown` that is not finite, is counted nowhere: its cells are -1.
+        """
+        return np.full((len(labels), len(self.tables)), -1, np.int64)
+
+    def compute_figures(
+        self,
+        tables: Sequence[npt.NDArray[Any]],
+        *,
+        noise_std: float = 0.0,
+        other: Sequence[npt.NDArray[Any]] | None = None,
+    ) -> dict[str, FloatArray]:
+        """Figures of quality, by name, as functions of tables alone.
+
+        Args:
+            tables: one array [batch, *shape] for every table of `tables`. Counts may be noisy, so negative.
+            noise_std: the standard deviation of the noise on every cell; 0 for exact counts.
+            other: one array [*shape] for every table, of another split: what is chosen by counts, such as the
+                most frequent class, is chosen on it, so that noise does not help the choice. Where there is
+                none, it is chosen on `tables`.
+
+        Returns:
+            float64 [batch] for a figure of all rows, float64 [batch, classes] for a figure of every class.
+            NaN where a denominator is not positive. Noise may move a figure out of its range.
+        """
+        return {}
+
+    def bound_figure(self, name: str) -> tuple[float, float]:
+        """The range of a figure."""
+        return -math.inf, math.inf
 
     def to_json(self) -> dict[str, Any]:
         """The name and the settings, for `read_task`."""
