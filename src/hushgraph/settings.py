@@ -463,7 +463,7 @@ class Settings(TypedDict, total=False):
     group: Annotated[
         Mapping[str, Sequence[str]] | None,
         _table(
-            "A column and its values: covered figures for each of these groups too. [none: values are public]",
+            "A column and its values: covered figures by group. [none: values are public]",
             metavar="COL=A|B",
             column="group",
             read=_read_groups,

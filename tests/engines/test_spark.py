@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from hushgraph.billboard.ballots import label_ballots
-from hushgraph.billboard.board import Draws, cast, release
+from hushgraph.billboard.board import cast, release
 from hushgraph.billboard.reading import read_boards
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.noise.rounded import Draws
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.tasks.classes import Classes

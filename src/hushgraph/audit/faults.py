@@ -21,12 +21,13 @@ from torch import Tensor
 
 from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, owned_records
-from hushgraph.billboard.board import Board, Draws, cast
+from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
+from hushgraph.noise.rounded import Draws
 from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.plans import PrivacyPlan, TreePlan

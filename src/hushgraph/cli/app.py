@@ -30,6 +30,7 @@ _COMMANDS = {
     "budget": ("budget", "EXAMPLES"),
     "predict": ("predict", "EXAMPLES"),
     "compare": ("compare", "EXAMPLES"),
+    "release": ("release", "EXAMPLES"),
     "report": ("report", "EXAMPLES"),
     "audit": ("audit", "EXAMPLES"),
     "demo": ("compare", "DEMO_EXAMPLES"),

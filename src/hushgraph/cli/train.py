@@ -7,7 +7,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import HushgraphError, InputError
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import TABLE
 
@@ -383,8 +383,7 @@ def show_result(run: Run) -> None:
     """Print the result as a table, and the guarantee in a sentence."""
     result, guarantee = run.result, run.folder.guarantee
     rows = [
-        ("validation accuracy", _percent(result["val_accuracy"])),
-        ("test accuracy", _percent(result["test_accuracy"])),
+        *_list_figures(run),
         ("epsilon", rounded_up(guarantee.epsilon)),
         ("delta", digits_up(guarantee.delta)),
         ("guarantee", guarantee.kind_in_words),
@@ -392,9 +391,8 @@ def show_result(run: Run) -> None:
         ("seconds", f"{result['seconds']:.1f}"),
         ("folder", str(run.folder.path)),
     ]
-    if "train_accuracy" in result:
-        note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
-        rows.insert(2, ("train accuracy", _percent(result["train_accuracy"]) + note))
+    if guarantee.kind == "holds":
+        rows.append(("to publish", str(run.folder.release_path)))
     statement, screen = guarantee.statement, terminal.console()
     terminal.print_rows(screen, rows)
     if result.get("steps_lost"):
@@ -406,9 +404,67 @@ def show_result(run: Run) -> None:
     screen.print(f"\n{statement.sentence}", highlight=False)
     if run.plan.is_private:
         covers = f"It covers {statement.covers}. " if result["guarantee"] == "holds" else ""
-        screen.print(
-            f"{covers}The accuracies were read off the private graph and its labels.", highlight=False
+        screen.print(f"{covers}{describe_figures(run)}", highlight=False)
+
+
+def describe_figures(run: Run) -> str:
+    """One sentence or two: whether the figures of a private run are covered, and why not."""
+    if run.result.get("figures") == FIGURES_ARE[True]:
+        return (
+            "Figures are covered too: they are computed from noisy counts of validation and test rows, which "
+            "pay for that and not for training. The interval in brackets is what the noise may have moved."
         )
+    if run.config.seed is not None:
+        why = "The seed is fixed, so that no noise covers them"
+    elif run.plan.can_evaluate:
+        why = "No noise was paid for to cover them"
+    else:
+        why = "A prediction reads its neighbours in the clear, so that no noise covers them"
+    return f"Figures are exact, read off the private graph and its labels, and not covered. {why}."
+
+
+_SHOWN = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "roc_auc": "ROC-AUC",
+    "average_precision": "average precision",
+    "majority_baseline": "majority baseline",
+}
+
+
+def _list_figures(run: Run) -> list[tuple[str, str]]:
+    """The figures of a run, a row each: covered ones with what noise may have moved them by."""
+    result, splits = run.result, {"val": "validation", "test": "test"}
+    exact, rows = result.get("exact_figures", {}), []
+    if result.get("figures") == FIGURES_ARE[True]:
+        for row in run.figures:
+            if row["class"] is None and row["figure"] in _SHOWN:
+                group = "" if row["group"] is None else f", {row['group']}"
+                name = f"{splits[row['split']]} {_SHOWN[row['figure']]}{group}"
+                rows.append((name, _show_interval(row)))
+        note = "  (exact: the guarantee does not cover it)"
+        rows += [(_name_exact(name), _percent(value) + note) for name, value in exact.items()]
+    else:
+        rows += [
+            (f"{words} accuracy", _percent(result[f"{split}_accuracy"])) for split, words in splits.items()
+        ]
+    if "train_accuracy" in result:
+        note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
+        rows.append(("train accuracy", _percent(result["train_accuracy"]) + note))
+    return rows
+
+
+def _show_interval(row: Mapping[str, Any]) -> str:
+    """A covered figure and its noise interval; what hides it, where there is none."""
+    if row["value"] is None:
+        return "too few rows to tell from noise"
+    low, high = row["noise"]
+    return f"{row['value']:.2%}  [{low:.2%}, {high:.2%}]"
+
+
+def _name_exact(name: str) -> str:
+    split, _, figure = name.partition("_")
+    return f"exact {'validation' if split == 'val' else split} {_SHOWN.get(figure, figure.replace('_', ' '))}"
 
 
 def _count_steps(folder: RunFolder) -> int:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from hushgraph._files import write_whole
 from hushgraph.billboard.ballots import ballots_of_lists
-from hushgraph.billboard.board import Board, Draws, load_board, release, save_board
+from hushgraph.billboard.board import Board, load_board, release, save_board
 from hushgraph.billboard.reading import (
     combine_boards,
     place_weights,
@@ -55,6 +55,7 @@ from hushgraph.engines.tables import Tables, board_files, digest_files, open_dat
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns, merge_columns
 from hushgraph.noise import normal
+from hushgraph.noise.rounded import Draws
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import RunFolder

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgraph.billboard.ballots import Int64Array
-from hushgraph.billboard.board import Draws, release
+from hushgraph.billboard.board import release
 from hushgraph.engines.plan import (
     SPLITS,
     begin_run,
@@ -47,6 +47,7 @@ from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
 from hushgraph.noise import normal
 from hushgraph.noise.normal import KEY_BYTES, seeded_keys
+from hushgraph.noise.rounded import Draws
 from hushgraph.privacy import choices
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder

@@ -20,7 +20,7 @@ from hushgraph.tasks.task import Task
 
 Int64Array = npt.NDArray[np.int64]
 Counts = tuple[Int64Array, ...]
-"""The tables of one split in the order of `Task.tables`, each with an axis of groups in front if there are any."""
+"""The tables of one split in the order of `Task.tables`; with groups, each has an axis of them in front."""
 FORMAT = 1
 
 
@@ -65,9 +65,7 @@ def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int = 0) -> C
             flat = groups[is_counted] * size + cells[is_counted, place]
             counts[place] += np.bincount(flat, minlength=len(counts[place]))
     axes = (num_groups,) if num_groups else ()
-    return tuple(
-        count.reshape(*axes, *table.shape) for count, table in zip(counts, task.tables, strict=True)
-    )
+    return tuple(count.reshape(*axes, *table.shape) for count, table in zip(counts, task.tables, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,9 +122,7 @@ def release_tables(
     """
     divisor = find_divisor(noise_std, grid=1)
     noisy = {
-        split: tuple(
-            table + round_draws(draws(table.size), divisor).reshape(table.shape) for table in tables
-        )
+        split: tuple(table + round_draws(draws(table.size), divisor).reshape(table.shape) for table in tables)
         for split, tables in counts.items()
     }
     return NoisyTables(splits=noisy, noise_std=find_std(divisor, grid=1), groups=groups, plan=plan)
@@ -142,7 +138,9 @@ def load_tables(path: Path, *, plan: str) -> NoisyTables:
     try:
         values = json.loads(path.read_text())
         if values["format"] != FORMAT:
-            raise RunError(f"run={path.parent}: {path.name} has format {values['format']!r}; update hushgraph")
+            raise RunError(
+                f"run={path.parent}: {path.name} has format {values['format']!r}; update hushgraph"
+            )
         splits = {
             str(split): tuple(np.asarray(table, np.int64) for table in tables)
             for split, tables in values["tables"].items()

@@ -275,8 +275,8 @@ class Graph:
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
         """Return the adjacent dataset in which the row of node `v` is empty.
 
-        Its features become zero, its label and its group -1. The edges it owns are removed: those by which others read
-        it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership in splits
+        Its features become zero, its label and its group -1. The edges it owns are removed: those by which
+        others read it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership in splits
         and `is_directed`, as of the graph that was given, do not change.
         """
         if not 0 <= v < self.num_nodes:

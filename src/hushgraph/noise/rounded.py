@@ -23,7 +23,7 @@ class Draws(Protocol):
 
 
 def find_divisor(noise_std: float, *, grid: int) -> int:
-    """m: draws that are divided by it are noise of standard deviation 2^40 / m, at least `noise_std` * `grid`.
+    """m: draws divided by it are noise of standard deviation 2^40 / m, at least `noise_std` * `grid`.
 
     Args:
         noise_std: in units of `grid`; above 0.

@@ -60,6 +60,7 @@ FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
 FIGURES_FILE = "figures.json"
+RELEASE = "release"
 _FILES = (
     "run.json",
     "ledger.jsonl",
@@ -285,7 +286,9 @@ class RunFolder:
             )
             raise RunError(f"run={path}: no run.json in it; {advice}") from None
         except OSError as error:
-            raise RunError(f"run={path}: run.json cannot be read ({error.strerror}); check its permissions") from None
+            raise RunError(
+                f"run={path}: run.json cannot be read ({error.strerror}); check its permissions"
+            ) from None
         except (ValueError, RecursionError) as error:
             raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
         try:
@@ -328,7 +331,7 @@ class RunFolder:
                 if (self.path / name).exists():
                     shutil.copyfile(self.path / name, draft / name)
             # The board of an engine, whose rows are private and stay where they are, and the release.
-            for name in ("board", "release"):
+            for name in ("board", RELEASE):
                 if (self.path / name).is_dir():
                     shutil.copytree(self.path / name, draft / name)
             if self.is_release:
@@ -352,6 +355,11 @@ class RunFolder:
     def halfway_path(self) -> Path:
         """Of the weights that the ballots of a second board come from."""
         return self.path / "halfway.safetensors"
+
+    @property
+    def release_path(self) -> Path:
+        """Of the folder with what may be published."""
+        return self.path if self.is_release else self.path / RELEASE
 
     @property
     def figures_path(self) -> Path:

@@ -31,7 +31,6 @@ from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import FIGURES_FILE, RunFolder, find_checksum
 from hushgraph.tasks.task import read_task
 
-FOLDER = "release"
 ABOUT = "release.json"
 FORMAT = 1
 CARD = "README.md"
@@ -58,7 +57,7 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
         Every file is a function of released values and declared constants.
     """
     folder.check_finished()
-    place = folder.path / FOLDER
+    place = folder.release_path
     if place.exists():
         return place
     if folder.guarantee.kind != "holds":
@@ -67,7 +66,7 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
             f"run={folder.path}: its guarantee does not hold, so nothing of it may be published as private. "
             f"{why}"
         )
-    draft = place.with_name(f"{FOLDER}.draft")
+    draft = place.with_name(f"{place.name}.draft")
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()

@@ -1,7 +1,7 @@
 """Evaluation: noisy tables of counts of evaluated rows, released once, at the end of a run.
 
-A row adds 1 to one cell of each of the m tables. Given the boards and the weights, its cells are a function of
-that row alone. How far a change moves all tables together, in counts:
+A row adds 1 to one cell of each of the m tables. Given the boards and the weights, its cells are a function
+of that row alone. How far a change moves all tables together, in counts:
 
 | change              | evaluated rows it touches | tables move by                              |
 |---------------------|---------------------------|---------------------------------------------|
@@ -105,6 +105,7 @@ class EvaluationCharge(Charge):
         tables = "one table" if self.num_tables == 1 else f"each of {self.num_tables} tables"
         return (
             "Figures about quality are computed from noisy counts, released once: every labelled row of the "
-            f"validation and test splits is counted in one cell of {tables}, and noise with standard deviation "
-            f"{digits_down(self.noise_std, digits=6)} is added to every cell. Training rows are not counted."
+            f"validation and test splits is counted in one cell of {tables}, and noise with standard "
+            f"deviation {digits_down(self.noise_std, digits=6)} is added to every cell. Training rows are "
+            "not counted."
         )

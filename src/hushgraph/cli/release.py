@@ -1,0 +1,41 @@
+"""`hushgraph release`: the publishable part of a finished run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hushgraph.cli import options, terminal
+
+EXAMPLES = """\
+hushgraph release runs/people-billboard-1
+cp -r runs/people-billboard-1/release published"""
+
+
+def release(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    as_json: options.Json = False,
+) -> None:
+    """Make RUN/release, which holds what the guarantee covers and nothing else.
+
+    Training makes it at its end. This is for runs of earlier versions, or after an interruption.
+    """
+    with terminal.status("Loading PyTorch", quiet=as_json):
+        from hushgraph.runs.folder import RunFolder
+        from hushgraph.training.publish import publish_run
+
+        folder = RunFolder.open(run)
+        place = folder.path if folder.is_release else publish_run(folder)
+        figures = folder.plan.summary()["figures"]
+    if as_json:
+        typer.echo(json.dumps({"run": str(run), "release": str(place), "figures": figures}))
+        return
+    about = (
+        "and figures from noisy counts"
+        if figures == "covered"
+        else "without figures: the run did not pay for covered ones"
+    )
+    typer.echo(f"What may be published is in {place}: weights, plan, guarantee and card, {about}.")
