@@ -340,6 +340,7 @@ def test_summary_has_the_keys_that_never_change() -> None:
         "epsilon_label",
         "method",
         "predictions",
+        "figures",
         "sigma_over_clip",
         "paper_noise_multiplier",
         "steps",

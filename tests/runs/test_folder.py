@@ -87,7 +87,7 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def files(path: Path) -> set[str]:
-    return {file.name for file in path.iterdir()} - {"ledger.jsonl.lock"}
+    return {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()} - {"ledger.jsonl.lock"}
 
 
 def test_a_finished_run_round_trips(graph: Graph, finished: Path) -> None:
@@ -97,6 +97,9 @@ def test_a_finished_run_round_trips(graph: Graph, finished: Path) -> None:
         "metrics.jsonl",
         "result.json",
         "weights.safetensors",
+        "release/release.json",
+        "release/weights.safetensors",
+        "release/README.md",
     }
     run = hg.Run.load(finished)
     assert run.plan == RunFolder.open(finished).plan

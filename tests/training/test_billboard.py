@@ -58,7 +58,7 @@ def test_trees_and_boards_are_not_mixed(data: Graph) -> None:
 
 def test_boards_and_steps_are_charged_once(run: hg.Run) -> None:
     ledger = Ledger.open(run.folder.ledger_path, plan=run.plan, read_only=True)
-    assert (ledger.releases_charged, ledger.steps_charged) == (2, 6)
+    assert (ledger.releases_charged, ledger.steps_charged) == (3, 6)
     assert ledger.spent_epsilon() == pytest.approx(run.epsilon, rel=1e-9)
 
 
@@ -87,7 +87,7 @@ def test_a_killed_run_goes_on_with_the_boards_it_has(data: Graph, tmp_path: Path
     for name, content in boards.items():
         assert (tmp_path / "run" / name).read_bytes() == content
     ledger = Ledger.open(resumed.folder.ledger_path, read_only=True)
-    assert (ledger.releases_charged, ledger.steps_charged) == (2, 6)
+    assert (ledger.releases_charged, ledger.steps_charged) == (3, 6)
     assert resumed.result["guarantee"] == "holds"
 
 
@@ -169,7 +169,7 @@ def test_a_module_of_ones_own_takes_features_and_reading(data: Graph) -> None:
     assert run.predict(data).shape == (200,)
     assert isinstance(run.plan, BillboardPlan)
     assert run.plan.num_boards == 1
-    assert run.result["epsilon_evaluated"] == run.result["epsilon_other"] == 0.0
+    assert run.result["epsilon_other"] == 0.0 < run.result["epsilon_evaluated"] <= run.epsilon
 
 
 def test_another_graph_has_no_board(run: hg.Run) -> None:

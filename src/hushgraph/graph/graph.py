@@ -276,8 +276,8 @@ class Graph:
         """Return the adjacent dataset in which the row of node `v` is empty.
 
         Its features become zero, its label and its group -1. The edges it owns are removed: those by which
-        others read it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership in splits
-        and `is_directed`, as of the graph that was given, do not change.
+        others read it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership
+        in splits and `is_directed`, as of the graph that was given, do not change.
         """
         if not 0 <= v < self.num_nodes:
             raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")

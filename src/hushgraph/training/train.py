@@ -190,7 +190,7 @@ def resume(
             folder.read_graph(data)
         # A kill may have come before the release was made.
         if folder.guarantee.kind == "holds" and not folder.is_release:
-            group.broadcast(partial(publish_run, folder))
+            group.broadcast(lambda: str(publish_run(folder)))
         return Run.load(path, model=model, device=device)
     with group.share_errors():
         device_of_group = group.assign_device(choose_device(device))
