@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hushgraph.privacy.plans import PrivacyPlan
 
 _COVERED = "Predictions: covered towards everybody else"
+_LABELS_NOT_COVERED = "Labels of validation and test nodes: they serve evaluation only."
+_AND_PREDICTIONS = " and the predictions for everybody else"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,21 @@ def write_statement(guarantee: Guarantee) -> Statement:
     if guarantee.assumptions:
         text = " ".join(each.sentence for each in guarantee.assumptions)
         topics = (*topics, Topic(key="assumptions", heading="What is assumed", text=text))
+    not_covered = words.not_covered
+    if plan.num_tables:
+        topics = (*topics, _describe_figures(plan))
+        not_covered = tuple(item for item in not_covered if item != _LABELS_NOT_COVERED)
     return Statement(
-        sentence=first, caveat=caveat, topics=topics, not_covered=words.not_covered, covers=words.covers
+        sentence=first, caveat=caveat, topics=topics, not_covered=not_covered, covers=_name_covered(plan)
     )
+
+
+def _name_covered(plan: PrivacyPlan) -> str:
+    """What epsilon covers, as words inside a sentence."""
+    covers = plan.words.covers
+    if not plan.num_tables:
+        return covers
+    return covers.replace(_AND_PREDICTIONS, f", the figures{_AND_PREDICTIONS}")
 
 
 def _join(start: str, reasons: Iterable[Reason]) -> str:
@@ -127,7 +141,7 @@ def _own_sentence(guarantee: Guarantee) -> str:
         claim = f"The paper claims epsilon = {epsilon} at delta = {delta}, but this is not a guarantee."
         return _join(claim, guarantee.why_unbroken)
     if plan.covers_predictions:
-        covered = plan.words.covers
+        covered = _name_covered(plan)
         return (
             f"{covered[0].upper()}{covered[1:]} are together "
             f"({epsilon}, {delta})-differentially private for every single node{assuming}: emptying one "
@@ -278,6 +292,18 @@ def _describe_new_nodes(plan: PrivacyPlan) -> Topic:
     )
 
 
+def _describe_figures(plan: PrivacyPlan) -> Topic:
+    tables = "one table" if plan.num_tables == 1 else f"each of {plan.num_tables} tables"
+    return Topic(
+        key="figures",
+        heading="Figures: covered",
+        text="Accuracy and the other figures are computed from noisy counts. A labelled row of the "
+        f"validation or test split adds 1 to one cell of {tables}, and noise covers it. Such rows do not pay "
+        "for training, so this fits into the same epsilon: a row of these splits pays "
+        f"{rounded_up(plan.epsilon_evaluated)}. Exact figures, where they were asked for, are not covered.",
+    )
+
+
 def _describe_other_changes(plan: PrivacyPlan) -> Topic:
     return Topic(
         key="edge",
@@ -315,7 +341,7 @@ _ON_BOARDS: Topics = (
 _NOT_COVERED = (
     "Predictions: a prediction for a node reads its neighbours in the clear, whatever holds for the weights.",
     "Model selection: settings chosen by trying several on the private graph.",
-    "Labels of validation and test nodes: they serve evaluation only.",
+    _LABELS_NOT_COVERED,
     "Runs with a fixed seed: they are reproducible, not private.",
 )
 
@@ -328,7 +354,7 @@ _BILLBOARD_NOT_COVERED = (
     "A person's own prediction: it is a function of that person's own features and list, without noise.",
     "Predictions in the clear, which average over neighbours.",
     "Model selection: settings chosen by trying several on the private graph.",
-    "Labels of validation and test nodes: they serve evaluation only.",
+    _LABELS_NOT_COVERED,
     "Runs with a fixed seed: they are reproducible, not private.",
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hushgraph.figures.tables import load_tables
 from hushgraph.report.card import render_card
@@ -11,14 +13,19 @@ from hushgraph.runs.release import write_release
 from hushgraph.training.evaluation import list_figures, summarise_figures
 
 
-def publish_run(folder: RunFolder) -> Path:
+def publish_run(folder: RunFolder, figures: Mapping[str, Any] | None = None) -> Path:
     """Make `release/` in the folder of a finished run whose guarantee holds; return its path.
+
+    Args:
+        folder: of the run.
+        figures: what `summarise_figures` gave, where that is known; computed from the noisy tables otherwise.
 
     Guarantees:
         It is computed from the plan, the boards, the weights and the noisy tables: never from exact figures.
     """
-    figures = {}
-    if folder.plan.evaluation_charge is not None:
+    if folder.plan.evaluation_charge is None:
+        figures = {}
+    elif figures is None:
         tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
         figures = summarise_figures(list_figures(folder.task, tables))
     return write_release(folder, render_card(folder), figures)

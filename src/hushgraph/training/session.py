@@ -163,7 +163,8 @@ class Session:
         with torch.no_grad():
             for name, parameter in state.model.named_parameters():
                 parameter.copy_(state.average[name])
-        figures = self._evaluate(watch.view)
+        covered = self._release_figures(watch.view)
+        figures = {"val_accuracy": None, "test_accuracy": None, **covered, **self._measure(watch.view)}
         seconds = time.monotonic() - watch.begin
         result = plan.summary() | {"task": folder.task.name} | figures
         result |= {
@@ -180,26 +181,29 @@ class Session:
         )
         stated = folder.finish(state.average, result)
         if folder.guarantee.kind == "holds":
-            publish_run(folder)
+            publish_run(folder, covered)
         return stated, read_metrics(folder.path)
 
-    def _evaluate(self, view: View) -> dict[str, Any]:
-        """Figures of the result: covered ones where the plan pays for them, else exact ones."""
-        folder, model, task = self.folder, self.learner.state.model, self.folder.task
+    def _release_figures(self, view: View) -> dict[str, Any]:
+        """Covered figures, where the plan pays for them."""
+        folder, model = self.folder, self.learner.state.model
+        if folder.plan.evaluation_charge is None:
+            return {}
+        tables = release_figures(folder, view, model, require_leader(self.ledger), parts=self.parts)
+        return summarise_figures(list_figures(folder.task, tables))
+
+    def _measure(self, view: View) -> dict[str, Any]:
+        """Exact figures, where no covered ones are, or where they are asked for; never covered."""
+        folder = self.folder
+        figures: dict[str, Any] = {}
         is_covered = folder.plan.evaluation_charge is not None
-        # Tasks without classes have no accuracy.
-        figures: dict[str, Any] = {"val_accuracy": None, "test_accuracy": None}
-        if is_covered:
-            ledger = require_leader(self.ledger)
-            tables = release_figures(folder, view, model, ledger, parts=self.parts)
-            figures |= summarise_figures(list_figures(task, tables))
         if not is_covered or folder.config.exact_figures:
             exact = self._evaluate_exactly(view, SPLITS)
-            figures |= {"exact_figures": exact} if is_covered else exact
+            figures = {"exact_figures": exact} if is_covered else exact
         # The accuracy on training rows only where that is not private, or asked for.
         if not folder.plan.is_private or folder.config.train_accuracy:
-            key = f"train_{task.headline}"
-            figures[key] = self._evaluate_exactly(view, ["train"])[key]
+            key = f"train_{folder.task.headline}"
+            figures |= {key: self._evaluate_exactly(view, ["train"])[key]}
         return figures
 
     def _evaluate_exactly(self, view: View, splits: Sequence[str]) -> dict[str, float | None]:
