@@ -208,7 +208,7 @@ def test_help_and_version_end_well(run: Run) -> None:
         assert "hushgraph" in out
 
 
-BOARDS = "plan --train-nodes 1000 --num-classes 3 --epsilon 1 --delta 1e-6".split()
+BOARDS = ["plan", "--train-nodes", "1000", "--num-classes", "3", "--epsilon", "1", "--delta", "1e-6"]
 
 
 def make_budget(run: Run, path: Path, *flags: str) -> Path:

@@ -148,7 +148,9 @@ def compare_into(
     with delay_interrupts() as check:
 
         def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-            line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
+            logged = progress_figures(epsilon, None)
+            figures = progress_figures(epsilon, accuracy)
+            line.count("step", done, total, figures=figures, logged=logged)
             check()
 
         result = compare_models(data, out=out, observer=observe, on_start=announce, **arguments)
