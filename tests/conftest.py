@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -53,10 +54,16 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
     """Calls the command; gives its exit code, output and errors."""
 
     from hushgraph.cli.app import main
+    from hushgraph.training import progress
+
+    # A slow machine must not add lines.
+    monkeypatch.setattr(progress, "_BEAT", math.inf)
 
     def call(*arguments: Any) -> tuple[int, str, str]:
         code = main([str(argument) for argument in arguments])

@@ -150,6 +150,18 @@ class Comparison:
         return [] if size is None else [size.sentence]
 
     @property
+    def notices(self) -> list[str]:
+        """What covered figures say about the models; empty for a comparison that was read from a file."""
+        from hushgraph.training.cautions import list_comparison_notices
+
+        tables = {
+            name: self.runs[name].result.get("figure_table", ())
+            for name in (BILLBOARD, "DP-MLP")
+            if name in self.runs
+        }
+        return list_comparison_notices(tables) if len(tables) == 2 else []
+
+    @property
     def cost(self) -> str:
         """What the runs cost and what may be published, in words."""
         unsafe = (
@@ -217,6 +229,7 @@ class Comparison:
             },
             "cost": self.cost,
             "warnings": self.warnings,
+            "notices": self.notices,
         }
         return json.dumps(about, allow_nan=False)
 

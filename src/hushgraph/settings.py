@@ -513,7 +513,9 @@ class RunSettings(Settings, total=False):
         "PathLike | DataBudget | BudgetEntry | None",
         _budget("Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED),
     ]
-    progress: Annotated[bool | None, _run("Show a bar. [in terminals and notebooks]", commands=())]
+    progress: Annotated[
+        bool | None, _run("Show a bar, or lines in a log. [a bar in terminals and notebooks]", commands=())
+    ]
 
 
 def list_settings(kind: Any) -> dict[str, Setting]:

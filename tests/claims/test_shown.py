@@ -85,7 +85,7 @@ def test_a_bar_shows_steps_and_epsilon_and_is_the_same_for_other_rows(
 ) -> None:
     shown: list[tuple[int, int, str]] = []
     bar = SimpleNamespace(show=lambda *words: shown.append(words), close=lambda: None)
-    monkeypatch.setattr(progress, "TerminalBar", lambda: bar)
+    monkeypatch.setattr(progress, "LogLines", lambda: bar)
     monkeypatch.setattr(progress, "_PAUSE", 0.0)
     hg.train(graph, progress=True, **METHODS[method], **QUICK)
     first = shown.copy()

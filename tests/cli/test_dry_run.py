@@ -109,15 +109,15 @@ def test_people_read_what_would_happen(run: Run, data: Path) -> None:
         (["plan", "people.npz", "--epsilon", "4", "--train-nodes", "9"], "--train-nodes 9 with DATA"),
         (["plan", "people.npz"], "no budget"),
         (["plan", "nowhere.npz", "--epsilon", "4"], "nowhere.npz: no such file"),
-        (["plan", "--train-nodes", "9", "--epsilon", "4"], "no --max-readers: give DATA, or both"),
-        (["plan", "--epsilon", "4"], "no --train-nodes and no --max-readers: give DATA, or both"),
+        (["plan", "--train-nodes", "9", "--epsilon", "4"], "no --num-classes (--max-readers for trees)"),
+        (["plan", "--epsilon", "4"], "no --train-nodes and no --num-classes"),
         (
             ["plan", "--train-nodes", "9", "--max-readers", "1", "--epsilon", "4", "--split", "1/2/3"],
             "--split without DATA",
         ),
         (
             ["plan", "--train-nodes", "9", "--max-readers", "1", "--epsilon", "4", "--method", "billboard"],
-            "--method billboard without DATA",
+            "--max-readers with --method billboard",
         ),
         (["train", "people.npz", "--resume", "here", "--dry-run"], "--dry-run with --resume"),
         (["train", "people.npz", "--dry-run"], "no budget"),

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import hushgraph as hg
+from hushgraph._text import rounded_up
+from hushgraph.accounting.accountants import gaussian_epsilon, gaussian_shift
+from hushgraph.privacy.budget import MOST_RUNS, DataBudget
+from hushgraph.privacy.charges import BoardCharge
+from hushgraph.privacy.run_charge import RunCharge
 from plans import make_plan
 
 SMALL = ["plan", "--train-nodes", "1000", "--max-readers", "3", "--batch-size", "100"]
@@ -198,3 +206,144 @@ def test_help_and_version_end_well(run: Run) -> None:
         code, out, err = run(*arguments)
         assert (code, err) == (0, "")
         assert "hushgraph" in out
+
+
+BOARDS = ["plan", "--train-nodes", "1000", "--num-classes", "3", "--epsilon", "1", "--delta", "1e-6"]
+
+
+def make_budget(run: Run, path: Path, *flags: str) -> Path:
+    assert run("budget", path, "--delta", "1e-6", *flags)[0] == 0
+    return path
+
+
+def test_a_billboard_without_data_is_priced_as_with_data(run: Run) -> None:
+    with_data = answer(run, "plan", "demo", "--epsilon", "4")
+    names = "abcdefghijkl"[: hg.datasets.load("demo").num_classes]
+    public = ["--train-nodes", str(with_data["train_nodes"]), "--epsilon", "4"]
+    for classes in (
+        ("--num-classes", str(len(names))),
+        ("--classes", str(len(names))),
+        ("--classes", ",".join(names)),
+    ):
+        found = answer(run, "plan", *public, *classes)
+        different = {"notes"} | {key for key in found if found[key] != with_data[key]}
+        assert different == {"notes"}
+    assert found["method"] == "billboard"
+    assert found["notes"] == [
+        "--steps was not given; a run takes 300 by default.",
+        f"--batch-size was not given; a run takes {found['batch_size']:,} by default.",
+    ]
+    # Named, it is the same; what belongs to trees makes it a plan of trees.
+    assert answer(run, "plan", "--method", "billboard", *public, *classes) == found
+    assert answer(run, "plan", *public, "--max-readers", "2")["method"] == "trees"
+
+
+def test_the_mlp_without_data_needs_no_readers(run: Run) -> None:
+    found = answer(run, "plan", "--train-nodes", "1000", "--model", "mlp", "--epsilon", "1")
+    assert (found["method"], found["changed_trees"]) == ("rows", 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--train-nodes 9 --epsilon 1", "no --num-classes (--max-readers for trees): give DATA, or it"),
+        ("--num-classes 3", "no --train-nodes and no --epsilon: give DATA, or all of them"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 0", "--epsilon=0.0: expected a finite number above 0"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --delta 1", "--delta=1.0: expected a number above 0"),
+        ("--train-nodes 0 --num-classes 3 --epsilon 1", "--train-nodes=0: expected 1 or more"),
+        ("--train-nodes 9 --num-classes 1 --epsilon 1", "--num-classes=1: expected 2 or more"),
+        ("--train-nodes 9 --classes 0 --epsilon 1", "--num-classes=0: expected 2 or more"),
+        ("--train-nodes 9 --classes a,b --num-classes 3 --epsilon 1", "that is 2; give one of them"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --label school", "--label without DATA"),
+        ("--train-nodes 9 --max-readers 3 --steps 3 --epsilon 1 --classes 3", "--classes without DATA"),
+        ("--train-nodes 9 --model mlp --steps 3 --epsilon 1 --classes 3", "--classes without DATA"),
+        ("--model mlp --epsilon 1", "no --train-nodes: give DATA, or it"),
+        ("--method billboard --max-readers 3", "--max-readers with --method billboard"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --group-size 0", "--group-size=0: expected 1 to 300"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --group-size -3", "--group-size=-3: expected 1 to 300"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --group-size 301", "--group-size=301: expected 1 to"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --budget nowhere", "--budget=nowhere: no such file"),
+    ],
+)
+def test_what_is_missing_or_wrong_without_data_is_one_line(run: Run, flags: str, words: str) -> None:
+    code, out, err = run("plan", *flags.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+def test_a_group_of_rows(run: Run) -> None:
+    assert "epsilon_group" not in answer(run, *BOARDS)
+    for size in (1, 2, 7, 300):
+        found = answer(run, *BOARDS, "--group-size", str(size))
+        mu = gaussian_shift(found["epsilon"], found["delta"])
+        # Full batches: a group of m rows is one Gaussian, moved m times as far.
+        assert found["epsilon_group"] == pytest.approx(gaussian_epsilon(size * mu, found["delta"]), rel=1e-6)
+        assert found["group_size"] == size
+    assert answer(run, *BOARDS, "--group-size", "2")["epsilon_group"] == found["epsilon_group_of_two"]
+    assert "epsilon, group of 7           8." in run(*BOARDS, "--group-size", "7")[1]
+    # At this noise the paper's accountant has an answer for one row and none for two.
+    flags = "plan --train-nodes 500 --max-readers 2 --batch-size 50 --steps 10 --paper-noise-multiplier 0.04"
+    assert answer(run, *flags.split(), "--accountant", "paper", "--group-size", "2")["epsilon_group"] == "inf"
+
+
+def test_runs_that_fit_into_a_budget(run: Run, tmp_path: Path) -> None:
+    budget = make_budget(run, tmp_path / "people.ledger", "--epsilon", "5")
+    found = answer(run, *BOARDS, "--budget", str(budget))
+    # Full batches: k runs are one Gaussian, moved sqrt(k) times as far.
+    mu = gaussian_shift(found["epsilon"], found["delta"])
+    after = {runs: gaussian_epsilon(math.sqrt(runs) * mu, 1e-6) for runs in range(1, 30)}
+    assert found["runs_that_fit"] == max(runs for runs in after if after[runs] <= 5)
+    assert found["epsilon_after_12_runs"] == pytest.approx(after[12])
+    assert found["epsilon_left_after_12_runs"] == pytest.approx(5 - after[12])
+    assert after[12] < 12 * found["epsilon"] / 2
+    code, out, err = run(*BOARDS, "--budget", budget)
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert f"its total is epsilon 5 at delta = 1e-6, and 0.00 is spent. {found['runs_that_fit']} more" in text
+    assert f"would bring what is spent to {rounded_up(after[12])} and leave 1.09." in text
+
+
+def test_what_was_charged_before_leaves_less(run: Run, tmp_path: Path) -> None:
+    budget = make_budget(run, tmp_path / "people.ledger", "--epsilon", "5")
+    plan = answer(run, *BOARDS)
+    mu = gaussian_shift(plan["epsilon"], plan["delta"])
+    board = BoardCharge(name="board-1", noise_std=1 / (3 * mu))
+    DataBudget.open(budget).charge(
+        RunCharge(
+            run="a", epsilon=3, delta=1e-6, accountant="pair", charges=(board,), command="train", data=""
+        )
+    )
+    before = budget.read_bytes()
+    found = answer(run, *BOARDS, "--budget", str(budget))
+    fits = [runs for runs in range(30) if gaussian_epsilon(math.sqrt(9 + runs) * mu, 1e-6) <= 5]
+    assert found["runs_that_fit"] == max(fits) == 9
+    assert "9 more runs like this one fit." in run(*BOARDS, "--budget", budget)[1]
+    assert "which the total does not allow." in run(*BOARDS, "--budget", budget)[1]
+    assert budget.read_bytes() == before
+
+
+def test_where_none_fits_a_plan_is_still_a_plan(run: Run, tmp_path: Path) -> None:
+    budget = make_budget(run, tmp_path / "people.ledger", "--epsilon", "0.5")
+    code, out, err = run(*BOARDS, "--budget", budget)
+    assert (code, err) == (0, "")
+    assert "No run like this one fits: it would be 1.00; take a smaller epsilon." in out
+    found = answer(run, *BOARDS, "--budget", str(budget))
+    assert (found["runs_that_fit"], found["epsilon_left_after_12_runs"]) == (0, 0.0)
+    exact = make_budget(run, tmp_path / "exact.ledger", "--epsilon", "1.1")
+    assert "1 more run like this one fits." in run(*BOARDS, "--budget", exact)[1]
+
+
+def test_a_budget_without_a_total_and_runs_without_a_guarantee(run: Run, tmp_path: Path) -> None:
+    records = make_budget(run, tmp_path / "records.ledger")
+    found = answer(run, *BOARDS, "--budget", str(records))
+    assert (found["runs_that_fit"], found["epsilon_left_after_12_runs"]) == (None, None)
+    assert "no total is set" in run(*BOARDS, "--budget", records)[1]
+    budget = make_budget(run, tmp_path / "people.ledger", "--epsilon", "5")
+    bare = [*SMALL, "--steps", "5", "--paper-noise-multiplier", "0", "--budget", str(budget)]
+    found = answer(run, *bare)
+    assert (found["runs_that_fit"], found["epsilon_after_12_runs"]) == (0, "inf")
+    assert "This run has no guarantee, so no total allows it." in run(*bare)[1]
+    # Nothing is released in no steps.
+    free = [*SMALL, "--steps", "0", "--paper-noise-multiplier", "1", "--budget", str(budget)]
+    assert answer(run, *free)["runs_that_fit"] == MOST_RUNS
+    assert "At least 1,048,576 more runs like this one fit." in run(*free)[1]

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hushgraph.cli.app import main
 from hushgraph.cli.terminal import StatusLine, status
+from hushgraph.cli.train import progress_figures
+from hushgraph.training.progress import LogLines
 
 # Stands in for PyTorch: says when it is imported, and ends the command.
 TORCH = """
@@ -123,3 +126,83 @@ def test_results_are_not_redirected(capsys: pytest.CaptureFixture[str]) -> None:
         print("a result")
     assert capsys.readouterr().out == "a result\n"
     assert "a result" not in drawn.getvalue()
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_log_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with StatusLine(clock=clock) as line:
+        line.show("Loading demo")
+        for step in range(1, 36):
+            clock.now += 1
+            # The accuracy was not charged: it is for the eyes at a terminal.
+            line.count(
+                "step", step, 1200, figures=progress_figures(0.5, 0.9), logged=progress_figures(0.5, None)
+            )
+        clock.now += 9.9
+        line.show("Writing the report")
+        clock.now += 10
+        line.show("Still writing")
+    assert capsys.readouterr() == (
+        "",
+        "step 10 of 1,200, epsilon 0.5\n"
+        "step 20 of 1,200, epsilon 0.5\n"
+        "step 30 of 1,200, epsilon 0.5\n"
+        "Writing the report\n"
+        "Still writing\n",
+    )
+
+
+@pytest.mark.parametrize("reason", ["quiet", "not the first process", "a terminal"])
+def test_no_line_of_a_log_elsewhere(
+    reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock, console = Clock(), None
+    if reason == "not the first process":
+        monkeypatch.setenv("RANK", "1")
+    if reason == "a terminal":
+        console = Console(file=Screen(), force_terminal=True, _environ={"TERM": "xterm", "COLUMNS": "80"})
+    with StatusLine(quiet=reason == "quiet", console=console, clock=clock) as line:
+        for step in range(1, 4):
+            clock.now += 60
+            line.count("step", step, 3, logged="epsilon 1.00")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_python_asks_for_without_a_terminal_ends_with_the_last_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    lines = LogLines(clock=clock)
+    for step in range(1, 24):
+        clock.now += 1
+        lines.show(step, 23, "epsilon 1.00")
+    lines.close()
+    assert capsys.readouterr().err.splitlines() == [
+        f"step {step} of 23, epsilon 1.00" for step in (10, 20, 23)
+    ]
+
+
+@pytest.mark.parametrize(("flags", "beats"), [((), True), (("--quiet",), False), (("--json",), False)])
+def test_training_into_a_log_shows_steps_and_epsilon_alone(
+    flags: tuple[str, ...],
+    beats: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("hushgraph.training.progress._BEAT", 0.0)
+    command = "train generated-200 --epsilon 4 --steps 4 --hidden 4 --device cpu --out"
+    assert main([*command.split(), str(tmp_path / "run"), *flags]) == 0
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step")]
+    assert bool(printed) == beats
+    assert all(re.fullmatch(r"step [1-4] of 4, epsilon \d\.\d+", line) for line in printed)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hushgraph.accounting.events import FixedSizeDraw
+from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw
 from hushgraph.errors import BudgetExceededError, PlanError, RunError, WriteError
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.charges import BoardCharge, TreeSteps
@@ -249,3 +249,33 @@ def test_an_entry_names_the_file_and_a_run_of_its_own(path: Path, monkeypatch: p
     assert BudgetEntry.from_json(None) is None
     with pytest.raises(RunError, match="no such file"):
         BudgetEntry.of(path.with_name("missing"), PLAN)
+
+
+def test_runs_that_fit_are_those_that_can_be_charged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = DataBudget.create(path, epsilon=3.0, delta=1e-6)
+    assert budget.count_runs(gaussian("a", 0.01)) > 1000
+    fit = budget.count_runs(gaussian("a", 0.15))
+    for number in range(fit):
+        budget.charge(gaussian(str(number), 0.15))
+        assert DataBudget.open(path).count_runs(gaussian("next", 0.15)) == fit - number - 1
+    with pytest.raises(BudgetExceededError):
+        budget.charge(gaussian("one more", 0.15))
+    prices: list[int] = []
+
+    def count(charges: Any, delta: float) -> float:
+        prices.append(1)
+        return compose_charges(charges, delta)
+
+    monkeypatch.setattr("hushgraph.privacy.budget.compose_charges", count)
+    many = DataBudget(path=path, total=3.0, delta=1e-6).count_runs(gaussian("a", 0.0005))
+    assert many > 100_000
+    assert len(prices) <= 2 * math.log2(many) + 2
+
+
+def test_runs_that_cannot_be_priced_do_not_fit(path: Path) -> None:
+    # Sampled steps are not priced at so small a delta.
+    steps = replace(STEPS, draw=PoissonDraw(rate=0.1), sigma_over_clip=1e4, times=1)
+    budget = DataBudget.create(path, epsilon=3.0, delta=1e-13)
+    assert budget.price_more(gaussian("a", charges=(steps,)), 1) == math.inf
+    assert budget.count_runs(gaussian("a", charges=(steps,))) == 0
+    assert DataBudget.create(path.with_name("records"), delta=1e-6).count_runs(gaussian("a")) is None

@@ -11,10 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import hushgraph as hg
+from hushgraph.comparison import BILLBOARD, Comparison
 from hushgraph.graph.graph import Graph
-from hushgraph.training.cautions import list_notes, list_warnings
+from hushgraph.training.cautions import (
+    list_comparison_notices,
+    list_figure_notices,
+    list_notes,
+    list_warnings,
+)
 from plans import make_plan
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -77,8 +84,8 @@ def test_weights_are_named() -> None:
         ([(0, 1), (1, 2), (2, 1)], {"directed": True}, None),
         ([(0, 1), (1, 0)], {}, None),
         ([(0, 1), (1, 0)], {"directed": True}, "every edge has its reverse, and --directed prices one"),
-        ([], {}, None),
-        ([], {"directed": True}, None),
+        ([], {}, "there is no edge"),
+        ([], {"directed": True}, "there is no edge"),
     ],
 )
 def test_how_edges_look_is_a_note(
@@ -138,3 +145,140 @@ def test_notes_go_to_the_hook_and_nowhere_else(capfd: pytest.CaptureFixture[str]
     assert run.result["warnings"] == []
     for path in Path("run").rglob("*"):
         assert path.is_dir() or b"dropped" not in path.read_bytes()
+
+
+UNDECLARED = {"symmetrize": False, "directed": False}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("x", "told"),
+    [
+        (np.eye(5), None),
+        (np.zeros((5, 3)), "all features are 0"),
+        # Incomes beside flags; a column without any value counts for nothing.
+        (np.diag([1.0, 0.0, 1.0, 2500.0, 1.0]), "differ by a factor of 2,500"),
+        (np.diag([1.0, 1.0, 1.0, -2500.0, 1.0]), "differ by a factor of 2,500"),
+        (np.diag([1.0, 1.0, 1.0, 999.0, 1.0]), None),
+    ],
+)
+def test_features_that_carry_nothing_or_hide_others_are_a_note(form: Any, x: Any, told: str | None) -> None:
+    graph = Graph.from_arrays(
+        edge_index=np.array([[0, 1], [1, 0]]), x=form(x), y=[0, 1, 0, 1, 0], train_idx=[0, 1, 2]
+    )
+    notes = list_notes(graph, **UNDECLARED)
+    assert [told in note for note in notes] == [True] if told else notes == []
+
+
+def test_features_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hushgraph.training import cautions
+
+    x = np.diag([1.0, 1.0, 1.0, 2500.0, 1.0])
+    graph = replace(make_graph([(0, 1), (1, 0)]), x=x)
+    monkeypatch.setattr(cautions, "_CHUNK", 2)
+    assert len(list_notes(graph, **UNDECLARED)) == 1
+    monkeypatch.setattr(cautions, "_MOST_FEATURES", 24)
+    assert list_notes(graph, **UNDECLARED) == []
+
+
+def test_what_rows_look_like_is_told_on_the_terminal_alone(run: Run, tmp_path: Path) -> None:
+    rows = [f"p{n},0,{n % 2}" for n in range(60)]
+    Path("nodes.csv").write_text("\n".join(["id,age,label", *rows]))
+    Path("edges.csv").write_text("source,target\n")
+    line = "train nodes.csv --edges edges.csv --epsilon 4 --steps 2 --hidden 4 --classes 0,1 --device cpu"
+    code, out, err = run(*line.split(), "--out", "run")
+    assert code == 0
+    for words in ("there is no edge", "all features are 0"):
+        assert f"private, for you alone: {words}" in err
+        assert words not in out
+        for path in Path("run").rglob("*"):
+            assert path.is_dir() or words.encode() not in path.read_bytes()
+    assert "private, for you alone: there is no edge" in run("plan", *line.split()[1:6])[2]
+
+
+def make_table(
+    figures: dict[tuple[str, int | None], tuple[float, float]], **where: Any
+) -> list[dict[str, Any]]:
+    """Rows of a figure table: by figure and class, the value and half of its noise interval."""
+    return [
+        {"split": "test", "group": None, "class": place, "figure": name}
+        | {"value": value, "noise": [value - half, value + half], "sampling": None}
+        | where
+        for (name, place), (value, half) in figures.items()
+    ]
+
+
+def one_class(half: float, other_recall: float = 0.0) -> list[dict[str, Any]]:
+    """Three classes, of which the first has half of the rows and gets all predictions."""
+    figures = {("accuracy", None): (0.5, half), ("majority_baseline", None): (0.5, half)}
+    figures |= {("share", 0): (0.5, half), ("precision", 0): (0.5, half), ("recall", 0): (1.0, half)}
+    figures |= {("recall", 1): (other_recall, half), ("recall", 2): (0.0, half)}
+    return make_table(figures)
+
+
+def test_a_model_that_predicts_one_class_is_noticed() -> None:
+    only, baseline = list_figure_notices(one_class(0.005))
+    # 0.995 * 0.495 / 0.505 of the rows at least.
+    assert only.startswith(
+        "the model predicts class 0 for almost every node of the test split (at least 97%)"
+    )
+    assert baseline == (
+        "the model is at most 2% better than always predicting the most frequent class: test accuracy 50.0% "
+        "against 50.0%"
+    )
+
+
+def test_noise_that_could_explain_it_keeps_notices_back() -> None:
+    assert list_figure_notices(one_class(0.05)) == []
+    # Another class is found.
+    assert len(list_figure_notices(one_class(0.005, other_recall=0.3))) == 1
+    # Nothing is known about other classes.
+    hidden = [row for row in one_class(0.005) if row["class"] not in (1, 2)]
+    assert [notice[:26] for notice in list_figure_notices(hidden)] == ["the model is at most 2% bet"[:26]]
+    for accuracy, half, told in ((0.5, 0.005, 1), (0.515, 0.005, 0), (0.4, 0.05, 1), (0.5, 0.02, 0)):
+        table = make_table({("accuracy", None): (accuracy, half), ("majority_baseline", None): (0.5, half)})
+        assert len(list_figure_notices(table)) == told
+
+
+def test_notices_are_about_the_test_split_as_a_whole() -> None:
+    bad = make_table({("accuracy", None): (0.5, 0.0), ("majority_baseline", None): (0.5, 0.0)})
+    good = make_table({("accuracy", None): (0.9, 0.0), ("majority_baseline", None): (0.5, 0.0)})
+    in_validation = [row | {"split": "val"} for row in bad]
+    assert list_figure_notices([*in_validation, *good]) == []
+    assert list_figure_notices([*good, *[row | {"group": "women"} for row in bad]]) == []
+    hidden = [row | {"value": None, "noise": None, "why": "noise"} for row in good]
+    assert "validation accuracy" in list_figure_notices([*in_validation, *hidden])[0]
+    assert list_figure_notices(hidden) == list_figure_notices([]) == []
+
+
+@pytest.mark.parametrize(
+    ("billboard", "mlp", "told"),
+    [
+        ((0.60, 0.005), (0.61, 0.005), True),
+        ((0.60, 0.005), (0.60, 0.005), True),
+        ((0.63, 0.005), (0.61, 0.005), False),
+        # Noise alone might hide three points.
+        ((0.60, 0.03), (0.61, 0.03), False),
+        ((0.50, 0.03), (0.61, 0.03), True),
+    ],
+)
+def test_a_graph_that_does_not_help_is_noticed(
+    billboard: tuple[float, float], mlp: tuple[float, float], told: bool
+) -> None:
+    tables = {
+        BILLBOARD: make_table({("accuracy", None): billboard}),
+        "DP-MLP": make_table({("accuracy", None): mlp}),
+    }
+    notices = list_comparison_notices(tables)
+    assert len(notices) == told
+    if told:
+        assert notices[0].startswith("the graph did not help: DP-Billboard is at most 2% better than")
+    runs: Any = {name: SimpleNamespace(result={"figure_table": table}) for name, table in tables.items()}
+    comparison = Comparison(data="people", seeded=True, rows=(), runs=runs)
+    assert comparison.notices == notices
+
+
+def test_figures_that_are_not_covered_give_no_notice() -> None:
+    runs: Any = {name: SimpleNamespace(result={"test_accuracy": 0.5}) for name in (BILLBOARD, "DP-MLP")}
+    assert Comparison(data="people", seeded=True, rows=(), runs=runs).notices == []
+    assert Comparison(data="people", seeded=True, rows=()).notices == []

@@ -148,7 +148,9 @@ def compare_into(
     with delay_interrupts() as check:
 
         def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-            line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
+            logged = progress_figures(epsilon, None)
+            figures = progress_figures(epsilon, accuracy)
+            line.count("step", done, total, figures=figures, logged=logged)
             check()
 
         result = compare_models(data, out=out, observer=observe, on_start=announce, **arguments)
@@ -205,7 +207,7 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
         promise = result.runs[BILLBOARD].folder.guarantee.statement.sentence
         screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     screen.print(f"\n{result.cost}", highlight=False, markup=False)
-    terminal.warn(result.warnings, [])
+    terminal.warn([*result.warnings, *result.notices], [])
     if out is not None:
         terminal.print_line(
             screen,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,28 +15,37 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
+from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
-from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.settings import TABLE
+from hushgraph.privacy.plans import PrivacyPlan, json_number
+from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plans import BillboardPlan
+    from hushgraph.privacy.run_charge import RunCharge
     from hushgraph.privacy.solve import Solved
 
 EXAMPLES = """\
-hushgraph plan demo --epsilon 4
+hushgraph plan demo --epsilon 4 --budget people.ledger
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
     --steps 600 --epsilon 4
 hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
-    --steps 668 --paper-noise-multiplier 2 --accountant paper"""
+    --steps 668 --paper-noise-multiplier 2 --accountant paper
+hushgraph plan --train-nodes 90941 --num-classes 5 --epsilon 4 --group-size 3"""
 
 # The row of a figure that can be solved for, where it has another name.
 _ROWS = {"sigma-over-clip": "sigma / C"}
 
+# Groups are priced for every way to be of three kinds; beyond this it would take long, and say nothing.
+_LARGEST_GROUP = 300
+# A year of monthly runs.
+_YEAR = 12
+
 _size, _output = section("Training"), section("Run and output")
+_budget = section("Budget")
 
 
 @options.with_flags("plan")
@@ -43,6 +56,12 @@ def plan(
     ] = None,
     *,
     train_nodes: Annotated[int | None, _size("N, nodes in the training split. [those of DATA]")] = None,
+    budget: Annotated[
+        Path | None, _budget("Count how many such runs fit into this budget of the data. [none]")
+    ] = None,
+    group_size: Annotated[
+        int | None, _budget("Also price a group of so many rows, emptied together. [two rows]")
+    ] = None,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
     config: ConfigFile = None,
@@ -53,11 +72,17 @@ def plan(
 ) -> None:
     """Price a run without training; it spends nothing.
 
-    With DATA, everything that is left out is chosen as train would choose it; without, give --train-nodes and
-    --max-readers. Of steps, noise multiplier and epsilon give two; the third is solved for. With epsilon
-    alone, steps are those that train would take. --config accepts a file for train too.
+    With DATA, everything that is left out is chosen as train would choose it. Without, give --train-nodes,
+    and for the billboard --num-classes, for trees --max-readers. Of steps, noise multiplier and epsilon give
+    two; the third is solved for. With epsilon alone, steps are those that train would take. --config accepts
+    a file for train too.
     """
+    if group_size is not None and not 1 <= group_size <= _LARGEST_GROUP:
+        raise InputError(f"group_size={group_size}: expected 1 to {_LARGEST_GROUP} rows")
     with terminal.status("Choosing noise", quiet=as_json) as line:
+        from hushgraph.privacy.budget import DataBudget
+
+        opened = None if budget is None else DataBudget.open(budget)
         warnings: list[str] = []
         notes: list[str] = []
         if data is None:
@@ -67,13 +92,112 @@ def plan(
         else:
             solved, prepared = ask_prepare(context, _read_settings(context), line)
             warnings, notes = list_cautions(context, prepared)
-    is_seeded = "seed" in context.meta.get(UNUSED, ())
+        is_seeded = "seed" in context.meta.get(UNUSED, ())
+        group = None if group_size is None else price_group(solved.plan, group_size)
+        forecast = None
+        if opened is not None:
+            line.show("Counting the runs that fit")
+            forecast = Forecast.of(opened, solved, is_seeded=is_seeded)
     if as_json:
         facts = list_facts(solved, is_seeded=is_seeded) | {"warnings": warnings}
+        if group is not None:
+            facts |= {"group_size": group_size, "epsilon_group": json_number(group)}
+        if forecast is not None:
+            facts |= forecast.to_json()
         typer.echo(json.dumps(facts, allow_nan=False))
         return
-    show_plan(solved, terminal.console(), explain=explain, is_seeded=is_seeded)
+    screen = terminal.console()
+    more = [] if group is None else [(f"epsilon, group of {group_size}", rounded_up(group))]
+    show_plan(solved, screen, explain=explain, is_seeded=is_seeded, more=more)
+    if forecast is not None:
+        terminal.print_line(screen, f"\n{forecast.sentence}")
     terminal.warn(warnings, notes)
+
+
+def price_group(plan: PrivacyPlan, size: int) -> float:
+    """Epsilon when `size` rows are emptied together; infinite where the accountant refuses to price that."""
+    try:
+        return plan.price(rows_emptied(size))
+    except PlanError:
+        return math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What runs like a planned one would do to the budget of the data.
+
+    Attributes:
+        budget: as it is now.
+        charge: of one such run.
+        runs_that_fit: how many more the total allows; None without a total.
+        epsilon_after_a_year: of everything, after one more run a month.
+    """
+
+    budget: DataBudget
+    charge: RunCharge
+    runs_that_fit: int | None
+    epsilon_after_a_year: float
+
+    @classmethod
+    def of(cls, budget: DataBudget, solved: Solved, *, is_seeded: bool) -> Forecast:
+        """Compose the runs with what was charged before."""
+        from hushgraph.privacy.run_charge import RunCharge
+
+        guarantee = _state_guarantee(solved, is_seeded=is_seeded)
+        charge = RunCharge.of_plan(solved.plan, guarantee, run="planned", command="plan", data="")
+        return cls(
+            budget=budget,
+            charge=charge,
+            runs_that_fit=budget.count_runs(charge),
+            epsilon_after_a_year=budget.price_more(charge, _YEAR),
+        )
+
+    @property
+    def left_after_a_year(self) -> float | None:
+        """What a year of monthly runs would leave; None without a total."""
+        total = self.budget.total
+        return None if total is None else max(0.0, total - self.epsilon_after_a_year)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` adds."""
+        return {
+            "budget": str(self.budget.path),
+            "runs_that_fit": self.runs_that_fit,
+            f"epsilon_after_{_YEAR}_runs": json_number(self.epsilon_after_a_year),
+            f"epsilon_left_after_{_YEAR}_runs": self.left_after_a_year,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """What the budget says about such runs."""
+        budget, after = self.budget, rounded_up(self.epsilon_after_a_year)
+        total = "no total is set" if budget.total is None else f"its total is epsilon {budget.total:g}"
+        begin = (
+            f"Budget {budget.path}: {total} at delta = {digits_up(budget.delta)}, and "
+            f"{rounded_up(budget.spent)} is spent."
+        )
+        if math.isinf(self.charge.epsilon):
+            return f"{begin} This run has no guarantee, so no total allows it."
+        year = f"A run every month for a year would bring what is spent to {after}"
+        if budget.total is None or self.runs_that_fit is None:
+            return f"{begin} {year}."
+        if not self.runs_that_fit:
+            with_one = rounded_up(budget.price_more(self.charge, 1))
+            return f"{begin} No run like this one fits: it would be {with_one}; take a smaller epsilon."
+        one = self.runs_that_fit == 1
+        counted = f"{self.runs_that_fit:,} more run{'s' * (not one)} like this one fit{'s' * one}."
+        if self._is_unbounded:
+            counted = f"At least {counted}"
+        left = math.floor((self.left_after_a_year or 0.0) * 100) / 100
+        if self.runs_that_fit < _YEAR:
+            return f"{begin} {counted} {year}, which the total does not allow."
+        return f"{begin} {counted} {year} and leave {left:.2f}."
+
+    @property
+    def _is_unbounded(self) -> bool:
+        from hushgraph.privacy.budget import MOST_RUNS
+
+        return self.runs_that_fit == MOST_RUNS
 
 
 def ask_prepare(
@@ -114,35 +238,109 @@ def _read_settings(context: typer.Context) -> dict[str, Any]:
         raise InputError(
             f"--train-nodes {flags['train_nodes']} with DATA: the data says how many; leave it out"
         )
-    return options.read_settings(flags)
+    settings = options.read_settings(flags)
+    # Of a plan it is no setting of the run.
+    del settings["budget"]
+    return settings
 
 
 def _solve(context: typer.Context) -> Solved:
     """Price a plan for no data in particular."""
+    flags = context.params
+    settings = complete({name: flags[name] for name in list_settings(Settings) if name in flags})
+    for_trees = list_given_for_trees(settings)
+    if flags["method"] == "trees" or (for_trees and flags["method"] is None):
+        return _solve_steps(context)
+    if for_trees:
+        given = ", ".join(options.name_flag(context, name) for name in for_trees)
+        raise InputError(f"{given} with --method billboard: applies only to trees; leave it out")
+    return _solve_billboard(context, settings)
+
+
+def _solve_steps(context: typer.Context) -> Solved:
+    """Price trees, or the private MLP, whose rows nobody reads."""
     from hushgraph.privacy import solve as planner
 
     flags = context.params
-    if flags["method"] == "billboard":
-        raise InputError("--method billboard without DATA: give DATA, or price trees")
-    missing = [
-        f"--{name.replace('_', '-')}" for name in ("train_nodes", "max_readers") if flags[name] is None
-    ]
-    if missing:
-        raise InputError(f"no {' and no '.join(missing)}: give DATA, or both; see hushgraph plan --help")
-    reading = [name for name in flags if name == "edges" or (name in TABLE and TABLE[name].describes_data)]
-    foreign = [options.name_flag(context, name) for name in reading if options.is_given(context, name)]
-    if foreign:
-        raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
     layers = 1 if flags["num_layers"] is None else flags["num_layers"]
+    layers = 0 if flags["model"] == "mlp" else layers
+    needed = ("train_nodes", "max_readers") if layers else ("train_nodes",)
+    _check_public(context, needed)
     return planner.solve(
         num_train_nodes=flags["train_nodes"],
-        num_layers=0 if flags["model"] == "mlp" else layers,
+        num_layers=layers,
+        max_readers=flags["max_readers"] if layers else 0,
         **{name: flags[name] for name in ("edge_owner", "directed")},
         **{name: flags[name] for name in ("steps", "sigma_over_clip", "paper_noise_multiplier")},
         **{name: flags[name] for name in ("epsilon", "delta", "batch_size")},
-        **{name: flags[name] for name in ("max_readers", "max_reads", "sampler", "accountant")},
+        **{name: flags[name] for name in ("max_reads", "sampler", "accountant")},
         **{name: flags[name] for name in ("clip", "clipping", "noise")},
     )
+
+
+def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved:
+    """Price a billboard by the rule that train follows, from public numbers alone."""
+    from hushgraph.methods.base import PublicFigures
+    from hushgraph.methods.billboard import Billboard
+    from hushgraph.privacy.fields import check_budget
+    from hushgraph.privacy.solve import Solved
+
+    flags = context.params
+    _check_public(context, ("train_nodes", "num_classes", "epsilon"), allowed=("num_classes", "classes"))
+    nodes, classes = flags["train_nodes"], _count_classes(flags)
+    for flag, number, least in (("train_nodes", nodes, 1), ("num_classes", classes, 2)):
+        if number < least:
+            raise InputError(f"{flag}={number}: expected {least} or more")
+    check_budget(
+        private=True,
+        **{name: settings[name] for name in ("epsilon", "sigma_over_clip", "paper_noise_multiplier")},
+        **{name: settings[name] for name in ("delta", "steps")},
+    )
+    public = PublicFigures(num_nodes=nodes, num_train_nodes=nodes, num_classes=classes)
+    plan = Billboard().plan(public, settings).plan
+    taken = {"steps": plan.steps, "batch_size": plan.batch_size}
+    notes = tuple(
+        f"--{name.replace('_', '-')} was not given; a run takes {number:,} by default."
+        for name, number in taken.items()
+        if flags[name] is None
+    )
+    return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes)
+
+
+def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Sequence[str] = ()) -> None:
+    """Raise InputError where a public number is missing, or where there is nothing that a flag could read."""
+    flags = context.params
+    missing = [
+        options.name_flag(context, name)
+        for name in needed
+        if flags[name] is None and not (name == "num_classes" and flags["classes"])
+    ]
+    if missing:
+        trees = " (--max-readers for trees)" if "--num-classes" in missing else ""
+        them = "it" if len(missing) == 1 else "all of them"
+        raise InputError(
+            f"no {' and no '.join(missing)}{trees}: give DATA, or {them}; see hushgraph plan --help"
+        )
+    reading = [name for name in flags if name == "edges" or (name in TABLE and TABLE[name].describes_data)]
+    foreign = [
+        options.name_flag(context, name)
+        for name in reading
+        if name not in allowed and options.is_given(context, name)
+    ]
+    if foreign:
+        raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
+
+
+def _count_classes(flags: Mapping[str, Any]) -> int:
+    """The number of classes: --num-classes, or that of --classes, which may be a list or a number here."""
+    number, names = flags["num_classes"], flags["classes"]
+    if names is None:
+        return int(number)
+    # No model has one class, so a number alone is no name.
+    listed = int(names) if names.isdecimal() else len(set(names.split(",")))
+    if number is not None and number != listed:
+        raise InputError(f"--num-classes {number} with --classes {names}: that is {listed}; give one of them")
+    return listed
 
 
 def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
@@ -164,11 +362,18 @@ def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
     }
 
 
-def show_plan(solved: Solved, screen: Console, *, explain: bool = False, is_seeded: bool = False) -> None:
-    """Print the plan as a table, its guarantee, and the plans that differ in one choice."""
+def show_plan(
+    solved: Solved,
+    screen: Console,
+    *,
+    explain: bool = False,
+    is_seeded: bool = False,
+    more: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Print the plan as a table with `more` rows, its guarantee, and the plans that differ in one choice."""
     plan, guarantee = solved.plan, _state_guarantee(solved, is_seeded=is_seeded)
     rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
-    rows += [("guarantee", guarantee.kind_in_words), *_list_rows(plan, guarantee)]
+    rows += [("guarantee", guarantee.kind_in_words), *_list_rows(plan, guarantee, more)]
     marks = {_ROWS.get(solved.solved_for, solved.solved_for): "  <- solved for"}
     terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
     for note in solved.notes:
@@ -204,13 +409,16 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
         screen.print("D may be anything: with sender-owned edges it costs no privacy.")
 
 
-def _list_rows(plan: PrivacyPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
+def _list_rows(
+    plan: PrivacyPlan, guarantee: Guarantee, more: Iterable[tuple[str, str]]
+) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
     # Imported here: with it come the accountants, which --help should not wait for.
     from hushgraph.privacy.plans import BillboardPlan
 
     return [
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
+        *more,
         *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),

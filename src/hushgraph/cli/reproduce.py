@@ -200,10 +200,10 @@ def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None
         def begin(number: int, name: str) -> None:
             nonlocal done, label
             done, label = number, name
-            line.count("run", number, total, figures=name)
+            line.count("run", number, total, figures=name, logged=name)
 
         def observe(step: int, steps: int) -> None:
-            line.count("run", done + step / steps, total, figures=label)
+            line.count("run", done + step / steps, total, figures=label, logged=label)
             check()
 
         try:

@@ -7,7 +7,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import typer
 
 from hushgraph.cli.options import conversion_note, nearest_flag
 from hushgraph.errors import HushgraphError
+from hushgraph.training.progress import Heartbeat, describe_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,17 +81,26 @@ def warn(warnings: Iterable[str], notes: Iterable[str]) -> None:
 class StatusLine:
     """One line on standard error that shows what a command is doing, replaced and finally removed.
 
-    It draws nothing where standard error is no terminal, where `quiet` is set, and in the processes of a
-    group after the first. Used as a context manager.
+    Where standard error is no terminal it prints a plain line about every 10 seconds instead. It does nothing
+    where `quiet` is set, and in the processes of a group after the first. Used as a context manager.
 
     Args:
-        quiet: draw nothing anywhere.
+        quiet: draw and print nothing anywhere.
         console: where to draw, instead of standard error.
+        clock: gives seconds.
     """
 
-    def __init__(self, *, quiet: bool = False, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         is_terminal = sys.stderr.isatty() if console is None else console.is_terminal
-        self._is_off = quiet or not is_terminal or not _is_first_process()
+        is_silent = quiet or not _is_first_process()
+        self._is_off = is_silent or not is_terminal
+        self._heartbeat = None if is_silent or is_terminal else Heartbeat(clock=clock)
         self._console = console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -105,6 +116,8 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Show what the command is doing now."""
+        if self._heartbeat is not None:
+            self._heartbeat.beat(text)
         if self._is_off:
             return
         if self._progress is None or self._is_bar:
@@ -113,8 +126,17 @@ class StatusLine:
             self._start(SpinnerColumn(), TextColumn("{task.description}", markup=False), is_bar=False)
         self._update(text)
 
-    def count(self, what: str, done: float, total: float, *, figures: str = "") -> None:
-        """Show a bar: how many of `total` are done, some figures and the time left."""
+    def count(self, what: str, done: float, total: float, *, figures: str = "", logged: str = "") -> None:
+        """Show a bar: how many of `total` are done, some figures and the time left.
+
+        Args:
+            what: is counted.
+            done, total: how many.
+            figures: for the eyes at the terminal.
+            logged: what a line of a log may hold instead of them: nothing that is not charged.
+        """
+        if self._heartbeat is not None:
+            self._heartbeat.beat(describe_progress(what, done, total, logged))
         if self._is_off:
             return
         if not self._is_bar:

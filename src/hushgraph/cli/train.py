@@ -133,7 +133,9 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
         with delay_interrupts() as check:
 
             def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-                line.count("step", done, total, figures=progress_figures(epsilon, accuracy))
+                logged = progress_figures(epsilon, None)
+                figures = progress_figures(epsilon, accuracy)
+                line.count("step", done, total, figures=figures, logged=logged)
                 check()
 
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}

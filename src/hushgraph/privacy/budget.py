@@ -16,6 +16,7 @@ import math
 import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from hushgraph.privacy.plans import PrivacyPlan
 
 VERSION = 1
+MOST_RUNS = 1 << 20
+"""Runs that fit into a budget are counted up to here; a run that costs nothing fits without end."""
 # A number ends with the comma after it, so that one that was cut short is never read.
 _TORN = re.compile(rb'\{"epsilon": ([0-9.e+-]+), "delta": ([0-9.e+-]+), "')
 # What a run may be called: it names a file.
@@ -143,6 +146,34 @@ class DataBudget:
     def price_alone(self, charge: RunCharge) -> float:
         """Epsilon of one charge by itself, at the delta of the budget."""
         return compose_charges([charge], self.delta)
+
+    def price_more(self, charge: RunCharge, runs: int) -> float:
+        """Epsilon of all charges and of `runs` more like this one; infinite where that cannot be priced."""
+        times = Counter(self.charges)
+        times[charge] += runs
+        try:
+            return compose_charges(times, self.delta)
+        except PlanError:
+            return math.inf
+
+    def count_runs(self, charge: RunCharge) -> int | None:
+        """How many more runs like this one the total allows, counted up to MOST_RUNS; None without a total.
+
+        Prices are composed for about two numbers of runs per doubling, not for every one.
+        """
+        if self.total is None:
+            return None
+        fits, too_many = 0, 1
+        while self.price_more(charge, too_many) <= self.total:
+            if too_many >= MOST_RUNS:
+                return MOST_RUNS
+            fits, too_many = too_many, 2 * too_many
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            fits, too_many = (
+                (middle, too_many) if self.price_more(charge, middle) <= self.total else (fits, middle)
+            )
+        return fits
 
     @contextlib.contextmanager
     def charging(self, *charges: RunCharge) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import combinations_with_replacement, product
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee
     from hushgraph.privacy.plans import PrivacyPlan
 
-# Beyond so many sequences of kinds, a row is priced as if it were of every kind in every run.
+# Runs of the same charges are counted in at most so many parts, and sequences of kinds are at most so many;
+# where there are more, parts are made larger.
+_MOST_PARTS = 16
 _MOST_SEQUENCES = 200
 
 
@@ -122,20 +124,24 @@ def compose_charges(charges: Iterable[RunCharge], delta: float) -> float:
     A row may be of one kind in one run and of another in the next: the largest over every sequence of kinds
     is taken. Runs that one accountant prices are composed by it. The two accountants, and runs of which only
     epsilon and delta are known, are added up by basic composition, which divides delta among them.
+
+    Args:
+        charges: of the runs. A Counter of them says how often each run is repeated.
+        delta: of all together.
     """
-    charges = list(charges)
-    if any(math.isinf(charge.epsilon) for charge in charges):
+    times = Counter(charges)
+    if any(math.isinf(charge.epsilon) for charge in times):
         return math.inf
-    groups = _group_by_accountant(charges)
-    opaque = [charge for charge in charges if not charge.charges]
-    rest = delta - math.fsum(charge.delta for charge in opaque)
+    groups = _group_by_accountant(times)
+    opaque = [(charge, number) for charge, number in times.items() if not charge.charges]
+    rest = delta - math.fsum(number * charge.delta for charge, number in opaque)
     if rest < 0 or (groups and rest == 0):
         return math.inf
     share = rest / max(1, len(groups))
     return math.fsum(
         [
-            *(charge.epsilon for charge in opaque),
-            *(_price_runs(name, runs, share) for name, runs in groups.items()),
+            *(number * charge.epsilon for charge, number in opaque),
+            *(_price_runs(name, numbers, share) for name, numbers in groups.items()),
         ]
     )
 
@@ -145,7 +151,7 @@ def describe_composition(charges: Iterable[RunCharge]) -> str:
     charges = list(charges)
     if any(math.isinf(charge.epsilon) for charge in charges):
         return "a run without a guarantee is among them, so nothing bounds the total"
-    groups = [f"all events by the '{name}' accountant" for name in _group_by_accountant(charges)]
+    groups = [f"all events by the '{name}' accountant" for name in _group_by_accountant(Counter(charges))]
     opaque = sum(not charge.charges for charge in charges)
     if opaque:
         groups.append(f"{opaque} of which only epsilon and delta are known")
@@ -154,50 +160,74 @@ def describe_composition(charges: Iterable[RunCharge]) -> str:
     return f"basic composition of {len(groups)} parts, which divide delta: {'; '.join(groups)}"
 
 
-def _group_by_accountant(charges: Iterable[RunCharge]) -> dict[str, list[RunCharge]]:
-    groups: dict[str, list[RunCharge]] = {}
-    for charge in charges:
+def _group_by_accountant(times: Mapping[RunCharge, int]) -> dict[str, Counter[tuple[Charge, ...]]]:
+    """How many runs have which charges, by the accountant that prices them."""
+    groups: dict[str, Counter[tuple[Charge, ...]]] = {}
+    for charge, number in times.items():
         if charge.charges:
-            groups.setdefault(charge.accountant, []).append(charge)
+            groups.setdefault(charge.accountant, Counter())[charge.charges] += number
     return groups
 
 
-def _price_runs(accountant: str, runs: list[RunCharge], delta: float) -> float:
+def _price_runs(accountant: str, numbers: Mapping[tuple[Charge, ...], int], delta: float) -> float:
     """The largest price over sequences of kinds."""
     # Imported here: opening a budget should not wait for the accountants' libraries.
     from hushgraph.accounting.accountants import price
 
-    return max(price(counts.items(), delta=delta, accountant=accountant) for counts in _list_sequences(runs))
+    return max(
+        price(counts.items(), delta=delta, accountant=accountant) for counts in _list_sequences(numbers)
+    )
 
 
-def _list_sequences(runs: Iterable[RunCharge]) -> Iterator[Counter[Event]]:
+def _list_sequences(numbers: Mapping[tuple[Charge, ...], int]) -> Iterator[Counter[Event]]:
     """What is composed for one row, for every sequence of the kinds that it may be of in each run."""
     from hushgraph.accounting.accountants import drop_dominated
 
-    # Runs of the same charges may be exchanged.
-    numbers = Counter(run.charges for run in runs)
     columns = {
         charges: drop_dominated([list_column(charges, change) for change in rows_emptied()])
         for charges in numbers
     }
-    sequences = math.prod(
-        math.comb(len(columns[charges]) + number - 1, number) for charges, number in numbers.items()
-    )
-    if sequences > _MOST_SEQUENCES:
-        yield _count_events(
-            column for charges, number in numbers.items() for column in columns[charges] * number
+    parts = _MOST_PARTS
+    while (
+        parts > 1
+        and math.prod(
+            _count_divisions(number, len(columns[charges]), parts) for charges, number in numbers.items()
         )
-        return
-    for sequence in product(
-        *(combinations_with_replacement(columns[charges], number) for charges, number in numbers.items())
+        > _MOST_SEQUENCES
     ):
-        yield _count_events(column for part in sequence for column in part)
+        parts -= 1
+    for sequence in product(
+        *(_divide(number, len(columns[charges]), parts) for charges, number in numbers.items())
+    ):
+        yield _count_events(
+            (column, times)
+            for charges, division in zip(numbers, sequence, strict=True)
+            for column, times in zip(columns[charges], division, strict=True)
+        )
 
 
-def _count_events(columns: Iterable[Column]) -> Counter[Event]:
+def _divide(number: int, kinds: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """In how many of `number` like runs a row is of each kind; runs of the same charges may be exchanged.
+
+    Up to `parts` runs, every division. Otherwise numbers are rounded up to multiples of a part of the runs,
+    so that every division has one here that counts no kind less often.
+    """
+    width = -(-number // parts)
+    # Rounded up, a kind that has no run counts as one part, and the sum is larger by a part for each kind.
+    least, free = (0, number) if width == 1 else (1, -(-number // width) - 1)
+    for chosen in combinations_with_replacement(range(kinds), free):
+        yield tuple(min(number, width * (least + chosen.count(kind))) for kind in range(kinds))
+
+
+def _count_divisions(number: int, kinds: int, parts: int) -> int:
+    free = number if number <= parts else -(-number // -(-number // parts)) - 1
+    return math.comb(kinds + free - 1, free)
+
+
+def _count_events(columns: Iterable[tuple[Column, int]]) -> Counter[Event]:
     counts: Counter[Event] = Counter()
-    for column in columns:
+    for column, runs in columns:
         for event, times in column:
-            if event is not None and times:
-                counts[event] += times
+            if event is not None and times and runs:
+                counts[event] += runs * times
     return counts

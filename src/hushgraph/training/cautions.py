@@ -1,8 +1,10 @@
-"""What a run should be warned about, in one list: public warnings, and notes for the owner's terminal."""
+"""What a run should be warned about: public warnings, notes for the owner's terminal, notices of figures."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -15,8 +17,18 @@ if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plans import PrivacyPlan
 
-# Looking for reverse edges sorts them all; above this it would delay training noticeably.
+# Looking for reverse edges sorts them all; above this it would delay training noticeably. So would looking at
+# more features.
 _MOST_EDGES = 20_000_000
+_MOST_FEATURES = 500_000_000
+_CHUNK = 65_536
+# Columns whose largest values differ by this factor: the smaller ones are lost when a row is scaled.
+_FACTOR = 1_000
+# Shares below this difference are called the same.
+_SAME = 0.02
+# Of a model that predicts one class: the least part of rows that get it, the most recall of other classes.
+_ALMOST_ALL, _ALMOST_NONE = 0.9, 0.1
+_SPLITS = {"test": "test", "val": "validation"}
 
 
 def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None = None) -> list[str]:
@@ -87,7 +99,159 @@ def list_notes(graph: Graph, *, symmetrize: bool, directed: bool) -> list[str]:
             "every edge has its reverse, and --directed prices one of the two; leave it out if they are "
             "undirected edges"
         )
-    return notes
+    if not graph.num_edges:
+        notes.append(
+            "there is no edge, so that the graph adds nothing but noise; check the edges, or use --model mlp"
+        )
+    return notes + _list_feature_notes(graph)
+
+
+def _list_feature_notes(graph: Graph) -> list[str]:
+    """Notes about features that carry nothing, or that drown others."""
+    if not 0 < math.prod(graph.x.shape) <= _MOST_FEATURES:
+        return []
+    largest = np.zeros(graph.x.shape[1])
+    for start in range(0, graph.num_nodes, _CHUNK):
+        part = abs(graph.x[start : start + _CHUNK]).max(axis=0)
+        np.maximum(largest, part.toarray().ravel() if sparse.issparse(part) else part, out=largest)
+    used = largest[largest > 0]
+    if not used.size:
+        return ["all features are 0, so that a model can learn from edges alone; check the features"]
+    factor = used.max() / used.min()
+    if factor < _FACTOR:
+        return []
+    return [
+        f"the largest values of columns of features differ by a factor of {factor:,.0f}: every row is scaled "
+        "to one norm, so that large columns hide small ones; divide columns by constants that you know "
+        "without looking at the data"
+    ]
+
+
+def list_figure_notices(figure_table: Sequence[Mapping[str, Any]]) -> list[str]:
+    """List what covered figures say about a model that has learnt little.
+
+    A notice is given only where the noise of the figures cannot explain it: the ends of their intervals
+    support it, not their values alone. Of the splits the test split counts, or the validation split where no
+    figure of the test split can be told.
+
+    Args:
+        figure_table: of a result: dicts with split, group, class, figure, value and its interval, noise.
+
+    Guarantees:
+        A function of covered figures alone, so that it may be published with them.
+
+    Examples:
+        >>> from hushgraph.training.cautions import list_figure_notices
+        >>> table = [
+        ...     {"split": "test", "group": None, "class": None, "figure": name, "value": 0.6, "noise": noise}
+        ...     for name, noise in {"accuracy": [0.595, 0.605], "majority_baseline": [0.595, 0.605]}.items()
+        ... ]
+        >>> len(list_figure_notices(table))
+        1
+    """
+    for split, words in _SPLITS.items():
+        told = _Told(figure_table, split)
+        if told.find("accuracy") is not None:
+            return [*_judge_classes(told, words), *_judge_baseline(told, words)]
+    return []
+
+
+def list_comparison_notices(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Say where the graph did not help: a private model that reads it is no better than one that does not.
+
+    Args:
+        tables: the figure tables of two runs by what they are called, the one that reads the graph first.
+
+    Guarantees:
+        A function of covered figures alone, so that it may be published with them.
+    """
+    (name, reads_graph), (baseline, reads_rows) = tables.items()
+    for split, words in _SPLITS.items():
+        with_graph = _Told(reads_graph, split).find("accuracy")
+        without = _Told(reads_rows, split).find("accuracy")
+        if with_graph is None or without is None:
+            continue
+        # The two runs drew their noise independently.
+        half = math.hypot(with_graph.above, without.below)
+        if with_graph.value - without.value + half > _SAME:
+            return []
+        return [
+            f"the graph did not help: {name} is at most {_SAME:.0%} better than {baseline}, which reads no "
+            f"edges ({words} accuracy {with_graph.value:.1%} and {without.value:.1%}) and protects them fully"
+        ]
+    return []
+
+
+class _Figure(NamedTuple):
+    """A figure and the ends of its noise interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def above(self) -> float:
+        return self.high - self.value
+
+    @property
+    def below(self) -> float:
+        return self.value - self.low
+
+
+class _Told:
+    """The figures of one whole split that noise does not hide."""
+
+    def __init__(self, figure_table: Iterable[Mapping[str, Any]], split: str) -> None:
+        self._figures = {
+            (row["figure"], row["class"]): _Figure(row["value"], *row["noise"])
+            for row in figure_table
+            if row["split"] == split
+            and row["group"] is None
+            and row["value"] is not None
+            and row["noise"] is not None
+        }
+
+    def find(self, figure: str, place: int | None = None) -> _Figure | None:
+        """One figure, of a class where it has one."""
+        return self._figures.get((figure, place))
+
+    @property
+    def classes(self) -> list[int]:
+        """The classes of which the recall can be told."""
+        return [place for figure, place in self._figures if figure == "recall" and place is not None]
+
+
+def _judge_classes(told: _Told, split: str) -> list[str]:
+    """Whether one class is predicted for almost all rows, and no other one is found."""
+    for place in told.classes:
+        recall, precision, share = (told.find(name, place) for name in ("recall", "precision", "share"))
+        if recall is None or precision is None or share is None or not precision.high:
+            continue
+        # Rows that get this class are those of it that are found, over the part of them that are right.
+        predicted = min(1.0, recall.low * share.low / precision.high)
+        others = [told.find("recall", other) for other in told.classes if other != place]
+        none_is_found = bool(others) and all(
+            each is not None and each.high <= _ALMOST_NONE for each in others
+        )
+        if predicted >= _ALMOST_ALL and none_is_found:
+            return [
+                f"the model predicts class {place} for almost every node of the {split} split (at least "
+                f"{math.floor(100 * predicted)}%) and hardly finds any other class; a larger epsilon, more "
+                "training nodes or fewer classes may help"
+            ]
+    return []
+
+
+def _judge_baseline(told: _Told, split: str) -> list[str]:
+    """Whether always predicting the most frequent class would be as good."""
+    accuracy, baseline = told.find("accuracy"), told.find("majority_baseline")
+    # Both come from the same tables, so that their errors may add up.
+    if accuracy is None or baseline is None or accuracy.high - baseline.low > _SAME:
+        return []
+    return [
+        f"the model is at most {_SAME:.0%} better than always predicting the most frequent class: {split} "
+        f"accuracy {accuracy.value:.1%} against {baseline.value:.1%}"
+    ]
 
 
 def _has_no_reverse(graph: Graph) -> bool:

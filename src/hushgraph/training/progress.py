@@ -1,4 +1,4 @@
-"""For whoever waits: a bar of steps and epsilon, and nothing that is private."""
+"""For whoever waits: steps and epsilon, as a bar or as lines of a log, and nothing that is private."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Between two drawings of the bar, in seconds.
 _PAUSE = 0.1
+# Between two lines of a log, in seconds.
+_BEAT = 10.0
 
 
 class Bar(Protocol):
@@ -26,7 +28,7 @@ class Bar(Protocol):
 
 
 def choose_bar(progress: bool | None) -> Callable[[], Bar] | None:
-    """Return what makes a bar; None where nothing is to be shown.
+    """Return what makes a bar, or lines for a log; None where nothing is to be shown.
 
     Args:
         progress: True or False, or None for a bar in terminals and notebooks only.
@@ -35,7 +37,9 @@ def choose_bar(progress: bool | None) -> Callable[[], Bar] | None:
         return None
     if _in_notebook():
         return NotebookBar
-    return TerminalBar if progress or sys.stderr.isatty() else None
+    if sys.stderr.isatty():
+        return TerminalBar
+    return LogLines if progress else None
 
 
 @contextlib.contextmanager
@@ -64,6 +68,50 @@ def watch_steps(make_bar: Callable[[], Bar] | None, observer: Observer) -> Itera
         bar.close()
 
 
+class Heartbeat:
+    """Prints a line about every 10 seconds to standard error where that is no terminal: a pipe or a log.
+
+    The first line comes after 10 seconds, so that short work prints nothing.
+
+    Args:
+        clock: gives seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last = clock()
+
+    def beat(self, text: str) -> None:
+        """Print the line if it is time."""
+        now = self._clock()
+        if now - self._last >= _BEAT:
+            self._last = now
+            print(text, file=sys.stderr, flush=True)
+
+
+def describe_progress(what: str, done: float, total: float, figures: str) -> str:
+    """One line for a log, such as `step 120 of 300, epsilon 0.71`."""
+    return f"{what} {int(done):,} of {int(total):,}" + (f", {figures}" if figures else "")
+
+
+class LogLines:
+    """A line about every 10 seconds, and one for the last step."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._heartbeat = Heartbeat(clock=clock)
+        self._last = ""
+
+    def show(self, done: int, total: int, figures: str) -> None:
+        self._last = describe_progress("step", done, total, figures)
+        if done < total:
+            self._heartbeat.beat(self._last)
+            self._last = ""
+
+    def close(self) -> None:
+        if self._last:
+            print(self._last, file=sys.stderr, flush=True)
+
+
 class TerminalBar:
     """A line of the terminal, on standard error."""
 
@@ -78,8 +126,7 @@ class TerminalBar:
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
-            # A log keeps the last state.
-            transient=sys.stderr.isatty(),
+            transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
