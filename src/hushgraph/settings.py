@@ -239,7 +239,7 @@ class Settings(TypedDict, total=False):
         _reads("What prices a step. [pair, the tighter one]", PrivacyPlan.accountant, trees=True),
     ]
     clipping: Annotated[
-        choices.Clipping,
+        choices.Clipping | str,
         _reads("How gradients are bounded. [normalised, which reads no data]", PrivacyPlan.clipping),
     ]
     clip: Annotated[

@@ -59,7 +59,7 @@ class PrivacyPlan:
         sampler: "stable" or "paper".
         accountant: "pair" or "paper".
         batches: "poisson" or "fixed"; follows the accountant unless given.
-        clipping: "normalised", "flat", "groups" or "percentile".
+        clipping: "normalised", "flat", "groups", "percentile", or a rule that is registered.
         noise: "common" or "per-layer".
 
     Guarantees:
@@ -92,7 +92,7 @@ class PrivacyPlan:
     sampler: choices.Sampler = "stable"
     accountant: choices.Accountant = "pair"
     batches: choices.Batches = None  # type: ignore[assignment]
-    clipping: choices.Clipping = "normalised"
+    clipping: str = "normalised"
     noise: choices.Noise = "common"
     directed: bool = False
 
