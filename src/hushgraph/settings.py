@@ -498,6 +498,20 @@ def list_settings(kind: Any) -> dict[str, Setting]:
     }
 
 
+WITH_ENGINE = (
+    "epsilon",
+    "private",
+    "delta",
+    "edge_owner",
+    "num_classes",
+    "batch_size",
+    "steps",
+    "learning_rate",
+    "hidden",
+    "symmetrize",
+    "budget",
+)
+"""The settings of runs on engines, besides those of columns."""
 RETIRED = "noise_multiplier"
 """A name that meant two things."""
 TABLE = list_settings(RunSettings)
