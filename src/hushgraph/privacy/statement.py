@@ -131,8 +131,8 @@ def _own_sentence(guarantee: Guarantee) -> str:
         covers = plan.words.covers
         covered, outcome = f"{covers[0].upper()}{covers[1:]} are together", "any outcome"
     return (
-        f"{covered} ({epsilon}, {delta})-differentially private for every single node{assuming}: emptying one "
-        f"node's row changes the probability of {outcome} by at most a factor of e^{epsilon}, up to a "
+        f"{covered} ({epsilon}, {delta})-differentially private for every single node{assuming}: emptying "
+        f"one node's row changes the probability of {outcome} by at most a factor of e^{epsilon}, up to a "
         f"probability of {delta}."
     )
 
