@@ -8,7 +8,7 @@ import gc
 import math
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,24 @@ def run(
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_registers() -> Iterator[None]:
+    """Tasks, charges, plans and clipping rules that the tests of a file register are gone after it."""
+    from hushgraph.privacy import clipping
+    from hushgraph.privacy.charges import charge
+    from hushgraph.privacy.plans import plan
+    from hushgraph.tasks import task
+
+    registers: list[dict[str, Any]] = [task._TASKS, charge._KINDS, plan._METHODS, clipping._RULES]
+    before = [set(register) for register in registers]
+    yield
+    for register, known in zip(registers, before, strict=True):
+        for name in set(register) - known:
+            # Modules of the package are imported once.
+            if not register[name].__module__.startswith("hushgraph."):
+                del register[name]
 
 
 @pytest.fixture

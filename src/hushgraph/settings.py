@@ -248,7 +248,7 @@ class Settings(TypedDict, total=False):
         _reads("What prices a step. [pair, the tighter one]", PrivacyPlan.accountant, trees=True),
     ]
     clipping: Annotated[
-        choices.Clipping,
+        choices.Clipping | str,
         _reads("How gradients are bounded. [normalised, which reads no data]", PrivacyPlan.clipping),
     ]
     clip: Annotated[
@@ -526,6 +526,20 @@ def list_settings(kind: Any) -> dict[str, Setting]:
     }
 
 
+WITH_ENGINE = (
+    "epsilon",
+    "private",
+    "delta",
+    "edge_owner",
+    "num_classes",
+    "batch_size",
+    "steps",
+    "learning_rate",
+    "hidden",
+    "symmetrize",
+    "budget",
+)
+"""The settings of runs on engines, besides those of columns."""
 RETIRED = "noise_multiplier"
 """A name that meant two things."""
 TABLE = list_settings(RunSettings)

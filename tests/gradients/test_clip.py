@@ -94,7 +94,10 @@ def test_what_cancelled_lowers_the_factor(kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "adaptive"}, "clipping='adaptive': expected 'normalised', 'flat' or 'groups'"),
+        (
+            {"kind": "adaptive"},
+            "clipping='adaptive': expected 'normalised', 'flat', 'groups' or a registered rule",
+        ),
         ({"clip": 0.0}, "clip=0.0: expected a finite norm above 0"),
         ({"clip": math.inf}, "clip=inf: expected a finite norm above 0"),
         ({"clip": math.nan}, "clip=nan: expected a finite norm above 0"),

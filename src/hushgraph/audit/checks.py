@@ -34,6 +34,7 @@ from hushgraph.noise.source import NORM_EXCESS
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.training.memory import GraphView
+from hushgraph.training.running import Begin, begin_in_memory
 from hushgraph.training.trainer import Trainer
 
 _NODES, _CLASSES, _FEATURES, _EDGES, _HIDDEN, _STEPS = 240, 4, 12, 1200, 8, 12
@@ -115,11 +116,56 @@ def check_runs(plan: BillboardPlan, plant: Plant) -> tuple[Check, ...]:
         ("rows read the released boards", _check_readings),
         ("clipped sums, by a second method", _check_sums),
         ("no row adds more than C", _check_probes),
-        ("noise in every entry of every weight tensor", partial(_check_everywhere, _list_tensors)),
-        ("noise of weight tensors has the planned size", partial(_check_size, _list_tensors)),
-        ("no noise is used twice", _check_fresh),
+        *_OF_STEPS,
     ]
     return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
+
+
+def check_data(
+    graph: Graph, plan: PrivacyPlan, *, begin: Begin = begin_in_memory, hidden: int = _HIDDEN
+) -> tuple[Check, ...]:
+    """Watch two runs on made data, of any task and any source of rows, and check what they released.
+
+    These are the checks of `check_runs` that need no second computation of a task.
+
+    Args:
+        graph: made for the purpose; what the checks say about it is not paid for.
+        plan: whose training reads no edges.
+        begin: as in `hushgraph.training.running.run_plan`. It gets `graph` as it is.
+        hidden: units of the model.
+
+    Examples:
+        >>> import hushgraph as hg
+        >>> graph, plan, _ = hg.prepare(hg.datasets.synthetic(num_nodes=200, seed=1), epsilon=4.0, steps=4)
+        >>> [check.name for check in check_data(graph, plan) if check.failure]
+        []
+    """
+    runs = [_watch_data(graph, plan, begin, hidden) for _ in range(2)]
+    checks: list[tuple[str, Callable[[list[_Watched]], str]]] = [
+        ("charges come first and are those of the plan", _check_ledger),
+        ("every board is released once", _check_once),
+        ("rows cast what they may", _check_ballots),
+        ("noise at every place of every board", partial(_check_everywhere, _list_boards)),
+        ("noise of boards has the planned size", partial(_check_size, _list_boards)),
+        ("no row adds more than C", _check_probes),
+        *_OF_STEPS,
+    ]
+    return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
+
+
+def _watch_data(graph: Graph, plan: PrivacyPlan, begin: Begin, hidden: int) -> _Watched:
+    """One run of whole batches, and what its rows cast."""
+    plan = replace(plan, batch_size=plan.num_train_nodes)
+    config = choose_config(plan, hidden=hidden)
+    with watch_run(graph, plan, config, begin=begin, in_detail=True) as seen:
+        charges = _read_charges(seen)
+        world = Rerun(seen=seen, graph=graph)
+        view = world.view(len(plan.segment_ends) - 1)
+        probes = _probe_rows(world.trainer(view), view, plan)
+        nodes = np.arange(graph.num_nodes)
+        cast = [world.ballots(place, None) for place in range(seen.folder.num_boards)]
+    ballots = [each.dense(nodes) / GRID for each in cast]
+    return _Watched(plan=plan, seen=seen, graph=graph, charges=charges, ballots=ballots, probes=probes)
 
 
 def check_noise_of_steps(stage: Stage) -> tuple[Check, ...]:
@@ -134,14 +180,8 @@ def check_noise_of_steps(stage: Stage) -> tuple[Check, ...]:
         ) as seen:
             charges = _read_charges(seen)
         runs.append(_Watched(plan=plan, seen=seen, graph=graph, charges=charges))
-    return (
-        Check(name="charges come first and are those of the plan", failure=_check_ledger(runs)),
-        Check(
-            name="noise in every entry of every weight tensor", failure=_check_everywhere(_list_tensors, runs)
-        ),
-        Check(name="noise of weight tensors has the planned size", failure=_check_size(_list_tensors, runs)),
-        Check(name="no noise is used twice", failure=_check_fresh(runs)),
-    )
+    checks = [("charges come first and are those of the plan", _check_ledger), *_OF_STEPS]
+    return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
 
 
 def _make_graph(*, is_sparse: bool) -> Graph:
@@ -450,6 +490,13 @@ def _find_alike(vectors: list[tuple[str, Floats]]) -> str:
         if abs(float(a @ b)) / scale > min(0.999, 8 / math.sqrt(size)):
             return f"{first} and {second} have noise in common"
     return ""
+
+
+_OF_STEPS: list[tuple[str, Callable[[list[_Watched]], str]]] = [
+    ("noise in every entry of every weight tensor", partial(_check_everywhere, _list_tensors)),
+    ("noise of weight tensors has the planned size", partial(_check_size, _list_tensors)),
+    ("no noise is used twice", _check_fresh),
+]
 
 
 def _find_equal_rows(noise: Floats) -> tuple[int, int] | None:

@@ -33,8 +33,7 @@ from hushgraph.training.distributed import Group
 from hushgraph.training.memory import GraphView, Memory
 from hushgraph.training.optimizers import SGD
 from hushgraph.training.parts import ClippedSum, Parts
-from hushgraph.training.running import run_session
-from hushgraph.training.session import Learner
+from hushgraph.training.running import Begin, begin_in_memory, run_plan
 from hushgraph.training.steps import build_trainer
 from hushgraph.training.trainer import State, Trainer
 
@@ -203,6 +202,7 @@ def watch_run(
     phases: list[Weights] | None = None,
     plant: Plant = plant_nothing,
     in_detail: bool = False,
+    begin: Begin = begin_in_memory,
 ) -> Iterator[Seen]:
     """One run of the real session on made data, in a temporary folder that goes with the context.
 
@@ -211,9 +211,11 @@ def watch_run(
         phases: the weights of the steps in turn; plain gradient descent decides them unless given.
         plant: a fault.
         in_detail: also note ballots, exact sums, batches and the ledger on disk.
+        begin: where rows are, and what is released before boards and steps.
     """
     with tempfile.TemporaryDirectory(prefix="hushgraph-audit-") as path:
-        folder = RunFolder.describe(path, graph, plan, config, data="made for an audit")
+        data = "made for an audit"
+        folder = RunFolder.describe(path, graph, plan, config, data=data)
         seen = Seen(folder=folder, parts=Parts())
         notes = _Notes(seen, in_detail)
         seen.parts = plant(notes.parts())
@@ -223,10 +225,8 @@ def watch_run(
             return Witness(parameters, names, phases or [], notes, plan.batch_size)
 
         with quiet_process():
-            source = Memory(folder, graph, parts=seen.parts, device=_CPU)
-            common: dict[str, Any] = {"group": Group(), "parts": seen.parts}
-            learner = Learner.build(folder, source, resumed=False, optimizer=make_optimizer, **common)
-            run_session(folder, source, learner, folder.start, progress=False, **common)
+            own: dict[str, Any] = {"begin": begin, "optimizer": make_optimizer, "parts": seen.parts}
+            run_plan(path, graph, plan, config, data=data, **own)
         notes.is_over = True
         yield seen
 

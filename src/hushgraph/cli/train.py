@@ -22,7 +22,7 @@ from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.settings import TABLE
+from hushgraph.settings import TABLE, WITH_ENGINE
 
 if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
@@ -35,10 +35,6 @@ hushgraph train people.npz --epsilon 2 --model gin --symmetrize --out gin
 hushgraph train people.npz --resume gin
 hushgraph train nodes.csv --edges edges.csv --epsilon 4 --label school \\
     --classes red,blue --hash city=16 --split 0.6/0.2/0.2"""
-
-# Settings of a run whose board an engine makes, besides those of tables.
-_WITH_ENGINE = {"epsilon", "private", "delta", "budget", "edge_owner", "hidden", "batch_size", "steps"}
-_WITH_ENGINE |= {"learning_rate", "symmetrize", "num_classes"}
 
 _output = section("Run and output")
 
@@ -178,7 +174,7 @@ def _train_on_engine(
     if flags["resume"] is not None:
         limits |= {"resume": True, "charge_again": flags["charge_again"]}
     else:
-        limits |= {name: settings[name] for name in _WITH_ENGINE} | {"columns": columns}
+        limits |= {name: settings[name] for name in WITH_ENGINE} | {"columns": columns}
     try:
         return train_tables(nodes, edges, out, **limits, **hooks)
     except HushgraphError:
@@ -223,7 +219,7 @@ def _check_engine(context: typer.Context) -> None:
         if flags["keep_rows"]:
             raise InputError("--keep-rows: only an engine writes rows; add --engine duckdb")
         return
-    given = _list_given(context, allowed={*_WITH_ENGINE, "out"}, with_tables=True)
+    given = _list_given(context, allowed={*WITH_ENGINE, "out"}, with_tables=True)
     if given:
         raise InputError(f"{', '.join(given)} with --engine: runs on engines do not have that; leave it out")
     if flags["dry_run"]:

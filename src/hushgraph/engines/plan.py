@@ -22,25 +22,11 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
-from hushgraph.settings import RunSettings, check_names, complete, list_settings, with_settings
+from hushgraph.settings import WITH_ENGINE, RunSettings, check_names, complete, list_settings, with_settings
 from hushgraph.tasks.classes import Classes
 from hushgraph.training.prepare import check_settings
 
-# The settings of runs on engines.
-_SETTINGS = (
-    "edge_owner",
-    "num_classes",
-    "epsilon",
-    "private",
-    "delta",
-    "batch_size",
-    "steps",
-    "learning_rate",
-    "hidden",
-    "symmetrize",
-    "columns",
-    "budget",
-)
+_SETTINGS = (*WITH_ENGINE, "columns")
 with_engine_settings = with_settings(
     RunSettings, without=[name for name in list_settings(RunSettings) if name not in _SETTINGS]
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hushgraph.errors import PlanError
+from hushgraph.privacy.clipping import ClippingRule, get_rule
 
 GROUPS = ("encoder", "aggregation", "decoder")
 
@@ -48,7 +49,8 @@ class Clipping:
 
     Attributes:
         kind: "normalised": factor C / (norm + stability), which reads no threshold off the data and gives
-            every root nearly the same weight; "flat": min(1, C / norm); "groups": flat, per group of layers.
+            every root nearly the same weight; "flat": min(1, C / norm); "groups": flat, per group of layers;
+            or the name of a rule that is registered.
         clip: C, the largest norm of one root's clipped gradient, all groups together.
         thresholds: per group of `GROUPS`; C / sqrt(3) each unless given. Their root sum of squares is C.
         stability: keeps roots whose gradient is small from being blown up to norm C.
@@ -57,14 +59,16 @@ class Clipping:
         The clipped gradient of a root has norm at most C; one whose norm is not finite has factor 0.
     """
 
-    kind: Literal["normalised", "flat", "groups"] = "normalised"
+    kind: str = "normalised"
     clip: float = 1.0
     thresholds: tuple[float, float, float] | None = None
     stability: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.kind not in ("normalised", "flat", "groups"):
-            raise PlanError(f"clipping={self.kind!r}: expected 'normalised', 'flat' or 'groups'")
+        if self.kind not in ("normalised", "flat", "groups") and self.own_rule is None:
+            raise PlanError(
+                f"clipping={self.kind!r}: expected 'normalised', 'flat', 'groups' or a registered rule"
+            )
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise PlanError(f"clip={self.clip}: expected a finite norm above 0")
         if not (math.isfinite(self.stability) and self.stability >= 0):
@@ -91,8 +95,15 @@ class Clipping:
         return cls(kind="groups", clip=math.hypot(*thresholds), thresholds=thresholds)
 
     @property
+    def own_rule(self) -> ClippingRule | None:
+        """The rule that was registered under this name; None for one that is built in."""
+        return get_rule(self.kind)
+
+    @property
     def rule(self) -> Rule:
-        """The numbers that factors are computed from."""
+        """The numbers that the factors of a built-in rule are computed from."""
+        if self.own_rule is not None:
+            raise TypeError(f"clipping={self.kind!r}: expected a built-in rule")
         if self.thresholds is not None:
             return Rule(is_grouped=True, clips=self.thresholds)
         clips = (self.clip,) * len(GROUPS)
@@ -111,6 +122,11 @@ class Clipping:
         if sizes is not None:
             safe = squared_norms.clamp(min=0) + ROUNDING_MARGIN * sizes.double() + SMALLEST_SQUARE
             finite = finite & torch.isfinite(sizes).all(0)
+        if self.own_rule is not None:
+            norm = safe.sum(0).sqrt()
+            # From 0 to C / norm, whatever the rule gives.
+            own = self.own_rule(norm, self.clip).nan_to_num(nan=0.0).clamp(min=0)
+            return torch.where(finite, torch.minimum(own, self.clip / norm).expand_as(safe), 0.0)
         rule = self.rule
         norms = safe.sqrt() if rule.is_grouped else safe.sum(0, keepdim=True).sqrt()
         # By numbers, not by a tensor of thresholds: nothing is copied to a GPU that records.

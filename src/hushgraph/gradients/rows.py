@@ -549,8 +549,9 @@ class _Buffers(NamedTuple):
 class RowSums:
     """Clipped sums of batches of rows, for `Trainer`; buffers are kept as long as the model is the same.
 
-    Small batches, and losses that have no kernel, are computed with torch: a small run has ended before the
-    kernels would be compiled. Which it is follows from the number of rows, never from what they hold.
+    Small batches, and losses and clipping rules without a kernel, are computed with torch: a small run has
+    ended before the kernels would be compiled. Which it is follows from the number of rows, never from what
+    they hold.
 
     Args:
         model: the model, if it is known already.
@@ -563,7 +564,8 @@ class RowSums:
     def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
         num_inputs = rows.num_rows * (rows.features.num_columns + rows.dense_width)
-        if rows.loss is not cross_entropy or num_inputs <= _SMALL:
+        has_kernel = rows.loss is cross_entropy and (clipping is None or clipping.own_rule is None)
+        if not has_kernel or num_inputs <= _SMALL:
             return self._by_torch(model, rows, clipping)
         if self._pass is None or self._model is not model:
             self._model, self._pass = model, RowPass(_require_chain(model))

@@ -30,6 +30,8 @@ _MOST_STEPS = 16
 _BLOCK = 1 << 19
 _STEPS_AHEAD = 4
 _LEAST_BLOCKS = 2
+# A CPU draws up to so many numbers in the time that handing them to a thread takes.
+_FEW = 1 << 12
 
 
 class NoiseSource(Protocol):
@@ -191,7 +193,8 @@ class _Drawer:
 
     def __init__(self, size: int, keys: Iterator[bytes], device: torch.device, *, ahead: bool) -> None:
         self.size = size
-        self._keys, self._is_pinned, self._ahead = keys, device.type == "cuda", ahead
+        self._keys, self._is_pinned = keys, device.type == "cuda"
+        ahead = self._ahead = ahead and (self._is_pinned or size > _FEW)
         together = max(1, min(_MOST_STEPS, _BLOCK // max(1, size)))
         self._steps = together if self._is_pinned and ahead else 1
         self._num_workers = min(_MOST_WORKERS, os.cpu_count() or 1) if self._is_pinned else 1

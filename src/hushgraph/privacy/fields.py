@@ -11,6 +11,7 @@ from typing import Any, NoReturn, get_args
 from hushgraph._validate import as_float, as_int, show_value
 from hushgraph.errors import PlanError
 from hushgraph.privacy import bounds, choices
+from hushgraph.privacy.clipping import list_clippings
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "edge_owner": get_args(choices.EdgeOwner),
@@ -85,7 +86,7 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         wrong.append(f"num_layers={fields['num_layers']}: expected at most {MOST_LAYERS}")
     if fields["max_reads"] is not None:
         fields["max_reads"] = _check_int("max_reads", fields["max_reads"], 0, wrong)
-    for name, allowed in CHOICES.items():
+    for name, allowed in (CHOICES | {"clipping": list_clippings()}).items():
         if name == "batches" and fields[name] is None:
             continue
         if fields[name] not in allowed:

@@ -140,18 +140,14 @@ def _own_sentence(guarantee: Guarantee) -> str:
     if plan.guarantee == "claimed by the paper":
         claim = f"The paper claims epsilon = {epsilon} at delta = {delta}, but this is not a guarantee."
         return _join(claim, guarantee.why_unbroken)
+    covered, outcome = "Training is", "any outcome of training"
     if plan.covers_predictions:
-        covered = _name_covered(plan)
-        return (
-            f"{covered[0].upper()}{covered[1:]} are together "
-            f"({epsilon}, {delta})-differentially private for every single node{assuming}: emptying one "
-            f"node's row changes the probability of any outcome by at most a factor of e^{epsilon}, up to a "
-            f"probability of {delta}."
-        )
+        covers = _name_covered(plan)
+        covered, outcome = f"{covers[0].upper()}{covers[1:]} are together", "any outcome"
     return (
-        f"Training is ({epsilon}, {delta})-differentially private for every single node{assuming}: emptying "
-        f"one node's row changes the probability of any outcome of training by at most a factor of "
-        f"e^{epsilon}, up to a probability of {delta}."
+        f"{covered} ({epsilon}, {delta})-differentially private for every single node{assuming}: emptying "
+        f"one node's row changes the probability of {outcome} by at most a factor of e^{epsilon}, up to a "
+        f"probability of {delta}."
     )
 
 
@@ -338,24 +334,26 @@ _ON_BOARDS: Topics = (
     _describe_other_changes,
 )
 
-_NOT_COVERED = (
-    "Predictions: a prediction for a node reads its neighbours in the clear, whatever holds for the weights.",
+_NEVER_COVERED = (
     "Model selection: settings chosen by trying several on the private graph.",
     _LABELS_NOT_COVERED,
     "Runs with a fixed seed: they are reproducible, not private.",
 )
 
+_TREE_NOT_COVERED = (
+    "Predictions: a prediction for a node reads its neighbours in the clear, whatever holds for the weights.",
+    *_NEVER_COVERED,
+)
+
 _ROW_NOT_COVERED = (
     "A person's own prediction: it is a function of that person's own features, without noise.",
-    *_NOT_COVERED[1:],
+    *_NEVER_COVERED,
 )
 
 _BILLBOARD_NOT_COVERED = (
     "A person's own prediction: it is a function of that person's own features and list, without noise.",
     "Predictions in the clear, which average over neighbours.",
-    "Model selection: settings chosen by trying several on the private graph.",
-    _LABELS_NOT_COVERED,
-    "Runs with a fixed seed: they are reproducible, not private.",
+    *_NEVER_COVERED,
 )
 
 _TREE_TERMS = (
@@ -385,7 +383,7 @@ _PREDICT = "probabilities = run.predict_proba(data)"
 
 TREE_WORDS = Wording(
     topics=_ON_TREES,
-    not_covered=_NOT_COVERED,
+    not_covered=_TREE_NOT_COVERED,
     covers="the weights",
     predicts_from="its features and those of its neighbours",
     example=_PREDICT,

@@ -1,34 +1,82 @@
-"""From a folder and a source to a run: open the ledger, take the steps, say where a run is kept."""
+"""From a plan or a folder to a run: open the ledger, take the steps, say where a run is kept."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from hushgraph.errors import RunError
+from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.checkpoint import read_progress
+from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group
 from hushgraph.training.interruption import delay_interrupts
+from hushgraph.training.memory import Memory
 from hushgraph.training.parts import Parts
+from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.progress import choose_bar, watch_steps
 from hushgraph.training.run import Run
 from hushgraph.training.session import Learner, OnStart, Session, check_agreement
 from hushgraph.training.source import Source
 from hushgraph.training.trainer import Observer
 
+OpenLedger = Callable[[], Ledger]
+"""Charges a run to the budget of its data, if it has one, and opens its ledger."""
+Begin = Callable[[RunFolder, Graph, Parts], tuple[Source, OpenLedger]]
+"""From the folder of a new run to where its rows are, and what opens its ledger."""
+
+
+def begin_in_memory(folder: RunFolder, graph: Graph, parts: Parts) -> tuple[Memory, OpenLedger]:
+    """Rows in memory, and nothing released before the first board or step."""
+    return Memory(folder, graph, device=torch.device("cpu"), parts=parts), folder.start
+
+
+def run_plan(
+    path: str | os.PathLike[str],
+    graph: Graph,
+    plan: PrivacyPlan,
+    config: TrainingConfig,
+    *,
+    begin: Begin = begin_in_memory,
+    data: str = "a graph in memory",
+    optimizer: OptimizerFactory | None = None,
+    parts: Parts | None = None,
+) -> Run:
+    """Train by a plan of the caller's, in one process on the CPU: for engines, mechanisms and audits.
+
+    Args:
+        path: the folder of the run, which is not there yet.
+        graph, plan, config: as `hushgraph.prepare` gives them, or changed.
+        begin: where rows are, and what is charged and released before the first board or step.
+        data: what the data is called.
+        optimizer: where it is the caller's.
+        parts: the collaborators; an audit replaces some.
+    """
+    group, parts = Group(), parts or Parts()
+    folder = RunFolder.describe(path, graph, plan, config, data=data)
+    source, open_ledger = begin(folder, graph, parts)
+    common: dict[str, Any] = {"group": group, "parts": parts}
+    learner = Learner.build(folder, source, resumed=False, optimizer=optimizer, **common)
+    return run_session(folder, source, learner, open_ledger, progress=False, **common)
+
 
 def run_session(
     folder: RunFolder,
     source: Source,
     learner: Learner,
-    open_ledger: Callable[[], Ledger],
+    open_ledger: OpenLedger,
     *,
     group: Group,
     parts: Parts,
@@ -40,7 +88,7 @@ def run_session(
 
     Args:
         folder, source, learner: of the run; everything about them is checked.
-        open_ledger: charges the run to the budget of its data, if it has one, and opens its ledger.
+        open_ledger: charges the run and opens its ledger.
         group, progress, observer, on_start: as in `hushgraph.train`.
         parts: the collaborators; an audit replaces some.
     """

@@ -61,7 +61,7 @@ class PrivacyPlan:
         sampler: "stable" or "paper".
         accountant: "pair" or "paper".
         batches: "poisson" or "fixed"; follows the accountant unless given.
-        clipping: "normalised", "flat", "groups" or "percentile".
+        clipping: "normalised", "flat", "groups", "percentile", or a rule that is registered.
         noise: "common" or "per-layer".
         num_tables: m, how many tables an evaluated row is counted in; 0 releases no figures.
         table_noise: the standard deviation of the noise on every count; `with_evaluation` chooses it.
@@ -96,7 +96,7 @@ class PrivacyPlan:
     sampler: choices.Sampler = "stable"
     accountant: choices.Accountant = "pair"
     batches: choices.Batches = None  # type: ignore[assignment]
-    clipping: choices.Clipping = "normalised"
+    clipping: str = "normalised"
     noise: choices.Noise = "common"
     directed: bool = False
     num_tables: int = 0
