@@ -9,7 +9,8 @@ import pytest
 from scipy import optimize
 
 from hushgraph.accounting.accountants import gaussian_delta, gaussian_epsilon
-from hushgraph.accounting.tradeoff import gaussian_guess, gaussian_tradeoff, tradeoff_at_least
+from hushgraph.accounting.events import GaussianEvent, PoissonDraw, StepEvent
+from hushgraph.accounting.tradeoff import find_shift, gaussian_guess, gaussian_tradeoff, tradeoff_at_least
 
 ALPHAS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.9)
 
@@ -70,3 +71,16 @@ def test_ends_of_the_curves() -> None:
     assert (tradeoff_at_least(2.0, 0.1, 0.0), tradeoff_at_least(2.0, 0.1, 1.0)) == (0.9, 0.0)
     # e^epsilon overflows for a plan that promises next to nothing.
     assert tradeoff_at_least(5000.0, 1e-5, 0.5) == pytest.approx(0.0)
+
+
+def test_gaussians_are_one_gaussian_and_sampled_steps_are_none() -> None:
+    board = GaussianEvent(shift_over_sigma=0.3)
+    whole = StepEvent(draw=PoissonDraw(rate=1.0), changed_trees=1, sigma_over_clip=10.0)
+    drawn = StepEvent(draw=PoissonDraw(rate=0.5), changed_trees=1, sigma_over_clip=10.0)
+    # 0.3^2 + 16 * 0.1^2 = 0.5^2.
+    assert find_shift([[(board, 1), (whole, 16)], [(board, 1), (None, 16)]]) == pytest.approx(0.5)
+    assert find_shift([[(board, 1), (drawn, 16)]]) is None
+    assert find_shift([[(board, 1), (drawn, 0)]]) == pytest.approx(0.3)
+    # The larger column is sampled: the smaller one says nothing about it.
+    assert find_shift([[(board, 1), (None, 0)], [(drawn, 1), (None, 0)]]) is None
+    assert find_shift([]) == 0.0

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from scipy import special
+
+from hushgraph.accounting.accountants import compose_shifts
+
+if TYPE_CHECKING:
+    from hushgraph.accounting.accountants import Column
 
 _LARGEST_EPSILON = 700.0
 
@@ -47,3 +54,18 @@ def tradeoff_at_least(epsilon: float, delta: float, alpha: float) -> float:
 def gaussian_guess(shift: float) -> float:
     """Return how often a guess between N(shift, 1) and N(0, 1) is right at most, at even prior odds."""
     return float(special.ndtr(0.5 * shift))
+
+
+def find_shift(columns: Iterable[Column]) -> float | None:
+    """Return mu of the one Gaussian that columns of charges are, the largest; None where one is not Gaussian.
+
+    Args:
+        columns: for every change that counts, the event and its number for each charge.
+    """
+    largest = 0.0
+    for column in columns:
+        events = [(event, times) for event, times in column if event is not None and times]
+        if not all(event.is_gaussian for event, _ in events):
+            return None
+        largest = max(largest, compose_shifts(events))
+    return largest
