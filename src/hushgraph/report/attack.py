@@ -89,7 +89,7 @@ def write_audit(audit: Mapping[str, Any]) -> str:
         f"This one took {audit['trials']:,.0f} trials with the row, and as many without it."
     )
     if not audit["is_of_this_plan"]:
-        why = "broken on purpose" if audit["fault"] else "another plan"
+        why = "code that was broken on purpose" if audit["fault"] else "another plan"
         text += f" The record is of {why}, not of this run: it says nothing about this page."
     elif audit["exceeds"]:
         text += " More was shown than is claimed: do not sign."

@@ -54,8 +54,15 @@ def write_spent(budget: Mapping[str, Any]) -> str:
     return spent if budget["total"] is None else f"{spent} of {rounded_up(budget['total'])}"
 
 
-def write_budget(budget: Mapping[str, Any] | None) -> str:
-    """Say in sentences what the data had spent; a run without a budget says that nobody counts."""
+def write_budget(budget: Mapping[str, Any] | None, *, is_release: bool = False) -> str:
+    """Say in sentences what the data had spent; a run without a budget says that nobody counts.
+
+    Args:
+        budget: what `describe_budget` returned.
+        is_release: whether the page is made from what was released alone, which names no budget.
+    """
+    if budget is None and is_release:
+        return "What other runs on this data spent is not part of a release: ask the owner of the data."
     if budget is None:
         return (
             "This run is charged to no budget of the data, so this page cannot say what other runs spent. "

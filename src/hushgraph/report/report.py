@@ -105,7 +105,7 @@ def render_report(facts: Mapping[str, Any]) -> str:
         guess_by_curve=_describe_curve(facts["strength"]),
         tradeoff=draw_tradeoff(facts),
         bounds=_draw_bounds(facts),
-        budget=write_budget(facts["budget"]),
+        budget=write_budget(facts["budget"], is_release=facts["ledger"] is None),
         attributes=write_attributes(facts["attributes"]),
         attributes_table=tabulate_attributes(facts["attributes"]),
         audit=_show_audit(facts["audit"]),
@@ -157,7 +157,7 @@ def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
         "comparison": "Comparison",
         "audit": "Audit",
         "configuration": "Configuration",
-        "provenance": "Ledger and versions",
+        "provenance": "Versions" if facts["ledger"] is None else "Ledger and versions",
         "sign-off": "Sign-off",
     }
     # A folder that holds only what was released has recorded nothing on its way.

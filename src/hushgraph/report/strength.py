@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_up, rounded_up
+from hushgraph.accounting.events import Event, GaussianEvent
 from hushgraph.report.charts import Axis, line_chart
 from hushgraph.report.pages import Figure, format_epsilon
 
@@ -19,6 +21,7 @@ _TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 # The rate of false positives that the caption gives an example for.
 _EXAMPLE = 0.05
 _PERCENT = "{:.0%}".format
+_LARGEST_EPSILON = 700.0
 
 
 def describe_strength(guarantee: Guarantee) -> dict[str, Any] | None:
@@ -30,29 +33,52 @@ def describe_strength(guarantee: Guarantee) -> dict[str, Any] | None:
     """
     if guarantee.kind != "holds":
         return None
-    from hushgraph.accounting.accountants import gaussian_epsilon, gaussian_shift
+    from hushgraph.accounting.accountants import gaussian_shift
     from hushgraph.accounting.tradeoff import find_shift, gaussian_guess
     from hushgraph.privacy.changes import rows_emptied
     from hushgraph.privacy.charges import list_column
 
     plan, epsilon, delta = guarantee.plan, guarantee.epsilon, guarantee.delta
     mu = find_shift(list_column(plan.charges, change) for change in rows_emptied())
-    if mu is not None:
-        # A replaced row moves every release at most twice as far as an emptied one.
-        return {
-            "mu": mu,
-            "is_exact": True,
-            "best_guess": gaussian_guess(mu),
-            "replacement": {"epsilon": gaussian_epsilon(2 * mu, delta), "delta": delta},
-        }
-    # Two steps between neighbours, whatever the mechanism; e^epsilon may overflow.
-    twice = delta * (1 + math.exp(min(epsilon, 700.0)))
     return {
-        "mu": gaussian_shift(epsilon, delta),
-        "is_exact": False,
-        "best_guess": guarantee.best_guess,
-        "replacement": {"epsilon": 2 * epsilon, "delta": twice} if twice < 1 else None,
+        "mu": gaussian_shift(epsilon, delta) if mu is None else mu,
+        "is_exact": mu is not None,
+        "best_guess": guarantee.best_guess if mu is None else gaussian_guess(mu),
+        "replacement": _price_replacement(guarantee),
     }
+
+
+def _price_replacement(guarantee: Guarantee) -> dict[str, float] | None:
+    """Price one row replaced by another, which is emptied and filled again; None where nothing follows.
+
+    The accountant prices it at the same delta where batches are Poisson. Otherwise it is two steps between
+    neighbours, whatever the mechanism: twice epsilon, at 1 + e^epsilon times delta.
+    """
+    from hushgraph.accounting.accountants import price_largest
+    from hushgraph.privacy.changes import rows_emptied
+    from hushgraph.privacy.charges import list_column
+
+    plan, epsilon, delta = guarantee.plan, guarantee.epsilon, guarantee.delta
+    if plan.accountant == "pair":
+        columns = [
+            [(event and _double(event), times) for event, times in list_column(plan.charges, change)]
+            for change in rows_emptied()
+        ]
+        return {"epsilon": price_largest(columns, delta=delta, accountant="pair"), "delta": delta}
+    # A larger epsilon would overflow, and such a delta is above 1 already.
+    twice = delta * (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))
+    return {"epsilon": 2 * epsilon, "delta": twice} if twice < 1 else None
+
+
+def _double(event: Event) -> Event:
+    """Return what a release costs where a row is replaced, from what it costs where the row is emptied.
+
+    A sum moves at most twice as far. Trees that differ are those that contained the row before or contain it
+    after; its own are among both, and none of them is gone.
+    """
+    if isinstance(event, GaussianEvent):
+        return GaussianEvent(shift_over_sigma=2 * event.shift_over_sigma)
+    return replace(event, changed_trees=2 * event.changed_trees - event.gone, gone=0)
 
 
 def describe_mu(strength: Mapping[str, Any]) -> str:
@@ -75,7 +101,7 @@ def describe_replacement(strength: Mapping[str, Any]) -> str:
     """Say what replacing a row by another costs, in a sentence."""
     start = (
         "Neighbours differ in one emptied row. Replacing a row by another one is two such steps, emptying it "
-        "and filling it again, and costs up to twice as much:"
+        "and filling it again, and counts twice:"
     )
     cost = strength["replacement"]
     if cost is None:
