@@ -177,7 +177,7 @@ def test_an_audit_is_attached(run: hg.Run, tmp_path: Path) -> None:
     html = render_report(collect_facts(run.folder, audit=file))
     page = text_of(html)
     assert "Nothing was shown beyond what is claimed." in page
-    assert "all at 0.95 confidence together" in page
+    assert "all at 95% confidence together" in page
     # Lower bounds are rounded down.
     assert "2 boards and 3 steps 1.96 4.00" in page
     assert "one &lt;label&gt; flipped 1.99 7.50" in page
@@ -319,7 +319,9 @@ def test_covered_figures_are_not_called_uncovered(released: Released) -> None:
     assert "| test accuracy | 81.00% |" in card
     assert "and epsilon covers them" in card
     assert "No guarantee covers these figures" not in card
-    assert collect_label(released)["figures"] == "covered"
+    label = collect_label(released)
+    assert label["figures"] == "covered"
+    assert not any("validation and test" in item for item in label["not_covered"])
 
 
 def test_exact_figures_beside_covered_ones_are_still_named(run: hg.Run, graph: Graph) -> None:

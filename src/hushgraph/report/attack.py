@@ -108,7 +108,7 @@ def tabulate_audit(audit: Mapping[str, Any]) -> Table:
         for name, lower, claimed in (attacked, alone, *others)
     ]
     return Table(
-        caption=f"Lower bounds on epsilon, all at {audit['confidence']:.4g} confidence together",
+        caption=f"Lower bounds on epsilon, all at {100 * audit['confidence']:.4g}% confidence together",
         heads=("attacked", "at least", "claimed, at most"),
         rows=rows,
         numeric_from=1,

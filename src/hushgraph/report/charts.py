@@ -119,7 +119,7 @@ def line_chart(
     for tick in x.ticks:
         # A label that would leave the picture on the right moves inside.
         most = WIDTH - _TICK_LETTER * len(x.text(tick)) / 2
-        parts.append(draw_text(min(to_x(tick), most), HEIGHT - _BOTTOM + 16, x.text(tick), "middle"))
+        parts.append(draw_text(min(to_x(tick), most), HEIGHT - _BOTTOM + 19, x.text(tick), "middle"))
     if limit is not None:
         parts.append(_draw_limit(to_y(limit[0]), left, WIDTH, limit[1], to_y(limit[0]) - 4))
 

@@ -249,13 +249,18 @@ def _list_grounds(folder: RunFolder, strength: Mapping[str, Any] | None) -> list
     ]
 
 
+def list_uncovered(folder: RunFolder, result: Mapping[str, Any]) -> list[str]:
+    """List what the guarantee does not speak of, apart from what a page shows."""
+    # Covered figures come from noisy tables, which are charged to the rows of these splits.
+    covered = "Labels of validation and test nodes" if are_covered(result) else None
+    items = folder.guarantee.statement.not_covered
+    return [item for item in items if covered is None or not item.startswith(covered)]
+
+
 def _list_not_covered(folder: RunFolder, result: Mapping[str, Any], *, has_exact: bool) -> list[str]:
     """List what this run shows that the guarantee, if there is one, does not speak of."""
-    items = list(folder.guarantee.statement.not_covered)
+    items = list_uncovered(folder, result)
     clear = "" if folder.plan.covers_predictions else ", and from neighbours in the clear"
-    if are_covered(result):
-        # Their noisy tables are charged to the rows of these splits.
-        items = [item for item in items if not item.startswith("Labels of validation and test nodes")]
     if has_exact or not are_covered(result):
         items.append(
             f"{ACCURACIES}: they are computed from validation and test labels{clear}. Remove them before "

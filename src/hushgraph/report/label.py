@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.report.budget import write_spent
 from hushgraph.report.charts import element
-from hushgraph.report.facts import collect_facts
+from hushgraph.report.facts import collect_facts, list_uncovered
 from hushgraph.report.pages import check_replaceable, check_target, format_epsilon
 from hushgraph.report.report import name_data, name_model
 from hushgraph.report.results import name_standing
@@ -32,8 +31,10 @@ _SVG_MARK, _JSON_MARK = b"<title>Privacy label", b'"privacy_label": 1'
 _WIDTH, _MARGIN, _PADDING = 390.0, 6.0, 16.0
 _BASE, _SMALL = 13.0, 11.5
 _LINE = 1.35
-# Of a letter on average, in units of the font size: wide enough for any sans-serif font.
-_LETTER = 0.56
+# Widths of letters in units of the font size, as in the widest of these fonts; bold letters are wider.
+_NARROW, _WIDE = set(" ,.:;'|!iljtfrI()[]-/"), set("mwMWQGO%@&")
+_BOLD = 1.12
+_EAST_ASIAN = 0x2E80
 _FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 _INK, _SOFT, _PAPER = "#1a1f26", "#4c5561", "#ffffff"
 _COLOURS = {"holds": "#0f6b3a", "claimed": "#7a4a00", "large": "#7a4a00"}
@@ -112,7 +113,7 @@ def collect_label(folder: RunFolder, *, about: str | os.PathLike[str] | None = N
         "covered": facts["covers"] if holds else "",
         "predictions": facts["guarantee"]["predictions"] if holds else "not covered",
         "figures": name_standing(facts["result"]),
-        "not_covered": list(folder.guarantee.statement.not_covered) if holds else [],
+        "not_covered": list_uncovered(folder, facts["result"]) if holds else [],
         "post_processing": _POST_PROCESSING if holds else "",
         "spent_on_data": {key: budget[key] for key in ("before", "with_this_run", "total", "delta")}
         if knows_budget
@@ -207,6 +208,37 @@ def _shorten(items: Sequence[str]) -> str:
     return "; ".join([starts[0], *(f"{start[0].lower()}{start[1:]}" for start in starts[1:])])
 
 
+def _measure(text: str) -> float:
+    """Estimate how wide a line is, in units of the font size; rather too wide than too narrow."""
+    return sum(
+        0.42
+        if letter in _NARROW
+        else 1.0
+        if letter in _WIDE or ord(letter) >= _EAST_ASIAN
+        else 0.66
+        if letter.islower() or letter.isdigit()
+        else 0.78
+        for letter in text
+    )
+
+
+def _wrap(text: str, room: float) -> list[str]:
+    """Break text into lines at most `room` wide; a word that is longer is cut."""
+    lines = [""]
+    for word in text.split():
+        joined = f"{lines[-1]} {word}".lstrip()
+        if _measure(joined) <= room:
+            lines[-1] = joined
+            continue
+        if lines[-1]:
+            lines.append("")
+        for letter in word:
+            if _measure(lines[-1] + letter) > room:
+                lines.append("")
+            lines[-1] += letter
+    return lines
+
+
 class _Column:
     """Text from top to bottom, wrapped by hand: SVG does not."""
 
@@ -224,8 +256,8 @@ class _Column:
 
     def write(self, text: str, *, size: float, weight: int = 400, colour: str = _INK) -> None:
         """Add a paragraph."""
-        letters = int((self._right - self._left) / (_LETTER * (1.07 if weight > 400 else 1.0) * size))
-        for line in textwrap.wrap(text, letters, break_on_hyphens=False) or [""]:
+        room = (self._right - self._left) / (size * (_BOLD if weight > 400 else 1.0))
+        for line in _wrap(text, room):
             self._top += _LINE * size
             self._place(self._left, line, size, weight, colour)
 
