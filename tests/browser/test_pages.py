@@ -15,12 +15,17 @@ import pytest
 import hushgraph as hg
 from hushgraph.comparison import compare
 from hushgraph.privacy.guarantee import sentence
+from hushgraph.report.facts import collect_facts
+from hushgraph.report.label import write_label
+from hushgraph.report.pages import write_page
+from hushgraph.report.report import render_report
+from hushgraph.runs.folder import RunFolder
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 PAGES = ("report",)
-# The report of another method has other pictures.
-ALL_PAGES = (*PAGES, "billboard")
+# The report of another method has other pictures, and one that is to be signed more tables.
+ALL_PAGES = (*PAGES, "billboard", "signed")
 # Text and background of every element with words of its own; the background is that of the nearest ancestor
 # that has one.
 LOW_CONTRAST = """() => {
@@ -76,7 +81,35 @@ def folder(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     compared = compare(graph, epsilon=6.0, max_readers=2, name="people", **quick)
     compared.runs["DP-GNN (trees)"].report(folder / "report.html", data=graph, comparison=compared)
     compared.runs["DP-Billboard"].report(folder / "billboard.html", data=graph)
+    write_signed(compared.runs["DP-Billboard"].folder, folder / "signed.html")
     return folder
+
+
+def write_signed(run: RunFolder, page: Path) -> None:
+    """Write a page with everything that can be attached, of names that are long, and a label."""
+    page.with_suffix(".toml").write_text(f'purpose = "{"to plan " * 30}"\nowner = "{"xW" * 60}"\n')
+    facts = collect_facts(run, about=page.with_suffix(".toml"))
+    common = {
+        "split": "test",
+        "figure": "accuracy",
+        "value": 0.8,
+        "noise": [0.7, 0.9],
+        "sampling": [0.6, 1.0],
+    }
+    rows = [
+        {**common, "group": group, "class": number}
+        for group, number in ((None, None), (None, 1), ("people of more than sixty years", None))
+    ]
+    facts["result"] |= {"figures": "covered", "figure_table": rows}
+    column = {"role": "feature", "treatment": "text, hashed into 1,024 buckets"}
+    names = [f"a_long_name_of_a_column_{number}" for number in range(20)]
+    facts["attributes"]["columns"] = [{**column, "columns": names}]
+    attack = {"name": "first board, row of degree 1,000", "lower_bound": 1.0, "claimed_epsilon": 6.0}
+    record: dict[str, Any] = {"lower_bound_by_event": 0.5, "trials": 400.0, "confidence": 0.95}
+    record |= {"exceeds": False, "attacked": "2 boards and 4 steps", "fault": None, "is_of_this_plan": True}
+    facts["audit"] = {**attack, **record, "attacks": [attack], "failed_checks": [], "delta": 1e-5}
+    write_page(page, facts, render_report(facts))
+    write_label(run, page.with_name("label.svg"), about=page.with_suffix(".toml"))
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +250,7 @@ def test_print_has_everything_dark_on_white(show: Any, name: str) -> None:
     assert found["low"] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, "signed"])
 @pytest.mark.parametrize("width", [1100, 390])
 def test_a_hint_says_that_wide_tables_scroll_on_a_phone(show: Any, name: str, width: int) -> None:
     page = show(name, width=width)
@@ -268,3 +301,31 @@ def test_text_stays_inside_its_box(show: Any) -> None:
     for name in ALL_PAGES:
         assert show(name).locator("svg .box").count() >= 3
         assert show(name).evaluate(outside) == []
+
+
+def test_the_text_of_a_label_stays_in_its_frame(show: Any) -> None:
+    page = show("signed", width=390)
+    page.goto(page.url.replace("signed.html", "label.svg"))
+    frame, texts = page.evaluate("""() => [
+      document.querySelector("rect").getBoundingClientRect().toJSON(),
+      [...document.querySelectorAll("text")].map((e) => [e.textContent, e.getBoundingClientRect().toJSON()]),
+    ]""")
+    assert frame["right"] <= 390
+    assert len(texts) > 30
+    assert [text for text, box in texts if box["left"] < frame["left"] + 8] == []
+    assert [text for text, box in texts if box["right"] > frame["right"] - 8] == []
+    assert [text for text, box in texts if box["bottom"] > frame["bottom"]] == []
+    # A name and its value stand on one line, and do not meet.
+    lines = [(one, other) for one, other in pairwise(texts) if one[1]["y"] == other[1]["y"]]
+    assert len(lines) >= 6
+    assert [one for (one, left), (_, right) in lines if left["right"] > right["left"] - 4] == []
+
+
+def test_what_is_to_be_signed_has_room_for_it(show: Any) -> None:
+    for width in (1100, 390):
+        blanks = show("signed", width=width).locator("dl.form .blank")
+        assert blanks.count() == 6
+        for blank in blanks.all():
+            box = blank.bounding_box()
+            assert box["width"] > 250
+            assert box["height"] > 20

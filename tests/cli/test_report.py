@@ -40,6 +40,13 @@ def file(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def trained(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    hg.train(graph, epsilon=6.0, out=folder, **SMALL)
+    return folder
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -261,3 +268,75 @@ def test_predictions_as_parquet(run: Run, graph: Graph, file: Path, tmp_path: Pa
     table = duckdb.connect().read_parquet(str(target)).fetchnumpy()
     assert list(table) == ["node", "class", "p_0", "p_1", "p_2"]
     assert np.array_equal(table["class"], trained.predict(graph))
+
+
+def test_the_page_takes_what_people_know_and_an_audit(
+    run: Run, graph: Graph, file: Path, tmp_path: Path
+) -> None:
+    trained = hg.train(graph, epsilon=6.0, out=tmp_path / "run", **SMALL)
+    (tmp_path / "about.toml").write_text('owner = "Ana"\n')
+    assert run("report", tmp_path / "run", "--about", tmp_path / "about.toml")[0] == 0
+    facts = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (facts["about"]["owner"], facts["audit"]) == ("Ana", None)
+    record = {"lower_bound": 1.0, "lower_bound_by_event": 0.5, "claimed_epsilon": trained.plan.epsilon}
+    record |= {"bound_confidence": 0.95, "trials": 100, "delta": trained.plan.delta, "exceeds": False}
+    record |= {
+        "attacked": "2 boards and 3 steps",
+        "method": "billboard",
+        "fault": None,
+        "attacks": [],
+        "checks": [],
+    }
+    (tmp_path / "audit.json").write_text(json.dumps(record))
+    assert run("report", tmp_path / "run", file, "--audit", tmp_path / "audit.json")[0] == 0
+    facts = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert facts["audit"]["is_of_this_plan"]
+    assert facts["about"]["owner"] is None
+
+
+def test_a_privacy_label(run: Run, graph: Graph, file: Path, tmp_path: Path) -> None:
+    hg.train(graph, epsilon=6.0, out=tmp_path / "run", **SMALL)
+    place = tmp_path / "run" / "privacy-label.svg"
+    words = f"Privacy label in {place}, the same fields in {place.with_suffix('.json')}.\n"
+    assert run("report", tmp_path / "run", "--privacy-label") == (0, words, "")
+    assert place.read_text(encoding="utf-8").startswith("<svg ")
+    (tmp_path / "about.toml").write_text('owner = "Ana"\n')
+    options = ["--about", tmp_path / "about.toml", "--out", tmp_path / "mine.svg", "--json"]
+    code, out, err = run("report", tmp_path / "run", "--privacy-label", *options)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    label = json.loads(out)
+    assert label == json.loads((tmp_path / "mine.json").read_text())
+    assert (label["about"]["owner"], label["guarantee"]) == ("Ana", "holds")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--privacy-label", "--card"], "--card with --privacy-label: a card needs the run alone"),
+        (
+            ["DATA", "--privacy-label"],
+            "DATA: a label needs the run alone; leave out DATA",
+        ),
+        (["--privacy-label", "--accuracy"], "--privacy-label with --accuracy"),
+        (["--privacy-label", "--audit", "a.json"], "--privacy-label with --audit"),
+        (["--card", "--about", "a.toml"], "--card with --about"),
+        (["--privacy-label", "--out", "a.html"], "ends in .svg"),
+        (["--about", "none.toml"], "about=none.toml: cannot be read"),
+        (["--about", "unknown.toml"], "unknown key 'purpos'; did you mean 'purpose'?"),
+        (["--about", "damaged.toml"], "about=damaged.toml: not TOML"),
+        (["--privacy-label", "--about", "number.toml"], "purpose=3; expected a text"),
+        (["--audit", "unknown.toml"], "audit=unknown.toml: not the record of an audit"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    run: Run, trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unknown.toml").write_text('purpos = "x"')
+    (tmp_path / "damaged.toml").write_text("purpose =")
+    (tmp_path / "number.toml").write_text("purpose = 3")
+    before = names(trained)
+    code, out, err = run("report", trained, *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+    assert names(trained) == before

@@ -222,7 +222,8 @@ def test_a_seeded_run_says_so(graph: Graph, tmp_path: Path) -> None:
     assert "epsilon guaranteed infinity epsilon spent, not guaranteed 6.00" in page.text
     assert sentence(seeded.plan) not in page.text
     assert "The guarantee holds" not in page.text
-    assert "guesses correctly in at most" not in page.text
+    assert "is right at most" not in page.text
+    assert (twin["strength"], twin["standing"]["guess"], twin["standing"]["edge"]) == (None, "", "")
 
 
 def test_a_seed_does_not_turn_a_claim_into_a_guarantee(graph: Graph, tmp_path: Path) -> None:
@@ -263,13 +264,14 @@ def test_training_without_privacy_says_so(graph: Graph, tmp_path: Path) -> None:
 
 def test_a_claim_says_so(graph: Graph, tmp_path: Path) -> None:
     claimed = hg.train(graph, epsilon=8.0, max_readers=2, **PAPER, **QUICK)
-    page, html, _ = written(claimed, tmp_path)
+    page, html, twin = written(claimed, tmp_path)
     assert 'class="standing claimed"' in html
     assert "Claimed by the paper, not a guarantee" in page.text
     assert "The following describes a claim, not a guarantee." in page.text
     assert "What the claim is about" in page.headings
     assert "The guarantee holds" not in page.text
-    assert "guesses correctly in at most" not in page.text
+    assert "is right at most" not in page.text
+    assert (twin["strength"], twin["standing"]["guess"], twin["standing"]["edge"]) == (None, "", "")
 
 
 def test_names_are_escaped(run: hg.Run, graph: Graph, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from hushgraph.errors import InputError
 EXAMPLES = """\
 hushgraph report runs/people-gcn-1
 hushgraph report runs/people-gcn-1 people.npz --out review.html
+hushgraph report runs/people-gcn-1 --about release.toml --audit audit.json
+hushgraph report runs/people-gcn-1 --privacy-label
 hushgraph report runs/people-gcn-1 --card"""
 
 _output = section("Run and output")
@@ -30,11 +32,23 @@ def report(
         Path | None,
         _output("The page; its JSON twin is beside it. [RUN/report.html; a card RUN/README.md]"),
     ] = None,
+    about: Annotated[
+        Path | None,
+        _output("TOML file: purpose, owner, recipients, retention and so on. [blanks to sign]"),
+    ] = None,
+    audit: Annotated[
+        Path | None,
+        _output("Attach the record of hushgraph audit RUN --out. [RUN/audit.json, if it is there]"),
+    ] = None,
+    privacy_label: Annotated[
+        bool,
+        _output("Write a label instead, SVG and JSON. [no; then RUN/privacy-label.svg]", "--privacy-label"),
+    ] = False,
     card: Annotated[
         bool, _output("Write a model card for a hub instead, with the guarantee in it.", "--card")
     ] = False,
     accuracy: Annotated[
-        bool, _output("Accuracies in the card too, which nothing covers. [no]", "--accuracy")
+        bool, _output("Exact accuracies in the card too, which nothing covers. [no]", "--accuracy")
     ] = False,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
@@ -44,8 +58,14 @@ def report(
 
     The guarantee in words and figures, what it covers and what it does not; one file that needs no network.
     """
+    others = {"DATA": data, "--edges": edges, "--audit": audit}
     if card:
-        _write_card(run, out, data=data, accuracy=accuracy, as_json=as_json)
+        _refuse("--card", {**others, "--about": about, "--privacy-label": privacy_label})
+        _write_card(run, out, accuracy=accuracy, as_json=as_json)
+        return
+    if privacy_label:
+        _refuse("--privacy-label", {**others, "--accuracy": accuracy})
+        _write_label(run, out, about=about, as_json=as_json)
         return
     if accuracy:
         raise InputError("--accuracy: the page has accuracies anyway; give it with --card only")
@@ -61,9 +81,11 @@ def report(
         if data is None:
             # Without weights, so that it works for a module of the user's own too.
             compared = None if comparison is None else json.loads(comparison.to_json())
-            write_report(RunFolder.open(run), page, comparison=compared)
+            write_report(RunFolder.open(run), page, comparison=compared, about=about, audit=audit)
         else:
-            Run.load(run).report(page, data=options.join_edges(data, edges), comparison=comparison)
+            Run.load(run).report(
+                page, data=options.join_edges(data, edges), comparison=comparison, about=about, audit=audit
+            )
     facts = page.with_suffix(".json")
     if as_json:
         typer.echo(json.dumps({"out": str(page), "facts": str(facts), "run": str(run)}))
@@ -71,9 +93,15 @@ def report(
         typer.echo(f"Report in {page}, the same facts in {facts}.")
 
 
-def _write_card(run: Path, out: Path | None, *, data: str | None, accuracy: bool, as_json: bool) -> None:
-    if data is not None:
-        raise InputError("--card with DATA: a card needs the run alone; leave out DATA")
+def _refuse(flag: str, others: dict[str, object]) -> None:
+    """Refuse what belongs to the page, or to another file, together with `flag`."""
+    given = [name for name, value in others.items() if value]
+    if given:
+        what = "a card" if flag == "--card" else "a label"
+        raise InputError(f"{flag} with {', '.join(given)}: {what} needs the run alone; leave out {given[0]}")
+
+
+def _write_card(run: Path, out: Path | None, *, accuracy: bool, as_json: bool) -> None:
     with terminal.status("Writing the card", quiet=as_json):
         from hushgraph.report.card import write_card
         from hushgraph.runs.folder import RunFolder
@@ -84,3 +112,16 @@ def _write_card(run: Path, out: Path | None, *, data: str | None, accuracy: bool
         typer.echo(json.dumps({"out": str(place), "run": str(run), "accuracy": accuracy}))
     else:
         typer.echo(f"Model card in {place}.")
+
+
+def _write_label(run: Path, out: Path | None, *, about: Path | None, as_json: bool) -> None:
+    with terminal.status("Writing the label", quiet=as_json):
+        from hushgraph.report.label import write_label
+        from hushgraph.runs.folder import RunFolder
+
+        place = run / "privacy-label.svg" if out is None else out
+        label = write_label(RunFolder.open(run), place, about=about)
+    if as_json:
+        typer.echo(json.dumps(label, allow_nan=False))
+    else:
+        typer.echo(f"Privacy label in {place}, the same fields in {place.with_suffix('.json')}.")

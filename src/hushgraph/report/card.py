@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up
-from hushgraph.errors import InputError
-from hushgraph.report.facts import collect_facts, describe_standing
-from hushgraph.report.pages import format_epsilon, format_percent, render_template
+from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
+from hushgraph.report.pages import (
+    check_replaceable,
+    check_target,
+    format_epsilon,
+    format_percent,
+    render_template,
+)
 from hushgraph.report.report import list_epsilons, name_data, name_model
+from hushgraph.report.results import are_covered, name_standing
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
 
 # Near the beginning of every card of ours.
-_MARK = "library_name: hushgraph"
-_MARK_WITHIN = 200
+_MARK = b"library_name: hushgraph"
 # Characters that Markdown gives a meaning to.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
 
@@ -33,7 +38,7 @@ def write_card(folder: RunFolder, path: str | os.PathLike[str], *, accuracy: boo
     Args:
         folder: the run on disk.
         path: ends in .md; hubs expect README.md.
-        accuracy: whether accuracies are in it; the guarantee does not cover them.
+        accuracy: whether exact accuracies are in it, which the guarantee does not cover; covered ones are.
 
     Guarantees:
         A file that is not a model card of hushgraph is never replaced.
@@ -44,18 +49,8 @@ def write_card(folder: RunFolder, path: str | os.PathLike[str], *, accuracy: boo
 
 def check_card_path(path: str | os.PathLike[str]) -> Path:
     """Return where a card goes; raise InputError where it cannot be written or would replace another file."""
-    place = Path(path)
-    if place.suffix != ".md":
-        raise InputError(f"out={place}: expected a name that ends in .md")
-    if not place.parent.is_dir():
-        raise InputError(f"out={place}: there is no folder {place.parent}; make it first")
-    if place.exists():
-        try:
-            start = place.read_text(encoding="utf-8")[:_MARK_WITHIN]
-        except (OSError, ValueError):
-            start = ""
-        if _MARK not in start:
-            raise InputError(f"out={place}: it exists and is not a model card; choose another name")
+    place = check_target(path, suffix=".md", option="out")
+    check_replaceable(place, _MARK, option="out", what="a model card")
     return place
 
 
@@ -64,11 +59,11 @@ def render_card(folder: RunFolder, *, accuracy: bool = False) -> str:
 
     Args:
         folder: the run on disk.
-        accuracy: whether accuracies are in it.
+        accuracy: whether exact accuracies are in it; covered ones are.
 
     Guarantees:
         Without `accuracy`, everything in it is public or covered by epsilon: settings, names, the plan and
-        its price. Accuracies, and how long training took, are left out.
+        its price. Exact accuracies, and how long training took, are left out.
     """
     facts = collect_facts(folder)
     # A path would tell where the data lies.
@@ -83,9 +78,10 @@ def render_card(folder: RunFolder, *, accuracy: bool = False) -> str:
         standing=facts["standing"],
         figures=[*list_epsilons(facts), ("delta", digits_up(facts["guarantee"]["delta"]))],
         settings=_list_settings(facts),
-        accuracies=_list_accuracies(facts["result"]) if accuracy else [],
+        accuracies=_list_accuracies(facts["result"]) if accuracy or are_covered(facts["result"]) else [],
+        figures_are_covered=are_covered(facts["result"]),
         # The page has a line about accuracies on it; the card has a section.
-        not_covered=[item for item in facts["not_covered"] if not item.startswith("Accuracies on this page")],
+        not_covered=[item for item in facts["not_covered"] if not item.startswith(ACCURACIES)],
     )
     return text.rstrip() + "\n"
 
@@ -104,7 +100,7 @@ def render_summary(folder: RunFolder, result: Mapping[str, Any], *, is_temporary
         ("delta", digits_up(guarantee.delta)),
         ("guarantee", guarantee.kind_in_words),
         ("predictions", str(result.get("predictions", "not covered"))),
-        ("test accuracy (not covered)", format_percent(result.get("test_accuracy"))),
+        (f"test accuracy ({name_standing(result)})", format_percent(result.get("test_accuracy"))),
     ]
     return render_template(
         "summary.html",
@@ -139,7 +135,7 @@ def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str,
             }
         ),
     }
-    metrics = _list_metrics(facts["result"]) if accuracy else []
+    metrics = _list_metrics(facts["result"]) if accuracy or are_covered(facts["result"]) else []
     if metrics:
         result = {
             "task": {"type": "node-classification"},
@@ -155,15 +151,13 @@ def _list_metrics(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"type": "accuracy", "name": name, "value": result[key]}
         for key, name in names.items()
-        if result[key] is not None
+        if result.get(key) is not None
     ]
 
 
 def _list_accuracies(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [
-        ("validation accuracy", format_percent(result["val_accuracy"])),
-        ("test accuracy", format_percent(result["test_accuracy"])),
-    ]
+    names = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy"}
+    return [(name, format_percent(result[key])) for key, name in names.items() if key in result]
 
 
 def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

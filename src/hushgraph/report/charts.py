@@ -99,6 +99,8 @@ def line_chart(
     x: Axis,
     y: Axis,
     limit: tuple[float, str] | None = None,
+    reference: tuple[Sequence[tuple[float, float]], str] | None = None,
+    has_dots: bool = True,
 ) -> Markup:
     """Draw a line with a dot at every point.
 
@@ -108,16 +110,28 @@ def line_chart(
         points: in the order in which they are joined.
         x, y: the axes; every point lies within them.
         limit: a dashed horizontal line and its label.
+        reference: a dashed line to compare with and its label, which stands in the upper right corner.
+        has_dots: False for a curve of many points.
     """
     left = _left_margin(y)
     to_x, to_y = _scale(x, left, WIDTH - _RIGHT), _scale(y, HEIGHT - _BOTTOM, _TOP)
     parts = [_draw_grid(y, to_y, left, WIDTH)]
-    parts += [draw_text(to_x(tick), HEIGHT - _BOTTOM + 16, x.text(tick), "middle") for tick in x.ticks]
+    for tick in x.ticks:
+        # A label that would leave the picture on the right moves inside.
+        most = WIDTH - _TICK_LETTER * len(x.text(tick)) / 2
+        parts.append(draw_text(min(to_x(tick), most), HEIGHT - _BOTTOM + 19, x.text(tick), "middle"))
     if limit is not None:
         parts.append(_draw_limit(to_y(limit[0]), left, WIDTH, limit[1], to_y(limit[0]) - 4))
-    path = " ".join(f"{to_x(a):.1f},{to_y(b):.1f}" for a, b in points)
-    parts.append(element("polyline", class_="line", points=path))
-    parts += [element("circle", class_="dot", cx=to_x(a), cy=to_y(b), r=3) for a, b in points]
+
+    def join(line: Sequence[tuple[float, float]]) -> str:
+        return " ".join(f"{to_x(a):.1f},{to_y(b):.1f}" for a, b in line)
+
+    if reference is not None:
+        parts.append(element("polyline", class_="limit", points=join(reference[0])))
+        parts.append(draw_text(WIDTH - _RIGHT, _TOP + 16, reference[1], "end", "value"))
+    parts.append(element("polyline", class_="line", points=join(points)))
+    if has_dots:
+        parts += [element("circle", class_="dot", cx=to_x(a), cy=to_y(b), r=3) for a, b in points]
     parts.append(_draw_axis_names(x.label, y.label, left, WIDTH))
     return draw_image(name, title, description, WIDTH, HEIGHT, parts)
 

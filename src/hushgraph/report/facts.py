@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -15,6 +16,12 @@ from hushgraph.errors import RunError
 from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import json_number
+from hushgraph.report.about import read_about
+from hushgraph.report.attack import read_audit
+from hushgraph.report.attributes import describe_attributes
+from hushgraph.report.budget import describe_budget
+from hushgraph.report.results import are_covered
+from hushgraph.report.strength import describe_replacement, describe_strength
 from hushgraph.tasks.classes import ClassEvaluation
 
 if TYPE_CHECKING:
@@ -23,6 +30,8 @@ if TYPE_CHECKING:
     from hushgraph.tasks.task import Evaluation
 
 FORMAT = 1
+ACCURACIES = "Exact accuracies on this page"
+"""How the line about them begins, which a model card leaves out."""
 _LABELS = {
     "holds": "The guarantee holds",
     "claimed": "Claimed by the paper, not a guarantee",
@@ -52,20 +61,27 @@ def collect_facts(
     *,
     evaluation: Evaluation | None = None,
     comparison: Mapping[str, Any] | None = None,
+    about: str | os.PathLike[str] | None = None,
+    audit: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Collect everything the report of a finished run says.
+
+    A folder that holds only what was released has no ledger, no metrics and no timings: what they would say
+    is left out.
 
     Args:
         folder: the run on disk.
         evaluation: results on its test split, for accuracies per class.
         comparison: the comparison it belongs to, as `Comparison.to_json` writes it.
+        about: a TOML file with what only people know; see `read_about`.
+        audit: the record of an audit; by default `audit.json` in the folder, if it is there.
     """
     folder.check_finished()
     plan, config, result = folder.plan, folder.config, folder.result()
-    missing = [key for key in ("val_accuracy", "test_accuracy", "seconds", "device") if key not in result]
-    if missing:
-        raise RunError(f"run={folder.path}: result.json has no {missing[0]}; restore it")
     guarantee = folder.guarantee
+    spending = _read_spending(folder)
+    strength = describe_strength(guarantee)
+    has_exact = evaluation is not None or any(each["val_accuracy"] is not None for each in spending)
     return {
         "report": FORMAT,
         "written": format_now(),
@@ -79,14 +95,20 @@ def collect_facts(
         "guarantee": _summarise_guarantee(plan, guarantee),
         "guarantee_details": guarantee.to_json(),
         "assumptions": write_assumptions(guarantee.assumptions),
-        "rests_on": _list_grounds(plan),
-        "not_covered": [*guarantee.statement.not_covered, *_list_not_covered(folder, result)],
+        "strength": strength,
+        "rests_on": _list_grounds(folder, strength),
+        "not_covered": _list_not_covered(folder, result, has_exact=has_exact),
+        "budget": describe_budget(folder.budget),
+        "attributes": describe_attributes(folder),
+        "audit": read_audit(folder, audit),
+        "about": read_about(about),
         "declared": [] if folder.columns is None else folder.columns.describe_clean_up(),
         "warnings": list(folder.warnings),
         "result": result,
-        "spending": _read_spending(folder),
+        "spending": spending,
         # What is released before the first step costs; 0 where nothing is.
         "epsilon_before_steps": json_number(plan.epsilon_after(0)) if len(plan.charges) > 1 else 0.0,
+        "class_names": None if folder.class_names is None else list(folder.class_names),
         "test": None if evaluation is None else _summarise_test(folder, evaluation),
         "comparison": None if comparison is None else dict(comparison),
         "plan": json.loads(plan.to_json()),
@@ -101,7 +123,8 @@ def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None
     """Return what a reader must know first: the kind of run, its label, its sentence and its caveat.
 
     Beside them: what all private models of a comparison cost `together`; what the `size` of epsilon means,
-    where it is large; and the `level`, which colours the page: the kind, or "large" or "huge".
+    where it is large; how often a `guess` can be right, and what one `edge` costs, where the guarantee holds;
+    and the `level`, which colours the page: the kind, or "large" or "huge".
     """
     if guarantee.kind == "holds":
         kind = "holds"
@@ -139,7 +162,26 @@ def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None
         "sentence": guarantee.statement.sentence,
         "size": "" if size is None else f"{size.sentence[0].upper()}{size.sentence[1:]}.",
         "caveat": guarantee.statement.caveat,
+        "guess": _describe_guess(guarantee) if kind == "holds" else "",
+        "edge": _describe_edge(guarantee) if kind == "holds" else "",
     }
+
+
+def _describe_guess(guarantee: Guarantee) -> str:
+    return (
+        f"An attacker who sees {guarantee.statement.covers}, knows everything else, and guesses whether one "
+        f"row is empty is right at most {rounded_up(100 * guarantee.best_guess)}% of the time at even odds; "
+        "a blind guess is right 50% of the time."
+    )
+
+
+def _describe_edge(guarantee: Guarantee) -> str:
+    """Say what hiding one edge costs, which may be more than a row does."""
+    edge = guarantee.epsilon_edge
+    name = f"One {guarantee.plan.edge_name}, everything else kept"
+    if edge is None:
+        return f"{name}: no bound on epsilon is derived."
+    return f"{name}: epsilon is at most {rounded_up(edge)}, at the same delta."
 
 
 def format_now() -> str:
@@ -182,8 +224,9 @@ def _summarise_charges(plan: PrivacyPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _list_grounds(plan: PrivacyPlan) -> list[str]:
+def _list_grounds(folder: RunFolder, strength: Mapping[str, Any] | None) -> list[str]:
     """List what epsilon rests on; nothing where there is no epsilon."""
+    plan = folder.plan
     if plan.guarantee == "none":
         return []
     bound = (
@@ -191,28 +234,41 @@ def _list_grounds(plan: PrivacyPlan) -> list[str]:
         if plan.clipping == "percentile"
         else f"norm {plan.clip:g}"
     )
+    end = "its digest is at the end of this page" if folder.ledger_path.exists() else "whoever trained has it"
     return [
         "Nothing is assumed about the attacker, who may know every other row and all settings, see the "
         "trained weights and every update on the way to them, and compute without limits.",
-        "Whoever runs the training is trusted: they see the data.",
+        'The model of trust is "central": whoever runs the training is trusted, because they see the data. '
+        "The guarantee is towards those who get what is released.",
+        *([] if strength is None else [describe_replacement(strength)]),
         *(charge.sentence for charge in plan.charges),
         f"Gradients are clipped to {bound}. {_ACCOUNTANTS[plan.accountant]}",
         _EXACT_NOISE + (_READING_EDGES if plan.reads_edges else ""),
         "The number of features and the list of classes are treated as public.",
-        "Every step was written to the ledger before it was taken, and the ledger is complete: its digest is "
-        "at the end of this page.",
+        f"Every step was written to the ledger before it was taken, and the ledger is complete: {end}.",
     ]
 
 
-def _list_not_covered(folder: RunFolder, result: Mapping[str, Any]) -> list[str]:
+def list_uncovered(folder: RunFolder, result: Mapping[str, Any]) -> list[str]:
+    """List what the guarantee does not speak of, apart from what a page shows."""
+    # Covered figures come from noisy tables, which are charged to the rows of these splits.
+    covered = "Labels of validation and test nodes" if are_covered(result) else None
+    items = folder.guarantee.statement.not_covered
+    return [item for item in items if covered is None or not item.startswith(covered)]
+
+
+def _list_not_covered(folder: RunFolder, result: Mapping[str, Any], *, has_exact: bool) -> list[str]:
     """List what this run shows that the guarantee, if there is one, does not speak of."""
+    items = list_uncovered(folder, result)
     clear = "" if folder.plan.covers_predictions else ", and from neighbours in the clear"
-    items = [
-        f"Accuracies on this page: they are computed from validation and test labels{clear}. Remove them "
-        "before publishing the page where those must stay private.",
-        "Other runs on the same data: each of them costs its own epsilon, and the costs add up.",
-        "How long training took: a step may take longer with other data.",
-    ]
+    if has_exact or not are_covered(result):
+        items.append(
+            f"{ACCURACIES}: they are computed from validation and test labels{clear}. Remove them before "
+            "publishing the page where those must stay private."
+        )
+    items.append("Other runs on the same data: each of them costs its own epsilon, and the costs add up.")
+    if "seconds" in result:
+        items.append("How long training took: a step may take longer with other data.")
     if folder.config.symmetrize:
         items.append(
             "Rows of the data as it was given: the graph was symmetrized when it was read, so an edge is two "
@@ -263,6 +319,9 @@ def _summarise_test(folder: RunFolder, evaluation: Evaluation) -> dict[str, Any]
 
 
 def _read_versions(folder: RunFolder) -> dict[str, str]:
+    """Return the versions that trained; none where the folder does not tell."""
+    if not (folder.path / "run.json").exists():
+        return {}
     try:
         about = json.loads((folder.path / "run.json").read_text())
         return {str(name): str(value) for name, value in about["versions"].items()}
@@ -270,8 +329,10 @@ def _read_versions(folder: RunFolder) -> dict[str, str]:
         raise RunError(f"run={folder.path}: run.json is damaged ({error!r}); restore it") from None
 
 
-def _summarise_ledger(folder: RunFolder) -> dict[str, Any]:
-    """Return what was paid, and a digest that identifies the ledger file."""
+def _summarise_ledger(folder: RunFolder) -> dict[str, Any] | None:
+    """Return what was paid, and a digest that identifies the ledger file; None where there is no ledger."""
+    if not folder.ledger_path.exists():
+        return None
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
     return {
         "sha256": hashlib.sha256(folder.ledger_path.read_bytes()).hexdigest(),

@@ -86,13 +86,19 @@ def check_page_path(path: str | os.PathLike[str], *, option: str) -> Path:
         path: ends in .html; the twin beside it ends in .json.
         option: what the user calls it.
     """
+    place = check_target(path, suffix=".html", option=option)
+    for file, mark in ((place, _MARK), (place.with_suffix(".json"), _TWIN_MARK)):
+        check_replaceable(file, mark, option=option, what="a report")
+    return place
+
+
+def check_target(path: str | os.PathLike[str], *, suffix: str, option: str) -> Path:
+    """Return where a file goes; raise InputError where its name or its folder is wrong."""
     place = Path(path)
-    if place.suffix != ".html":
-        raise InputError(f"{option}={place}: expected a name that ends in .html")
+    if place.suffix != suffix:
+        raise InputError(f"{option}={place}: expected a name that ends in {suffix}")
     if not place.parent.is_dir():
         raise InputError(f"{option}={place}: there is no folder {place.parent}; make it first")
-    for file, mark in ((place, _MARK), (place.with_suffix(".json"), _TWIN_MARK)):
-        _check_replaceable(file, mark, option)
     return place
 
 
@@ -103,7 +109,8 @@ def write_page(place: Path, facts: Mapping[str, Any], html: str) -> None:
     write_whole(place, html.encode())
 
 
-def _check_replaceable(file: Path, mark: bytes, option: str) -> None:
+def check_replaceable(file: Path, mark: bytes, *, option: str, what: str) -> None:
+    """Raise InputError where a file exists and does not have the mark of what would replace it."""
     if not file.exists():
         return
     try:
@@ -112,7 +119,7 @@ def _check_replaceable(file: Path, mark: bytes, option: str) -> None:
     except OSError as error:
         raise InputError(f"{option}={file}: cannot be read ({error.strerror}); choose another name") from None
     if mark not in start:
-        raise InputError(f"{option}={file}: it exists and is not a report; choose another name")
+        raise InputError(f"{option}={file}: it exists and is not {what}; choose another name")
 
 
 def format_percent(value: float | None) -> str:

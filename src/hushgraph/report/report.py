@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, digits_up, rounded_up
-from hushgraph.privacy.guarantee import Assumption, name_kind
-from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks, line_chart, share_axis
+from hushgraph.report.about import FIELDS
+from hushgraph.report.attack import tabulate_audit, write_audit
+from hushgraph.report.attributes import tabulate_attributes, write_attributes
+from hushgraph.report.budget import write_budget, write_spent
+from hushgraph.report.charts import Axis, choose_ticks, line_chart, share_axis
+from hushgraph.report.compared import show_comparison
 from hushgraph.report.diagram import Outcome, Part, draw_bounds, draw_budget
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.pages import (
@@ -24,15 +28,34 @@ from hushgraph.report.pages import (
     render_template,
     write_page,
 )
+from hushgraph.report.results import (
+    are_covered,
+    name_standing,
+    show_classes,
+    tabulate_covered,
+    tabulate_splits,
+)
+from hushgraph.report.strength import describe_mu, draw_tradeoff
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
     from hushgraph.tasks.task import Evaluation
 
-# Bars have their figure on top where there is room for it.
-_FEW_CLASSES = 10
-_LONGEST_NAME = 12
-_PERCENT = "{:.0%}".format
+
+# docs/sign-off.md has the same, with where the answers are.
+_QUESTIONS = (
+    "Does the box at the top say that the guarantee holds, and is epsilon the one that was agreed on?",
+    "What will be released, and does the page call all of it covered?",
+    "Who will see whose prediction?",
+    "Is one person one node, and whose row holds an edge?",
+    "May identifiers, the training split and the list of classes be public?",
+    "Is one edge, one label or a pair of people sensitive by itself, and are these figures acceptable?",
+    "What else was run on this data, and how were the settings found?",
+    "Does the digest of the ledger match?",
+    "Does the model do well enough for every class and every group?",
+    "Retention: how long are data, run folder, ledger and release kept, and who deletes them?",
+    "Access: who can read the data, the run folder and the release, and who decides about that?",
+)
 
 
 def write_report(
@@ -41,6 +64,8 @@ def write_report(
     *,
     evaluation: Evaluation | None = None,
     comparison: Mapping[str, Any] | None = None,
+    about: str | os.PathLike[str] | None = None,
+    audit: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write the report of a finished run: one self-contained HTML file, and its JSON twin.
 
@@ -49,13 +74,16 @@ def write_report(
         path: ends in .html; the twin beside it ends in .json.
         evaluation: results on the test split of its data, for accuracies per class.
         comparison: the comparison it belongs to, as `Comparison.to_json` writes it.
+        about: a TOML file: purpose, owner, recipients, retention, unit_of_privacy, approved_by, date. What it
+            leaves out is a blank on the page.
+        audit: the record of an audit; by default `audit.json` in the folder, if it is there.
 
     Guarantees:
         Both files hold the same facts. A file that is not a report is never replaced.
     """
     folder.check_finished()
     place = check_report_path(path)
-    facts = collect_facts(folder, evaluation=evaluation, comparison=comparison)
+    facts = collect_facts(folder, evaluation=evaluation, comparison=comparison, about=about, audit=audit)
     write_page(place, facts, render_report(facts))
 
 
@@ -73,23 +101,29 @@ def render_report(facts: Mapping[str, Any]) -> str:
         title=f"Privacy report: {name_model(facts)} on {name_data(facts)}",
         standing=facts["standing"],
         cards=_report_cards(facts),
-        best_guess=rounded_up(100 * facts["guarantee"]["best_guess"]),
+        mu=None if facts["strength"] is None else describe_mu(facts["strength"]),
+        guess_by_curve=_describe_curve(facts["strength"]),
+        tradeoff=draw_tradeoff(facts),
         bounds=_draw_bounds(facts),
+        budget=write_budget(facts["budget"], is_release=facts["ledger"] is None),
+        attributes=write_attributes(facts["attributes"]),
+        attributes_table=tabulate_attributes(facts["attributes"]),
+        audit=_show_audit(facts["audit"]),
+        about=[(FIELDS[key], value) for key, value in facts["about"].items()],
+        questions=_QUESTIONS,
         guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
         has_epsilon=_has_epsilon(facts),
         has_validation=any(record["val_accuracy"] is not None for record in facts["spending"]),
         spending_charts=_draw_spending(facts),
         spending=_tabulate_spending(facts),
-        splits=_tabulate_splits(facts),
-        class_results=_show_classes(facts),
-        compared=_show_comparison(facts),
+        figures_are_covered=are_covered(facts["result"]),
+        covered=tabulate_covered(facts),
+        splits=tabulate_splits(facts),
+        class_results=show_classes(facts),
+        compared=show_comparison(facts),
         settings=_tabulate_settings(facts),
         provenance=_tabulate_provenance(facts),
     )
-
-
-# Beside the name of a model, so that colour is not all that says it.
-_STANDINGS = {True: "private", False: "not private"}
 
 
 def name_model(facts: Mapping[str, Any]) -> str:
@@ -103,8 +137,8 @@ def name_model(facts: Mapping[str, Any]) -> str:
 
 def name_data(facts: Mapping[str, Any]) -> str:
     """Name the data."""
-    # Data that was given as an object has no name but that of its type.
-    return "an unnamed graph" if facts["data"] in ("Graph", "Data") else str(facts["data"])
+    # Data that was given as an object has no name but that of its type, and a release has no path.
+    return "an unnamed graph" if facts["data"] in ("Graph", "Data", "", None) else str(facts["data"])
 
 
 def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -115,17 +149,35 @@ def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
         "none": "No guarantee",
     }.get(facts["standing"]["kind"], "The plan, not guaranteed")
     headings = {
+        "terms": "Terms on this page",
         "guarantee": first,
+        "attributes": "Attributes of a person",
         "spending": "Epsilon spent, accuracy reached",
         "results": "Results",
         "comparison": "Comparison",
+        "audit": "Audit",
         "configuration": "Configuration",
-        "provenance": "Ledger and versions",
-        "terms": "Terms on this page",
+        "provenance": "Versions" if facts["ledger"] is None else "Ledger and versions",
+        "sign-off": "Sign-off",
     }
-    if facts["comparison"] is None:
-        del headings["comparison"]
-    return headings
+    # A folder that holds only what was released has recorded nothing on its way.
+    absent = {"comparison": facts["comparison"], "audit": facts["audit"], "spending": facts["ledger"]}
+    return {name: text for name, text in headings.items() if absent.get(name, True) is not None}
+
+
+def _show_audit(audit: Mapping[str, Any] | None) -> tuple[str, Table] | None:
+    return None if audit is None else (write_audit(audit), tabulate_audit(audit))
+
+
+def _describe_curve(strength: Mapping[str, Any] | None) -> str:
+    """Say how much more the curve proves than epsilon and delta do; empty where it is made from them."""
+    if strength is None or not strength["is_exact"]:
+        return ""
+    right = rounded_up(100 * strength["best_guess"])
+    return (
+        "The sentence at the top follows from epsilon and delta alone, whatever the noise. With the noise of "
+        f"this run, a guess at even odds is right at most {right}% of the time."
+    )
 
 
 def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -144,7 +196,13 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         total = facts["comparison"]["release_all"]
         name = f"epsilon, all {total['models']} private models"
         cards.insert(0, (name, format_epsilon(total["epsilon"])))
-    return [*cards, ("test accuracy (not covered)", format_percent(facts["result"]["test_accuracy"]))]
+    budget, result = facts["budget"], facts["result"]
+    if budget is not None and not budget["problem"]:
+        cards.append(("spent on this data, with this run", write_spent(budget)))
+    if "test_accuracy" in result:
+        name = f"test accuracy ({name_standing(result)})"
+        cards.append((name, format_percent(result["test_accuracy"])))
+    return cards
 
 
 def _tabulate_guarantee(facts: Mapping[str, Any]) -> Table:
@@ -301,117 +359,6 @@ def _tabulate_spending(facts: Mapping[str, Any]) -> Table:
     )
 
 
-def _tabulate_splits(facts: Mapping[str, Any]) -> Table:
-    result = facts["result"]
-    rows = [
-        ("validation accuracy", format_percent(result["val_accuracy"])),
-        ("test accuracy", format_percent(result["test_accuracy"])),
-    ]
-    if facts["test"] is not None:
-        rows.append(("macro-F1 on the test split", format_percent(facts["test"]["macro_f1"])))
-    if "train_accuracy" in result:
-        rows.append(("training accuracy (private, not covered)", format_percent(result["train_accuracy"])))
-    return Table(caption="Results by split", heads=("figure", "value"), rows=rows, numeric_from=1)
-
-
-def _show_classes(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
-    """Return accuracy per class as a chart and a table, where the data was at hand."""
-    if facts["test"] is None:
-        return None
-    overall = facts["test"]["accuracy"]
-    classes = sorted(facts["test"]["classes"], key=lambda c: (-c["nodes"], c["class"]))
-    bars = [
-        Bar(
-            label=_shorten(c["name"]),
-            value=c["accuracy"],
-            text="" if c["accuracy"] is None or len(classes) > _FEW_CLASSES else f"{c['accuracy']:.0%}",
-        )
-        for c in classes
-    ]
-    caption = "Test accuracy per class"
-    chart = bar_chart(
-        name="classes",
-        title=caption,
-        description=(
-            f"One bar for each of {len(classes)} classes, the most frequent first, and a dashed line for all "
-            f"classes together at {overall:.1%}. The figures are in the table that follows."
-        ),
-        bars=bars,
-        x_label="class, the most frequent first",
-        y=Axis(label="accuracy", ticks=choose_ticks(0, 1), text=_PERCENT),
-        limit=(overall, f"dashed: all classes, {overall:.1%}"),
-    )
-    table = Table(
-        caption="Results per class on the test split",
-        heads=("class", "test nodes", "accuracy"),
-        rows=[
-            (c["name"], f"{c['nodes']:,}", "none" if c["accuracy"] is None else f"{c['accuracy']:.2%}")
-            for c in classes
-        ],
-        numeric_from=1,
-    )
-    return Figure(caption=caption, chart=chart), table
-
-
-def _shorten(name: str) -> str:
-    """Cut a name to what fits under a bar; the table has all of it."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
-def _show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
-    """Return the compared models as a chart and a table."""
-    if facts["comparison"] is None:
-        return None
-    rows = facts["comparison"]["rows"]
-    bars = [
-        Bar(
-            label="\n".join([row["name"].partition(" (")[0], _STANDINGS[row["guarantee"] == "holds"]]),
-            value=row["test_accuracy"],
-            kind="safe" if row["guarantee"] == "holds" else "unsafe",
-            text="" if row["test_accuracy"] is None else f"{row['test_accuracy']:.1%}",
-        )
-        for row in rows
-    ]
-    chart = bar_chart(
-        name="comparison",
-        title="Test accuracy of the compared models",
-        description=", ".join(f"{row['name']} {format_percent(row['test_accuracy'])}" for row in rows) + ".",
-        bars=bars,
-        x_label="",
-        y=Axis(label="test accuracy", ticks=choose_ticks(0, 1), text=_PERCENT),
-    )
-    table = Table(
-        caption="Models on the same split",
-        heads=(
-            "model",
-            "architecture",
-            "predictions",
-            "guarantee",
-            "epsilon",
-            "test",
-            "validation",
-            "macro-F1",
-            "seconds",
-        ),
-        rows=[_tabulate_model(row, facts["comparison"]["assumptions"]) for row in rows],
-        numeric_from=4,
-    )
-    return Figure(caption="Test accuracy", chart=chart), table
-
-
-def _tabulate_model(row: Mapping[str, Any], assumptions: Sequence[Mapping[str, str]]) -> list[str | Cell]:
-    guarantee = name_kind(row["guarantee"], [Assumption(**each) for each in assumptions])
-    return [
-        row["name"],
-        row["model"],
-        row["predictions"],
-        Cell(text=guarantee, kind="holds" if row["guarantee"] == "holds" else "unsafe"),
-        format_epsilon(row["epsilon"]),
-        *(format_percent(row[key]) for key in ("test_accuracy", "val_accuracy", "macro_f1")),
-        f"{row['seconds']:.1f}",
-    ]
-
-
 def _tabulate_settings(facts: Mapping[str, Any]) -> list[Table]:
     plan = [
         (name, digits_up(value) if name == "delta" else format_value(value))
@@ -428,19 +375,24 @@ def _tabulate_settings(facts: Mapping[str, Any]) -> list[Table]:
 
 def _tabulate_provenance(facts: Mapping[str, Any]) -> list[Table]:
     ledger, result = facts["ledger"], facts["result"]
-    rows: list[tuple[str, str | Cell]] = [
-        ("SHA-256 of ledger.jsonl", Cell(text=ledger["sha256"], kind="code")),
-        ("fingerprint of its plan", Cell(text=ledger["plan"], kind="code")),
-        ("steps charged", f"{ledger['steps_charged']:,}"),
-        ("epsilon spent", format_epsilon(ledger["epsilon_spent"])),
-        ("at delta", digits_up(ledger["delta"])),
-        ("steps paid for and lost", f"{result.get('steps_lost', 0):,}"),
-        ("resumed", format_value(result.get("resumed", False))),
-        ("seconds", f"{result['seconds']:.1f}"),
-        ("device", str(result["device"])),
-    ]
+    rows: list[tuple[str, str | Cell]] = []
+    if ledger is not None:
+        rows += [
+            ("SHA-256 of ledger.jsonl", Cell(text=ledger["sha256"], kind="code")),
+            ("fingerprint of its plan", Cell(text=ledger["plan"], kind="code")),
+            ("steps charged", f"{ledger['steps_charged']:,}"),
+            ("epsilon spent", format_epsilon(ledger["epsilon_spent"])),
+            ("at delta", digits_up(ledger["delta"])),
+            ("steps paid for and lost", f"{result.get('steps_lost', 0):,}"),
+            ("resumed", format_value(result.get("resumed", False))),
+        ]
+    if "seconds" in result:
+        rows.append(("seconds", f"{result['seconds']:.1f}"))
+    if "device" in result:
+        rows.append(("device", str(result["device"])))
     versions = list(facts["versions"].items())
-    return [
+    tables = [
         Table(caption="Ledger and run", heads=("entry", "value"), rows=rows),
         Table(caption="Versions", heads=("software", "version"), rows=versions),
     ]
+    return [table for table in tables if table.rows]

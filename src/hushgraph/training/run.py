@@ -350,7 +350,13 @@ class Run:
         return evaluate(predicted, graph, graph.test_idx)
 
     def report(
-        self, path: str | os.PathLike[str], *, data: Any = None, comparison: HasJson | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        data: Any = None,
+        comparison: HasJson | None = None,
+        about: str | os.PathLike[str] | None = None,
+        audit: str | os.PathLike[str] | None = None,
     ) -> None:
         """Write the report of this run as one HTML file, with a JSON twin beside it.
 
@@ -358,16 +364,24 @@ class Run:
             path: ends in .html.
             data: what the run was trained on, for results per class.
             comparison: what `compare` gave, where there is one.
+            about: a TOML file: purpose, owner, recipients, retention, unit_of_privacy, approved_by, date.
+            audit: the record of an audit; by default `audit.json` in the folder of the run.
         """
         from hushgraph.report import check_report_path, write_report
+        from hushgraph.report.about import read_about
+        from hushgraph.report.attack import read_audit
 
         # Before the data is read, which may take long.
         check_report_path(path)
+        read_about(about)
+        read_audit(self.folder, audit)
         write_report(
             self.folder,
             path,
             evaluation=None if data is None else self.evaluate(data),
             comparison=None if comparison is None else json.loads(comparison.to_json()),
+            about=about,
+            audit=audit,
         )
 
     def card(self, path: str | os.PathLike[str] | None = None, *, accuracy: bool = False) -> str:
