@@ -139,6 +139,19 @@ def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
     return {column: text.split("|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
 
 
+def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
+    """The weights of `--class-weight`, by class; a text without "=" is refused where classes are known."""
+    if any("=" not in value for value in values):
+        return next(value for value in values if "=" not in value)
+    weights = {}
+    for name, number in _split_pairs("class-weight", "NAME=0.1", values):
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            raise InputError(f"class-weight={name}={number}: expected a number from 0 to 1") from None
+    return weights
+
+
 def _read_groups(value: str) -> dict[str, list[str]]:
     if "=" not in value:
         raise InputError(
@@ -336,6 +349,14 @@ class Settings(TypedDict, total=False):
     momentum: Annotated[
         float | None, _training("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]", commands=())
     ]
+    list_size: Annotated[
+        bool | None,
+        _training("Of a billboard: the size of a row's list is an input. [by task]", commands=()),
+    ]
+    own_place: Annotated[
+        bool | None,
+        _training("Of a billboard: the board at a row's own place is an input. [by task]", commands=()),
+    ]
     feature_norm: Annotated[
         float | None,
         _training(
@@ -411,6 +432,33 @@ class Settings(TypedDict, total=False):
     columns: Annotated[
         Columns | Mapping[str, Any] | None,
         _table("The settings of tables together, as `Columns`. [none]", commands=()),
+    ]
+    task: Annotated[
+        choices.Task,
+        _data(
+            "What is asked of a node. [auto: binary for two classes, else classes]",
+            "auto",
+            commands=_READING,
+        ),
+    ]
+    positive: Annotated[
+        str | int | None,
+        _data(
+            "Of two classes: the one that scores are about. [the second]", metavar="NAME", commands=_READING
+        ),
+    ]
+    rare: Annotated[
+        bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_READING)
+    ]
+    class_weight: Annotated[
+        Mapping[str, float] | str | None,
+        _data(
+            "How much an example of a class counts, 0 to 1, after clipping; repeat it. [1 each]",
+            metavar="NAME=W",
+            read=_read_weights,
+            repeats=True,
+            commands=_TRAINED,
+        ),
     ]
     id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", column="id")]
     label: Annotated[str | None, _table("Column of classes. [label]", column="label")]

@@ -31,6 +31,8 @@ NOTHING = np.empty(0, np.int64)
 _READ_BLOCK = 1 << 14
 # Sums of readings that are held at a time: 16 MiB.
 _HELD_SUMS = 1 << 21
+# What the logarithm of the size of a list is multiplied by: lists of 1 to 10,000 places give 0.2 to 2.3.
+_LIST_SIZE_SCALE = 0.25
 # Rows that are scaled at a time.
 _SCALED_ROWS = 1 << 14
 
@@ -123,6 +125,36 @@ def scale_readings(
         squares = np.square(block).sum(axis=1, keepdims=True)
         block /= np.sqrt(1 + squares / np.float32(radius**2))
     return scaled
+
+
+def add_free_inputs(
+    readings: Float32Array,
+    board: Board,
+    sizes: npt.NDArray[Any],
+    *,
+    list_size: bool,
+    own_places: npt.NDArray[Any] | None,
+    scale: float,
+    radius: float,
+) -> Float32Array:
+    """Readings with what else is free: functions of a row's own list and of the board.
+
+    Args:
+        readings: float32 [R, width], scaled.
+        board: the board that was read.
+        sizes: [R], how many places every row lists.
+        list_size: whether their logarithm is one column more.
+        own_places: [R], the place of every row itself, -1 for a row that has none and reads 0 there; None
+            leaves out the columns of the board at one's own place.
+        scale, radius: as in `scale_readings`.
+    """
+    columns = [readings]
+    if own_places is not None:
+        own = np.where(own_places[:, None] >= 0, board.values[np.maximum(own_places, 0)], np.float32(0))
+        columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
+    if list_size:
+        columns.append((np.log1p(sizes) * _LIST_SIZE_SCALE).astype(np.float32)[:, None])
+    return readings if len(columns) == 1 else np.concatenate(columns, axis=1)
 
 
 def place_weights(board: Board, *, damped: bool = True) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -54,6 +55,7 @@ class Clipping:
         clip: C, the largest norm of one root's clipped gradient, all groups together.
         thresholds: per group of `GROUPS`; C / sqrt(3) each unless given. Their root sum of squares is C.
         stability: keeps roots whose gradient is small from being blown up to norm C.
+        class_weights: what the clipped gradient of a root is multiplied by, for every class; from 0 to 1.
 
     Guarantees:
         The clipped gradient of a root has norm at most C; one whose norm is not finite has factor 0.
@@ -63,8 +65,11 @@ class Clipping:
     clip: float = 1.0
     thresholds: tuple[float, float, float] | None = None
     stability: float = 0.1
+    class_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.class_weights is not None and not all(0 <= weight <= 1 for weight in self.class_weights):
+            raise PlanError(f"class_weights={self.class_weights}: expected numbers from 0 to 1")
         if self.kind not in ("normalised", "flat", "groups") and self.own_rule is None:
             raise PlanError(
                 f"clipping={self.kind!r}: expected 'normalised', 'flat', 'groups' or a registered rule"
@@ -111,6 +116,13 @@ class Clipping:
             return Rule(clips=clips)
         return Rule(clips=clips, limit=math.inf, stability=self.stability)
 
+    def weigh(self, factors: Tensor, labels: Tensor) -> Tensor:
+        """Factors [groups, roots] times the weights of the classes of the roots, which are at most 1."""
+        if self.class_weights is None:
+            return factors
+        # A root without a label, -1, is given the last weight, and contributes nothing anyway.
+        return factors * _place_weights((*self.class_weights, 0.0), factors.device)[labels]
+
     def factors(self, squared_norms: Tensor, sizes: Tensor | None = None) -> Tensor:
         """float64 factors [groups, roots] from squared norms [groups, roots] and sizes of what cancelled.
 
@@ -133,6 +145,12 @@ class Clipping:
         each = [clip / (norm + rule.stability) for clip, norm in zip(rule.clips, norms, strict=False)]
         factors = torch.stack(each).clamp(max=rule.limit)
         return torch.where(finite, factors.expand_as(safe), 0.0)
+
+
+# Kept: a GPU that records takes no new numbers from the host.
+@lru_cache(maxsize=64)
+def _place_weights(weights: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(weights, dtype=torch.float64, device=device)
 
 
 def group_of(parameter_name: str) -> int:

@@ -44,7 +44,7 @@ def clipped_sum(
     if batch.num_roots == 0:
         return {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
     passed = _Pass.of(model, batch)
-    factors = clipping.factors(*passed.squared_norms())
+    factors = clipping.weigh(clipping.factors(*passed.squared_norms()), batch.labels)
     sums = passed.weighted_sums(factors, clean=not waits)
     # Zero times infinity is not zero: roots that are not finite have factor 0, and spoil sums all the same.
     # Leaving them out changes no other number, only how long it takes.

@@ -524,9 +524,21 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
 
 @numba.njit(**_INNER)
 def _weigh(  # type: ignore[no-untyped-def]
-    layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
+    layers,
+    skip,
+    work,
+    input_squares,
+    skip_squares,
+    clips,
+    limit,
+    stability,
+    is_grouped,
+    labels,
+    class_weights,
+    begin,
+    rows,
 ):
-    """Multiply the gradients of every row by the factors of its clipping."""
+    """Multiply the gradients of every row by the factors of its clipping and the weight of its class."""
     squares, factors = np.zeros(3), np.zeros(3)
     last = layers[len(layers) - 1]
     for i in range(rows):
@@ -543,6 +555,9 @@ def _weigh(  # type: ignore[no-untyped-def]
         if skip[SIZE_IN]:
             squares[skip[GROUP]] += _multiply(skip_squares[begin + i], gradient)
         _factors(squares, clips, limit, stability, is_grouped, factors)
+        if len(class_weights):
+            for group in range(len(factors)):
+                factors[group] *= class_weights[labels[begin + i]]
         if skip[SIZE_IN]:
             gradients = _pointer(work, last[GRADIENT] + i * last[WIDTH])
             scaled = _pointer(work, skip[GRADIENT] + i * last[WIDTH])
@@ -731,6 +746,7 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     limit,
     stability,
     is_grouped,
+    class_weights,
     first_chunk,
     last_chunk,
     total,
@@ -759,7 +775,19 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
         )
         _backward(layers, relu, params, work, labels, begin, rows)
         _weigh(
-            layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
+            layers,
+            skip,
+            work,
+            input_squares,
+            skip_squares,
+            clips,
+            limit,
+            stability,
+            is_grouped,
+            labels,
+            class_weights,
+            begin,
+            rows,
         )
         _add_sums(
             layers,

@@ -437,6 +437,9 @@ class RowPass:
         skip = self._chain.skip
         input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
         rule = UNCLIPPED if clipping is None else clipping.rule
+        given = () if clipping is None or clipping.class_weights is None else clipping.class_weights
+        # Behind the classes, what an example without a label, -1, counts.
+        class_weights = np.array((*given, 0.0) if given else (), np.float64)
 
         def add(part: int, first: int, last: int, buffers: _Buffers) -> None:
             total = self._totals.take()
@@ -450,6 +453,7 @@ class RowPass:
                 float(rule.limit),
                 float(rule.stability),
                 rule.is_grouped,
+                class_weights,
                 first,
                 last,
                 total,

@@ -355,13 +355,13 @@ class _RowStep:
             groups = [
                 _limit(_add_group(squares, group, like=rows.input_squares)) for group in range(len(GROUPS))
             ]
-            factors = clipping.factors(torch.stack(groups)).float()
+            factors = clipping.weigh(clipping.factors(torch.stack(groups)), rows.labels).float()
             return {name: factors[group_of(name)] for name in squares}
         total = _limit(sum(squares.values(), torch.zeros_like(rows.input_squares)))
         if clipping is None:
             common = torch.where(total.isfinite(), 1.0, 0.0).float()
         else:
-            common = clipping.factors(total[None]).float()[0]
+            common = clipping.weigh(clipping.factors(total[None]), rows.labels).float()[0]
         return dict.fromkeys(squares, common)
 
     def sum_gradients(self, factors: dict[str, Tensor]) -> dict[str, Tensor]:

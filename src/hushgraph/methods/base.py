@@ -23,6 +23,7 @@ class PublicFigures(NamedTuple):
         label_change: as in `BillboardPlan`; None for classes.
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
+        task: the name of the task.
     """
 
     num_nodes: int
@@ -31,6 +32,7 @@ class PublicFigures(NamedTuple):
     most_boards: int = 2
     label_change: float | None = None
     num_tables: int = 0
+    task: str = "classes"
 
 
 def count_tables(public: PublicFigures, settings: Mapping[str, Any]) -> int:

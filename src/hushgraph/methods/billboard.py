@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure, count_tables
-from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
+from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, choose_free_inputs
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plans import BillboardPlan
 
@@ -46,6 +46,8 @@ class Billboard:
             num_boards=1 if has_own_model else public.most_boards,
             board_share=defaults.board_share,
         )
+        free = choose_free_inputs(public.task)
+        settings = {**settings, **{name: on for name, on in free.items() if settings[name] is None}}
         config = configure(settings, defaults, model="own" if has_own_model else "mlp")
         if epsilon is not None:
             plan = plan.calibrated(epsilon=epsilon).with_evaluation(count_tables(public, settings))

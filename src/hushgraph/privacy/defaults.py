@@ -173,6 +173,14 @@ def choose_billboard(
     )
 
 
+def choose_free_inputs(task: str) -> dict[str, bool]:
+    """Which inputs beside features and readings the model of a billboard gets, by task.
+
+    The size of a list says much where ballots are votes or numbers, and little beside many classes.
+    """
+    return {"list_size": task != "classes", "own_place": False}
+
+
 def choose_billboard_non_private(*, num_train_nodes: int) -> BillboardDefaults:
     """Choose the settings of a billboard run without noise, against which the cost of privacy is measured."""
     return BillboardDefaults(

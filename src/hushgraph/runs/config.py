@@ -46,6 +46,9 @@ class TrainingConfig:
         stability: of normalised clipping.
         reading_scale: a reading of one standard deviation of the board's noise becomes this number.
         reading_radius: readings are shortened so that their norm stays below this.
+        class_weights: what the clipped gradient of an example of each class is multiplied by; None for 1.
+        list_size, own_place: whether the size of a row's list, and the board at its own place, are inputs of
+            a billboard's model too.
         resample_every: steps between fresh lists. The bound holds for every choice of keys, so it is free.
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
@@ -76,6 +79,9 @@ class TrainingConfig:
     stability: float = 0.1
     reading_scale: float = 0.3
     reading_radius: float = 6.0
+    class_weights: tuple[float, ...] | None = None
+    list_size: bool = False
+    own_place: bool = False
     resample_every: int = 50
     evaluate_every: int = 50
     setting: choices.Setting = "transductive"

@@ -400,6 +400,7 @@ class RunFolder:
             num_classes=self.num_classes,
             columns=self.columns,
         )
+        graph = replace(graph, declared_task=self.task)
         if config.setting == "inductive":
             graph = graph.disjoint()
         if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
@@ -423,7 +424,12 @@ class RunFolder:
     @property
     def input_width(self) -> int:
         """Columns that the model takes: features and, with a board, a reading."""
-        return self.num_features + (self.task.ballot_width if self.num_boards else 0)
+        return self.num_features + (self.reading_width if self.num_boards else 0)
+
+    @property
+    def reading_width(self) -> int:
+        """Columns of what a row reads: the board at the places it lists, and inputs that come with it."""
+        return self.task.ballot_width * (1 + self.config.own_place) + self.config.list_size
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
@@ -447,7 +453,7 @@ class RunFolder:
             return ReadingMLP(
                 self.num_features,
                 self.task.num_outputs,
-                reading_width=self.task.ballot_width,
+                reading_width=self.reading_width,
                 hidden=self.config.hidden,
                 activation=self.config.activation,
             )

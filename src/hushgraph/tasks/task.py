@@ -179,6 +179,15 @@ class Task(ABC):
         """The range of a figure."""
         return -math.inf, math.inf
 
+    def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
+        """Exact figures of the order that outputs put labelled rows in; none unless a task has some.
+
+        Args:
+            shown: [rows, num_outputs], what `show` gave.
+            labels: of these rows, all of them labelled.
+        """
+        return {}
+
     def to_json(self) -> dict[str, Any]:
         """The name and the settings, for `read_task`."""
         return {"name": self.name, **asdict(self)}

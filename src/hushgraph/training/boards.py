@@ -11,7 +11,7 @@ import torch
 from hushgraph._files import read_tensors
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board, digest_board, load_board
-from hushgraph.billboard.reading import combine_boards
+from hushgraph.billboard.reading import add_free_inputs, combine_boards
 from hushgraph.errors import RunError
 from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
@@ -63,6 +63,15 @@ class Boards:
             self.graph,
             plan.edge_owner,
             own=list(zip(parts, self._ballots, strict=False)),
+            scale=config.reading_scale,
+            radius=config.reading_radius,
+        )
+        readings = add_free_inputs(
+            readings,
+            board,
+            self._ballots[0].list_sizes,
+            list_size=config.list_size,
+            own_places=np.arange(self.graph.num_nodes) if config.own_place else None,
             scale=config.reading_scale,
             radius=config.reading_radius,
         )

@@ -15,7 +15,7 @@ from hushgraph.figures.tables import NoisyTables, Scored, load_tables
 from hushgraph.privacy.charges import FIGURES
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.tasks.task import Evaluation, Task, is_labelled
+from hushgraph.tasks.task import Task, is_labelled
 from hushgraph.training.parts import Parts
 from hushgraph.training.source import View, find_released
 
@@ -87,14 +87,15 @@ def summarise_figures(table: list[dict[str, Any]]) -> dict[str, Any]:
     return {**keys, "figure_table": table}
 
 
-def evaluate_exactly(task: Task, parts: Iterable[Scored]) -> Evaluation | None:
-    """Compare all labelled rows with what was predicted; None where no row has a label. Not covered."""
-    labels: list[Any] = []
-    predicted: list[Any] = []
-    for part in parts:
-        has_label = is_labelled(part.labels)
-        labels.append(part.labels[has_label])
-        predicted.append(task.predict(torch.from_numpy(np.ascontiguousarray(part.shown[has_label]))).numpy())
-    if not sum(map(len, labels)):
-        return None
-    return task.evaluate(np.concatenate(predicted), np.concatenate(labels))
+def evaluate_exactly(task: Task, parts: Iterable[Scored]) -> dict[str, float]:
+    """Compare all labelled rows with what was predicted; empty where no row has a label. Not covered."""
+    labelled = [
+        (part.shown[has_label], part.labels[has_label])
+        for part in parts
+        for has_label in [is_labelled(part.labels)]
+    ]
+    if not sum(len(labels) for _, labels in labelled):
+        return {}
+    shown, labels = (np.concatenate(each) for each in zip(*labelled, strict=True))
+    predicted = task.predict(torch.from_numpy(np.ascontiguousarray(shown))).numpy()
+    return {**task.evaluate(predicted, labels).figures, **task.rank(shown, labels)}

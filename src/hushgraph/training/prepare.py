@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, Unpack, get_args
 
 from torch import nn
@@ -22,6 +22,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
 from hushgraph.settings import Settings, complete, take_columns, with_settings
+from hushgraph.tasks.choose import choose_class_task, read_class_weights
 from hushgraph.tasks.classes import Classes
 
 _BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "private", "delta", "steps")
@@ -83,15 +84,22 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         _check_has_labels(graph)
     if full["setting"] == "inductive":
         graph = graph.disjoint()
+    if isinstance(graph.task, Classes):
+        names = None if graph.columns is None else graph.columns.classes
+        asked = {name: full[name] for name in ("task", "positive", "rare")}
+        task = choose_class_task(graph.num_classes, names, **asked)
+        graph = replace(graph, declared_task=task)
+        full["class_weights"] = read_class_weights(full["class_weight"], graph.num_classes, names)
     has_evaluated = len(graph.val_idx) + len(graph.test_idx) > 0
     figures = PublicFigures(
         graph.num_nodes,
         len(graph.train_idx),
         graph.num_classes,
         num_tables=len(graph.task.tables) if has_evaluated else 0,
+        # Ballots of two classes and of other tasks are not those of c classes.
+        label_change=None if type(graph.task) is Classes else graph.task.label_change,
+        task=graph.task.name,
     )
-    if not isinstance(graph.task, Classes):
-        figures = figures._replace(label_change=graph.task.label_change)
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from hushgraph._text import rounded_up
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, read_rows, scale_readings
+from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_rows, scale_readings
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
@@ -265,8 +265,15 @@ class Run:
         """Probabilities of rows that read the boards, and how many places of each are unknown."""
         config, (board, _) = self.config, combine_boards(boards, centred=self.folder.task.is_centred)
         seen = read_rows(board, nodes.indptr, nodes.places)
-        readings = scale_readings(
-            seen.values, board, scale=config.reading_scale, radius=config.reading_radius
+        scaling = {"scale": config.reading_scale, "radius": config.reading_radius}
+        readings = add_free_inputs(
+            scale_readings(seen.values, board, **scaling),
+            board,
+            seen.known,
+            list_size=config.list_size,
+            # A new node has no place of its own.
+            own_places=np.full(len(seen.known), -1) if config.own_place else None,
+            **scaling,
         )
         scores = score_rows(self.model, nodes.x, readings, feature_norm=config.feature_norm)
         values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()

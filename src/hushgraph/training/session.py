@@ -211,9 +211,8 @@ class Session:
         model, task = self.learner.state.model, self.folder.task
         figures: dict[str, float | None] = {}
         for split in splits:
-            evaluation = evaluate_exactly(task, view.score(model, split))
-            named = {task.headline: None} if evaluation is None else evaluation.figures
-            figures |= {f"{split}_{name}": value for name, value in named.items()}
+            exact = evaluate_exactly(task, view.score(model, split)) or {task.headline: None}
+            figures |= {f"{split}_{name}": value for name, value in exact.items()}
         return figures
 
 

@@ -74,7 +74,12 @@ def build_trainer(
     clipping = (
         Clipping(kind="groups", clip=plan.clip)
         if plan.clipping == "percentile"
-        else Clipping(kind=plan.clipping, clip=plan.clip, stability=folder.config.stability)
+        else Clipping(
+            kind=plan.clipping,
+            clip=plan.clip,
+            stability=folder.config.stability,
+            class_weights=folder.config.class_weights,
+        )
     )
     trainer = Trainer(
         plan=plan,

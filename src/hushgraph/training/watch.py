@@ -101,7 +101,6 @@ class Watch:
         try:
             model.load_state_dict(average, strict=False)
             task = self.folder.task
-            evaluation = evaluate_exactly(task, self.view.score(model, "val"))
-            self.accuracy = None if evaluation is None else evaluation.figures[task.headline]
+            self.accuracy = evaluate_exactly(task, self.view.score(model, "val")).get(task.headline)
         finally:
             model.load_state_dict(current, strict=False)

@@ -1,0 +1,83 @@
+"""Which task the settings of a run ask for: from what is declared, never from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hushgraph._text import find_nearest
+from hushgraph.errors import InputError
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task
+from hushgraph.tasks.two_classes import TwoClasses
+
+
+def choose_class_task(
+    num_classes: int,
+    names: Sequence[str] | None,
+    *,
+    task: str = "auto",
+    positive: str | int | None = None,
+    rare: bool = False,
+) -> Task:
+    """The task of data whose labels are classes.
+
+    Args:
+        num_classes: how many there are, declared or assumed to be public.
+        names: of the classes in order; None where they are numbers.
+        task: "auto", "classes" or "binary".
+        positive: name or number of the class that scores of two classes are about; the second unless given.
+        rare: whether only that class casts ballots.
+
+    Raises:
+        InputError: if the settings contradict each other or the number of classes.
+    """
+    wants_two = task == "binary" or positive is not None or rare
+    if wants_two and task == "classes":
+        raise InputError("task='classes' with positive or rare: these belong to task='binary'; leave them out")
+    if wants_two and num_classes != 2:
+        raise InputError(
+            f"task='binary': the data has {num_classes} classes; expected two; leave out task, positive and "
+            "rare, or declare two classes"
+        )
+    if num_classes != 2 or task == "classes":
+        return Classes(num_classes=num_classes)
+    place = 1 if positive is None else find_class(positive, num_classes, names, setting="positive")
+    return TwoClasses(positive=place, rare=rare)
+
+
+def find_class(name: str | int, num_classes: int, names: Sequence[str] | None, *, setting: str) -> int:
+    """The number of a class; InputError, with the nearest name, for one that is not declared."""
+    known = [str(number) for number in range(num_classes)] if names is None else list(names)
+    if str(name) in known:
+        return known.index(str(name))
+    near = find_nearest(str(name), known, cutoff=0.6)
+    hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known[:10])}"
+    raise InputError(f"{setting}={name!r}: no such class; {hint}")
+
+
+def read_class_weights(
+    weights: Mapping[str, float] | str | None, num_classes: int, names: Sequence[str] | None
+) -> tuple[float, ...] | None:
+    """The weight of every class, in order; None where none is given.
+
+    Raises:
+        InputError: for a weight that is not between 0 and 1, a class that is not declared, or "balanced",
+            which would count labels.
+    """
+    if weights is None:
+        return None
+    if isinstance(weights, str):
+        raise InputError(
+            f"class_weight={weights!r}: expected a weight for each class, as fraud=1,other=0.02. A balanced "
+            "weight would count labels, which are private; declare what you know of the classes"
+        )
+    values = [1.0] * num_classes
+    for name, weight in weights.items():
+        place = find_class(name, num_classes, names, setting="class_weight")
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
+            raise InputError(
+                f"class_weight {name}={weight!r}: expected a number from 0 to 1: weights multiply clipped "
+                "gradients, which may not grow"
+            )
+        values[place] = float(weight)
+    return tuple(values)

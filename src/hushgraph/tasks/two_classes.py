@@ -1,0 +1,113 @@
+"""One of two classes: who casts at all says something too, so a ballot is a vote and is not centred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.errors import GraphError
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import FloatArray, register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class TwoClasses(Classes):
+    """One of two classes, judged by ranking as well as by accuracy.
+
+    Attributes:
+        num_classes: 2.
+        positive: the class that scores, ROC-AUC and average precision are about; declared, or 1.
+        rare: whether only the positive class casts a ballot, which is then one number: for a class that is
+            declared to be rare.
+    """
+
+    name: ClassVar[str] = "binary"
+
+    num_classes: int = 2
+    positive: int = 1
+    rare: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_classes != 2 or self.positive not in (0, 1):
+            raise GraphError(
+                f"num_classes={self.num_classes}, positive={self.positive}: expected two classes, and 0 or 1"
+            )
+
+    @property
+    def ballot_width(self) -> int:
+        """2: a vote for one of the classes; 1 where only the rare class votes."""
+        return 1 if self.rare else 2
+
+    @property
+    def label_change(self) -> float:
+        """2: one vote goes and another comes; 1 where only the rare class votes."""
+        return 1.0 if self.rare else 2.0
+
+    @property
+    def is_centred(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def entry_squares(self) -> tuple[Fraction, Fraction] | None:  # type: ignore[override]
+        """A vote gives 1 to its class and takes nothing from the other."""
+        return None if self.rare else (Fraction(1), Fraction(0))
+
+    def make_ballots(self, labels: npt.NDArray[Any]) -> FloatArray:
+        """e_y; 1 for the rare class and 0 for the other."""
+        return self._pick(np.eye(2)[labels])
+
+    def predict_ballots(self, outputs: Tensor) -> FloatArray:
+        """Probabilities; that of the rare class alone."""
+        return self._pick(self.show(outputs).cpu().numpy().astype(np.float64))
+
+    def _pick(self, votes: FloatArray) -> FloatArray:
+        return votes[:, [self.positive]] if self.rare else votes
+
+    def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
+        """ROC-AUC and average precision of the positive class; empty unless both classes occur."""
+        is_positive = labels == self.positive
+        if is_positive.all() or not is_positive.any():
+            return {}
+        order = np.argsort(-shown[:, self.positive].astype(np.float64), kind="stable")
+        scores, hits = shown[order, self.positive], is_positive[order]
+        # Rows of one score are one step of both curves.
+        ends = np.flatnonzero(np.append(np.diff(scores) != 0, True))
+        right = np.cumsum(hits)[ends]
+        wrong = ends + 1 - right
+        recall, false = right / right[-1], wrong / wrong[-1]
+        area = np.trapezoid(np.append(0.0, recall), np.append(0.0, false))
+        precision = right / (ends + 1)
+        return {
+            "auc": float(area),
+            "average_precision": float(np.sum(np.diff(np.append(0.0, recall)) * precision)),
+        }
+
+    def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Cells by the score of the positive class, and by label."""
+        if self.positive == 1:
+            return super().locate(shown, labels)
+        return super().locate(shown[:, ::-1], np.where(labels >= 0, 1 - labels, labels))
+
+    def compute_figures(
+        self,
+        tables: Sequence[npt.NDArray[Any]],
+        *,
+        noise_std: float = 0.0,
+        other: Sequence[npt.NDArray[Any]] | None = None,
+    ) -> dict[str, FloatArray]:
+        """As of classes; figures of single classes in the order of the classes."""
+        figures = super().compute_figures(tables, noise_std=noise_std, other=other)
+        if self.positive == 0:
+            figures = {name: value[:, ::-1] if value.ndim == 2 else value for name, value in figures.items()}
+        return figures
