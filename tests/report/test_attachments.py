@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from dataclasses import fields
@@ -221,6 +222,9 @@ def test_bounds_that_are_no_numbers_are_refused(run: hg.Run, tmp_path: Path) -> 
         {"lower_bound": "inf"},
         {"claimed_epsilon": "nan"},
         {"attacks": 3},
+        {"attacks": [{"name": "x"}]},
+        {"checks": [1]},
+        {"trials": math.inf},
     ):
         (tmp_path / "audit.json").write_text(json.dumps(record(run, **others)))
         with pytest.raises(InputError, match="not the record of an audit"):
