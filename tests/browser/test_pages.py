@@ -105,7 +105,7 @@ def write_signed(run: RunFolder, page: Path) -> None:
     names = [f"a_long_name_of_a_column_{number}" for number in range(20)]
     facts["attributes"]["columns"] = [{**column, "columns": names}]
     attack = {"name": "first board, row of degree 1,000", "lower_bound": 1.0, "claimed_epsilon": 6.0}
-    record: dict[str, Any] = {"lower_bound_by_event": 0.5, "trials": 400.0, "confidence": 0.95}
+    record: dict[str, Any] = {"lower_bound_by_event": 0.5, "trials": 400, "confidence": 0.95}
     record |= {"exceeds": False, "attacked": "2 boards and 4 steps", "fault": None, "is_of_this_plan": True}
     facts["audit"] = {**attack, **record, "attacks": [attack], "failed_checks": [], "delta": 1e-5}
     write_page(page, facts, render_report(facts))

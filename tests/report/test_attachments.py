@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from dataclasses import fields
@@ -23,6 +24,7 @@ from hushgraph.report.budget import describe_budget, write_budget
 from hushgraph.report.card import render_card
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.label import collect_label
+from hushgraph.report.pages import format_guess
 from hushgraph.report.report import render_report
 from hushgraph.runs.folder import RunFolder
 
@@ -54,6 +56,17 @@ def test_the_box_has_the_guess_and_the_edge(run: hg.Run) -> None:
     edge = f"{guarantee.epsilon_edge:.1f}"
     assert re.search(rf"One undirected edge, everything else kept: epsilon is at most {edge}", box)
     assert 'href="#terms"' in box
+
+
+def test_a_guess_and_an_edge_are_told_once_and_with_enough_digits(graph: Graph) -> None:
+    rows = hg.train(graph, epsilon=20.0, model="mlp", **QUICK)
+    standing = collect_facts(rows.folder)["standing"]
+    assert standing["edge"].endswith("epsilon is 0, because training reads no edges.")
+    # A large epsilon is explained by the same guess already.
+    assert (standing["level"], standing["guess"]) == ("large", "")
+    assert "may be right up to" in standing["size"]
+    guesses = {0.99999312: "99.9994%", 0.98201: "98.21%", 1.0: "100%"}
+    assert {share: format_guess(share) for share in guesses} == guesses
 
 
 def test_terms_come_before_what_uses_them(run: hg.Run) -> None:
@@ -221,6 +234,9 @@ def test_bounds_that_are_no_numbers_are_refused(run: hg.Run, tmp_path: Path) -> 
         {"lower_bound": "inf"},
         {"claimed_epsilon": "nan"},
         {"attacks": 3},
+        {"attacks": [{"name": "x"}]},
+        {"checks": [1]},
+        {"trials": math.inf},
     ):
         (tmp_path / "audit.json").write_text(json.dumps(record(run, **others)))
         with pytest.raises(InputError, match="not the record of an audit"):

@@ -119,3 +119,19 @@ def test_tick_labels_leave_room_for_the_name_of_the_axis() -> None:
     # Turned text of 12.5 pixels stands around its line; a digit is up to 8.5 pixels wide.
     right_of_name = float(re.search(r"translate\(([\d.]+)", name)[1]) + 4
     assert all(float(label.attrib["x"]) - 8.5 * len(label.text) > right_of_name for label in labels)
+
+
+def test_a_reference_is_dashed_and_a_curve_has_no_dots() -> None:
+    percent = Axis(label="", ticks=(0.0, 1.0), text="{:.0%}".format)
+    reference = ([(0.0, 1.0), (1.0, 0.0)], "a <guess>")
+    points = [(0.0, 1.0), (0.5, 0.2), (1.0, 0.0)]
+    svg = line_chart(**WORDS, points=points, x=percent, y=percent, reference=reference, has_dots=False)
+    root = ElementTree.fromstring(svg)
+    assert [line.attrib["class"] for line in root.findall("polyline")] == ["limit", "line"]
+    assert root.findall("circle") == []
+    assert "a <guess>" in {text.text for text in root.findall("text")}
+    # The last label below the axis is inside the picture.
+    labels = [text.attrib for text in root.findall("text") if text.text == "100%"]
+    below = [each for each in labels if each["text-anchor"] == "middle"]
+    width = float(root.attrib["viewBox"].split()[2])
+    assert float(below[0]["x"]) + 8.5 * len("100%") / 2 <= width

@@ -21,10 +21,12 @@ import hushgraph as hg
 from hushgraph.comparison import compare
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.guarantee import Guarantee, Reason, sentence
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.report import write_report
 from hushgraph.report.facts import collect_facts, describe_standing
+from hushgraph.report.label import collect_label
 from hushgraph.report.report import render_report
 from hushgraph.runs.folder import RunFolder
 from plans import make_plan
@@ -406,20 +408,37 @@ def look_up(facts: Any, key: str) -> Any:
     return facts
 
 
-def test_the_ten_answers_are_where_the_guide_says(graph: Graph, tmp_path: Path) -> None:
-    billboard = hg.train(graph, epsilon=6.0, **QUICK)
-    page, _, twin = written(billboard, tmp_path, data=graph)
+def test_the_answers_are_where_the_guide_says(graph: Graph, tmp_path: Path) -> None:
+    budget = DataBudget.create(tmp_path / "people.ledger", epsilon=10.0, delta=1e-3)
+    billboard = hg.train(graph, epsilon=6.0, budget=budget.path, **QUICK)
+    guide = SIGN_OFF.read_text(encoding="utf-8")
+    (tmp_path / "about.toml").write_text(guide.split("```toml\n")[1].split("```")[0])
+    page, _, twin = written(billboard, tmp_path, data=graph, about=tmp_path / "about.toml")
+    assert None not in twin["about"].values()
     rows = [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for line in SIGN_OFF.read_text(encoding="utf-8").splitlines()
+        for line in guide.splitlines()
         if re.match(r"\| \d+ \|", line)
     ]
-    assert [int(row[0]) for row in rows] == list(range(1, 11))
+    assert [int(row[0]) for row in rows] == list(range(1, 14))
     for _, _, where, keys, _ in rows:
         for quoted in re.findall(r'"([^"]+)"', where):
             assert any(heading.startswith(quoted) for heading in page.headings), quoted
         for key in re.findall(r"`([a-z_]+(?:\.[a-z0-9_]+)*)`", keys):
             assert look_up(twin, key) is not None, key
+    label = collect_label(billboard.folder)
+    fields = [
+        line.split("|")[1:-1] for line in guide.splitlines() if re.match(r"\| (both|registry|NIST) \|", line)
+    ]
+    assert len(fields) > 15
+    for _, _, where, keys in fields:
+        for quoted in re.findall(r'"([^"]+)"', where):
+            assert any(heading.startswith(quoted) for heading in [*page.headings, "Audit"]), quoted
+        assert set(re.findall(r"`([a-z_]+)`", keys)) <= label.keys()
+    # Every field of a label is in the table, but for the names of what stands beside it.
+    named = {key for row in fields for key in re.findall(r"`([a-z_]+)`", row[3])}
+    rest = {"privacy_label", "standing", "level", "mu_is", "epsilon_two_rows", "epsilon_edge", "edge"}
+    assert label.keys() - named == rest
     assert twin["standing"]["kind"] == twin["guarantee"]["guarantee"] == "holds"
     assert twin["guarantee"]["predictions"] == "covered towards everybody else"
     not_covered = " ".join(twin["not_covered"])

@@ -15,8 +15,7 @@ from hushgraph.errors import InputError
 
 EXAMPLES = """\
 hushgraph report runs/people-gcn-1
-hushgraph report runs/people-gcn-1 people.npz --out review.html
-hushgraph report runs/people-gcn-1 --about release.toml --audit audit.json
+hushgraph report runs/people-gcn-1 people.npz --about release.toml
 hushgraph report runs/people-gcn-1 --privacy-label
 hushgraph report runs/people-gcn-1 --card"""
 

@@ -14,13 +14,11 @@ from hushgraph.privacy.plans import json_number
 from hushgraph.report.pages import Table, format_epsilon
 
 if TYPE_CHECKING:
+    from hushgraph.privacy.plans import PrivacyPlan
     from hushgraph.runs.folder import RunFolder
 
 FILE = "audit.json"
 """What the record is called in the folder of a run."""
-# What `hushgraph audit` writes and the page shows; a record without one of them is something else.
-_NUMBERS = ("lower_bound", "lower_bound_by_event", "claimed_epsilon", "bound_confidence", "trials", "delta")
-_ATTACK_NUMBERS = ("lower_bound", "claimed_epsilon")
 # Relative: a record of the plan itself has the same epsilon.
 _SAME = 1e-6
 
@@ -42,42 +40,53 @@ def read_audit(folder: RunFolder, path: str | os.PathLike[str] | None = None) ->
     if path is None and not place.exists():
         return None
     try:
-        record = json.loads(place.read_text(encoding="utf-8"))
-        numbers = {name: float(record[name]) for name in _NUMBERS}
-        attacks = [
-            {**{name: float(each[name]) for name in _ATTACK_NUMBERS}, "name": str(each["name"])}
-            for each in record["attacks"]
-        ]
-        failed = [str(check["failure"]) for check in record["checks"] if check["failure"]]
-        figures = [numbers, *attacks]
-        if not all(math.isfinite(each["lower_bound"]) and each["claimed_epsilon"] >= 0 for each in figures):
-            raise ValueError("a bound is not finite")
-        rest = {"exceeds": bool(record["exceeds"]), "attacked": str(record["attacked"])}
-        fault, method = record["fault"], str(record["method"])
+        return _read_record(json.loads(place.read_text(encoding="utf-8")), folder.plan)
     except OSError as error:
         raise InputError(f"audit={place}: cannot be read ({error.strerror}); give the record") from None
-    except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
         reason = " ".join(repr(error).split())[:100]
         raise InputError(
             f"audit={place}: not the record of an audit ({reason}); write one with hushgraph audit RUN --out"
         ) from None
-    plan = folder.plan
-    same = math.isclose(numbers["claimed_epsilon"], plan.epsilon, rel_tol=_SAME) and math.isclose(
-        numbers["delta"], plan.delta, rel_tol=_SAME
+
+
+def _read_record(record: Mapping[str, Any], plan: PrivacyPlan) -> dict[str, Any]:
+    """Check a record and keep what the page shows; one of several errors where it is something else."""
+    attacks = [{"name": str(each["name"]), **_read_bounds(each)} for each in record["attacks"]]
+    failures = [str(check["failure"]) for check in record["checks"] if check["failure"]]
+    fault, delta = record["fault"], float(record["delta"])
+    is_of_plan = (
+        math.isclose(float(record["claimed_epsilon"]), plan.epsilon, rel_tol=_SAME)
+        and math.isclose(delta, plan.delta, rel_tol=_SAME)
+        and record["method"] == ("billboard" if plan.method == "billboard" else "trees")
     )
-    kind = "billboard" if plan.method == "billboard" else "trees"
     return {
-        **numbers,
-        "claimed_epsilon": json_number(numbers["claimed_epsilon"]),
+        **_read_bounds(record),
+        "lower_bound_by_event": _read_finite(record["lower_bound_by_event"]),
         # Every bound has its own; together they are as certain as the audit was asked to be.
-        "confidence": 1 - (1 - numbers["bound_confidence"]) * (1 + len(attacks)),
-        **rest,
+        "confidence": 1 - (1 - float(record["bound_confidence"])) * (1 + len(attacks)),
+        "delta": delta,
+        "trials": int(record["trials"]),
+        "attacked": str(record["attacked"]),
+        "exceeds": bool(record["exceeds"]),
         "fault": None if fault is None else str(fault),
-        "attacks": [{**each, "claimed_epsilon": json_number(each["claimed_epsilon"])} for each in attacks],
-        "failed_checks": failed,
-        "checks": len(record["checks"]),
-        "is_of_this_plan": same and method == kind and fault is None,
+        "attacks": attacks,
+        "failed_checks": failures,
+        "is_of_this_plan": is_of_plan and fault is None,
     }
+
+
+def _read_bounds(record: Mapping[str, Any]) -> dict[str, Any]:
+    claimed = float(record["claimed_epsilon"])
+    if not claimed >= 0:
+        raise ValueError(f"claimed_epsilon={claimed}")
+    return {"lower_bound": _read_finite(record["lower_bound"]), "claimed_epsilon": json_number(claimed)}
+
+
+def _read_finite(value: Any) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError(f"bound={value}")
+    return float(value)
 
 
 def write_audit(audit: Mapping[str, Any]) -> str:
@@ -86,7 +95,7 @@ def write_audit(audit: Mapping[str, Any]) -> str:
         "An audit attacks runs of this software on generated graphs, never on the data, and counts how often "
         "one row is recognised. That gives lower bounds: a bound above what is claimed refutes the claim, "
         "and one below it proves nothing. "
-        f"This one took {audit['trials']:,.0f} trials with the row, and as many without it."
+        f"This one took {audit['trials']:,} trials with the row, and as many without it."
     )
     if not audit["is_of_this_plan"]:
         why = "code that was broken on purpose" if audit["fault"] else "another plan"
@@ -100,7 +109,7 @@ def write_audit(audit: Mapping[str, Any]) -> str:
 
 def tabulate_audit(audit: Mapping[str, Any]) -> Table:
     """Return lower bounds beside what is claimed; bounds are rounded down, claims up."""
-    attacked = (f"{audit['attacked']}", audit["lower_bound"], audit["claimed_epsilon"])
+    attacked = (audit["attacked"], audit["lower_bound"], audit["claimed_epsilon"])
     alone = ("the same, no assumption on the noise", audit["lower_bound_by_event"], audit["claimed_epsilon"])
     others = [(each["name"], each["lower_bound"], each["claimed_epsilon"]) for each in audit["attacks"]]
     rows = [

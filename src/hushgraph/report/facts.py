@@ -20,6 +20,7 @@ from hushgraph.report.about import read_about
 from hushgraph.report.attack import read_audit
 from hushgraph.report.attributes import describe_attributes
 from hushgraph.report.budget import describe_budget
+from hushgraph.report.pages import format_guess
 from hushgraph.report.results import are_covered
 from hushgraph.report.strength import describe_replacement, describe_strength
 from hushgraph.tasks.classes import ClassEvaluation
@@ -162,7 +163,8 @@ def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None
         "sentence": guarantee.statement.sentence,
         "size": "" if size is None else f"{size.sentence[0].upper()}{size.sentence[1:]}.",
         "caveat": guarantee.statement.caveat,
-        "guess": _describe_guess(guarantee) if kind == "holds" else "",
+        # Where epsilon is large, its size is told by the same guess.
+        "guess": _describe_guess(guarantee) if kind == "holds" and (not size or comparison) else "",
         "edge": _describe_edge(guarantee) if kind == "holds" else "",
     }
 
@@ -170,7 +172,7 @@ def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None
 def _describe_guess(guarantee: Guarantee) -> str:
     return (
         f"An attacker who sees {guarantee.statement.covers}, knows everything else, and guesses whether one "
-        f"row is empty is right at most {rounded_up(100 * guarantee.best_guess)}% of the time at even odds; "
+        f"row is empty is right at most {format_guess(guarantee.best_guess)} of the time at even odds; "
         "a blind guess is right 50% of the time."
     )
 
@@ -181,6 +183,8 @@ def _describe_edge(guarantee: Guarantee) -> str:
     name = f"One {guarantee.plan.edge_name}, everything else kept"
     if edge is None:
         return f"{name}: no bound on epsilon is derived."
+    if edge == 0:
+        return f"{name}: epsilon is 0, because training reads no edges."
     return f"{name}: epsilon is at most {rounded_up(edge)}, at the same delta."
 
 

@@ -19,7 +19,7 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.report.budget import write_spent
 from hushgraph.report.charts import element
 from hushgraph.report.facts import collect_facts, list_uncovered
-from hushgraph.report.pages import check_replaceable, check_target, format_epsilon
+from hushgraph.report.pages import check_replaceable, check_target, format_epsilon, format_guess
 from hushgraph.report.report import name_data, name_model
 from hushgraph.report.results import name_standing
 
@@ -159,8 +159,8 @@ def _list_headline(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     if label["mu"] is not None:
         note = "" if label["mu_is"] == "exact" else f", {label['mu_is']}"
         rows.append((f"mu{note}", rounded_up(label["mu"])))
-        guess = rounded_up(label["best_guess_percent"])
-        rows.append(("a guess about one row, right at most", f"{guess}%"))
+        guess = format_guess(label["best_guess_percent"] / 100)
+        rows.append(("a guess about one row, right at most", guess))
     edge = label["epsilon_edge"]
     rows.append((f"epsilon, one {label['edge']}", "no bound" if edge is None else format_epsilon(edge)))
     rows.append(("epsilon, two rows", format_epsilon(label["epsilon_two_rows"])))

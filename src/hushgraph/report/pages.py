@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
-from hushgraph._text import digits_down, rounded_up
+from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import InputError
 
 if TYPE_CHECKING:
@@ -138,6 +138,12 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         return digits_down(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def format_guess(share: float) -> str:
+    """Format how often a guess is right, rounded up, with more digits near 100%."""
+    text = rounded_up(100 * share)
+    return f"{digits_up(100 * share, digits=6) if text == '100.00' else text}%"
 
 
 def format_epsilon(value: float | str) -> str:

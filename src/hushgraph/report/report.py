@@ -23,6 +23,7 @@ from hushgraph.report.pages import (
     Table,
     check_page_path,
     format_epsilon,
+    format_guess,
     format_percent,
     format_value,
     render_template,
@@ -173,10 +174,10 @@ def _describe_curve(strength: Mapping[str, Any] | None) -> str:
     """Say how much more the curve proves than epsilon and delta do; empty where it is made from them."""
     if strength is None or not strength["is_exact"]:
         return ""
-    right = rounded_up(100 * strength["best_guess"])
+    right = format_guess(strength["best_guess"])
     return (
         "The sentence at the top follows from epsilon and delta alone, whatever the noise. With the noise of "
-        f"this run, a guess at even odds is right at most {right}% of the time."
+        f"this run, a guess at even odds is right at most {right} of the time."
     )
 
 

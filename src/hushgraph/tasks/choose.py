@@ -33,7 +33,7 @@ def choose_class_task(
     """
     wants_two = task == "binary" or positive is not None or rare
     if wants_two and task == "classes":
-        raise InputError("task='classes' with positive or rare: these belong to task='binary'; leave them out")
+        raise InputError("task='classes' with positive or rare: they belong to task='binary'; leave them out")
     if wants_two and num_classes != 2:
         raise InputError(
             f"task='binary': the data has {num_classes} classes; expected two; leave out task, positive and "
