@@ -101,7 +101,7 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
         num_train_nodes,
         tables.num_classes,
         most_boards=1,
-        num_tables=len(task.tables),
+        num_tables=task.num_tables,
     )
     plan, config = check_settings(settings).plan(public, settings)
     size = judge_size(plan.epsilon, plan.delta)

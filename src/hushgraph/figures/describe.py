@@ -123,7 +123,12 @@ def _describe_tables(
 
     values = {name: value[0] for name, value in compute([table[None] for table in tables]).items()}
     noise = _simulate(compute, tables, add_noise)
-    sampling = _simulate(compute_exact, tables, draw_rows)
+    known = task.sample_stds(tables)
+    sampling = (
+        _simulate(compute_exact, tables, draw_rows)
+        if known is None
+        else {name: np.asarray(std) for name, std in known.items()}
+    )
     return [
         {"class": None if value.ndim == 0 else place, "figure": name}
         | _describe_value(each, noise[name].flat[place], sampling[name].flat[place], task.bound_figure(name))

@@ -47,23 +47,28 @@ def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int = 0) -> C
         num_groups: how many declared groups there are; 0 if the tables have no axis of groups.
 
     Guarantees:
-        A row adds 1 to one cell of every table, or to none: one without a label, or of no declared group, is
-        counted nowhere. Which cells these are depends on that row alone.
+        A row adds a vector of norm at most sqrt(m), or nothing: one without a label, or of no declared group,
+        is counted nowhere. What it adds depends on that row alone.
     """
     sizes = [int(np.prod(table.shape)) for table in task.tables]
-    counts = [np.zeros(max(1, num_groups) * size, np.int64) for size in sizes]
+    counts = [np.zeros((max(1, num_groups), size), np.int64) for size in sizes]
     for part in parts:
-        cells = task.locate(np.asarray(part.shown, np.float64), part.labels)
-        is_counted = (cells >= 0).all(axis=1)
-        groups = np.zeros(len(cells), np.int64)
+        shown, groups = np.asarray(part.shown, np.float64), np.zeros(len(part.labels), np.int64)
+        is_counted = np.ones(len(groups), np.bool_)
         if num_groups:
             if part.groups is None:
                 raise RunError("groups: the rows have none, and the run counts by group; give its own data")
-            groups = part.groups
-            is_counted &= groups >= 0
-        for place, size in enumerate(sizes):
-            flat = groups[is_counted] * size + cells[is_counted, place]
-            counts[place] += np.bincount(flat, minlength=len(counts[place]))
+            groups, is_counted = part.groups, part.groups >= 0
+        first = 0
+        for table, size, count in zip(task.tables, sizes, counts, strict=True):
+            if table.grid > 1:
+                np.add.at(count, groups[is_counted], task.measure(shown, part.labels)[is_counted])
+                continue
+            cells = task.locate(shown, part.labels)[:, first : first + table.cells_of_a_row]
+            first += table.cells_of_a_row
+            rows = is_counted & (cells >= 0).all(axis=1)
+            flat = (groups[rows, None] * size + cells[rows]).reshape(-1)
+            count += np.bincount(flat, minlength=count.size).reshape(count.shape)
     axes = (num_groups,) if num_groups else ()
     return tuple(count.reshape(*axes, *table.shape) for count, table in zip(counts, task.tables, strict=True))
 
@@ -76,13 +81,25 @@ class NoisyTables:
         splits: the tables of "val" and "test", as far as the data has these splits.
         noise_std: the standard deviation of the noise on every cell, before rounding to integers.
         groups: names of the declared groups; empty if the tables have no axis of groups.
+        grids: how many steps one count has in every table; all 1 unless given.
         plan: the fingerprint of the plan that paid for them.
     """
 
     splits: Mapping[str, Counts]
     noise_std: float
     groups: tuple[str, ...] = ()
+    grids: tuple[int, ...] = ()
     plan: str = ""
+
+    @property
+    def counts(self) -> dict[str, list[npt.NDArray[np.float64]]]:
+        """The tables in counts, by split."""
+        return {
+            split: [
+                table / grid for table, grid in zip(tables, self.grids or (1,) * len(tables), strict=True)
+            ]
+            for split, tables in self.splits.items()
+        }
 
     @property
     def digest(self) -> str:
@@ -96,6 +113,7 @@ class NoisyTables:
             "plan": self.plan,
             "noise_std": self.noise_std.hex(),
             "groups": list(self.groups),
+            "grids": list(self.grids),
             "tables": {split: [table.tolist() for table in tables] for split, tables in self.splits.items()},
         }
 
@@ -106,6 +124,7 @@ def release_tables(
     noise_std: float,
     draws: Draws = normal.draw,
     groups: tuple[str, ...] = (),
+    grids: tuple[int, ...] = (),
     plan: str = "",
 ) -> NoisyTables:
     """Add noise to all tables of a run, once. Charge it before; a second call is a second charge.
@@ -114,18 +133,22 @@ def release_tables(
         counts: what `count_rows` gave, by split.
         noise_std: s, in counts; above 0.
         draws: the randomness. Every release needs draws of its own.
-        groups, plan: as in `NoisyTables`.
+        groups, grids, plan: as in `NoisyTables`.
 
     Guarantees:
         A noisy count is a function of count + N(0, s'^2), s' >= s, and of nothing else about the rows: the
         Gaussian mechanism, rounded to integers (`round_draws` has the proof).
     """
-    divisor = find_divisor(noise_std, grid=1)
-    noisy = {
-        split: tuple(table + round_draws(draws(table.size), divisor).reshape(table.shape) for table in tables)
-        for split, tables in counts.items()
-    }
-    return NoisyTables(splits=noisy, noise_std=find_std(divisor, grid=1), groups=groups, plan=plan)
+    noisy: dict[str, Counts] = {}
+    stds = [noise_std]
+    for split, tables in counts.items():
+        added = []
+        for table, grid in zip(tables, grids or (1,) * len(tables), strict=True):
+            divisor = find_divisor(noise_std, grid=grid)
+            added.append(table + round_draws(draws(table.size), divisor).reshape(table.shape))
+            stds.append(find_std(divisor, grid=grid))
+        noisy[split] = tuple(added)
+    return NoisyTables(splits=noisy, noise_std=max(stds), groups=groups, grids=grids, plan=plan)
 
 
 def save_tables(tables: NoisyTables, path: Path, announce: Callable[[], None] = lambda: None) -> None:
@@ -149,6 +172,7 @@ def load_tables(path: Path, *, plan: str) -> NoisyTables:
             splits=splits,
             noise_std=float.fromhex(values["noise_std"]),
             groups=tuple(map(str, values["groups"])),
+            grids=tuple(map(int, values["grids"])),
             plan=str(values["plan"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

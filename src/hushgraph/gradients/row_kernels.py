@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 from hushgraph.gradients.clip import SMALLEST_SQUARE
 from hushgraph.gradients.sums import CHUNK
@@ -372,6 +372,37 @@ def _square(values, count):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_INNER, fastmath=FASTMATH)
+def _error_gradient(scores, count, label):  # type: ignore[no-untyped-def]
+    """The score in place becomes the gradient of the squared error; zero without a label."""
+    scores[0] = np.float32(0) if np.isnan(label) else np.float32(2) * (scores[0] - label)
+
+
+@numba.njit(**_INNER, fastmath=FASTMATH)
+def _label_gradient(scores, count, labels):  # type: ignore[no-untyped-def]
+    """Scores in place become the gradient of the binary cross-entropies; zero without labels."""
+    if labels[0] < 0:
+        for k in range(count):
+            scores[k] = 0
+        return
+    for k in range(count):
+        scores[k] = np.float32(1 / (1 + np.exp(-np.float64(scores[k])))) - np.float32(labels[k])
+
+
+def _differentiate(scores, count, labels, row):  # type: ignore[no-untyped-def]
+    """Scores of a row in place become the gradient of its loss; which loss follows from the labels."""
+
+
+@overload(_differentiate, jit_options=_INNER)
+def _choose_gradient(scores, count, labels, row):  # type: ignore[no-untyped-def]
+    """Several labels a row have binary cross-entropies, numbers squared errors, classes cross-entropy."""
+    if labels.ndim == 2:
+        return lambda scores, count, labels, row: _label_gradient(scores, count, labels[row])
+    if isinstance(labels.dtype, types.Float):
+        return lambda scores, count, labels, row: _error_gradient(scores, count, labels[row])
+    return lambda scores, count, labels, row: _score_gradient(scores, count, labels[row])
+
+
+@numba.njit(**_INNER, fastmath=FASTMATH)
 def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     """Scores in place become the gradient of the cross-entropy; zero without a label."""
     if label < 0:
@@ -461,7 +492,7 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
     last = layers[len(layers) - 1]
     width, scores = last[WIDTH], last[OUTPUT]
     for i in range(rows):
-        _score_gradient(_pointer(work, scores + i * width), last[SIZE_OUT], labels[begin + i])
+        _differentiate(_pointer(work, scores + i * width), last[SIZE_OUT], labels, begin + i)
     for number in range(len(layers) - 1, 0, -1):
         layer, before = layers[number], layers[number - 1]
         gradient = before[GRADIENT]
@@ -557,7 +588,7 @@ def _weigh(  # type: ignore[no-untyped-def]
         _factors(squares, clips, limit, stability, is_grouped, factors)
         if len(class_weights):
             for group in range(len(factors)):
-                factors[group] *= class_weights[labels[begin + i]]
+                factors[group] *= class_weights[int(labels[begin + i])] if labels.ndim == 1 else 1.0
         if skip[SIZE_IN]:
             gradients = _pointer(work, last[GRADIENT] + i * last[WIDTH])
             scaled = _pointer(work, skip[GRADIENT] + i * last[WIDTH])

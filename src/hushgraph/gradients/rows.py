@@ -26,6 +26,8 @@ from hushgraph.gradients.sums import CHUNK
 from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
 from hushgraph.tasks.classes import cross_entropy
+from hushgraph.tasks.labels import binary_cross_entropies
+from hushgraph.tasks.number import squared_error
 
 # Sums that are added up apart from each other, whatever the number of threads: results do not depend on it.
 _PARTS = 8
@@ -33,6 +35,9 @@ _PARTS = 8
 _SMALL = 1 << 15
 # Rows whose squares are computed at a time.
 _SQUARED_ROWS = 1 << 12
+
+# The kernels tell which of them it is by the labels.
+_KERNEL_LOSSES = (cross_entropy, squared_error, binary_cross_entropies)
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
@@ -568,7 +573,7 @@ class RowSums:
     def __call__(self, model: nn.Module, rows: Rows, clipping: Clipping | None = None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over `rows` of their clipped gradients; unclipped without a rule."""
         num_inputs = rows.num_rows * (rows.features.num_columns + rows.dense_width)
-        has_kernel = rows.loss is cross_entropy and (clipping is None or clipping.own_rule is None)
+        has_kernel = rows.loss in _KERNEL_LOSSES and (clipping is None or clipping.own_rule is None)
         if not has_kernel or num_inputs <= _SMALL:
             return self._by_torch(model, rows, clipping)
         if self._pass is None or self._model is not model:

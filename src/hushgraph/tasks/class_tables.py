@@ -106,7 +106,7 @@ def compute_score_figures(scores: FloatArray, noise_std: float) -> dict[str, Flo
         "calibration_error": _average_sizes(
             np.add.reduceat(differences, starts, axis=1), np.add.reduceat(variances, starts), total, std
         ),
-        "roc_auc": _compute_roc_auc(positive, negative, noise_std),
+        "roc_auc": compute_roc_auc(positive, negative, noise_std),
         "average_precision": _compute_average_precision(positive, negative, noise_std),
     }
 
@@ -160,7 +160,7 @@ def _average_sizes(
     return divide(sizes.sum(1), total, std)
 
 
-def _compute_roc_auc(positive: FloatArray, negative: FloatArray, noise_std: float) -> FloatArray:
+def compute_roc_auc(positive: FloatArray, negative: FloatArray, noise_std: float) -> FloatArray:
     """The probability that a row of class 1 has the higher score than one of class 0; a tie counts half."""
     lower = np.cumsum(negative, axis=1) - negative / 2
     std = noise_std * np.sqrt(positive.shape[1])

@@ -37,17 +37,21 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of counts of evaluated rows; a row adds 1 to at most one cell.
+    """A table of counts of evaluated rows; a row adds 1 to one cell, or to none.
 
     Attributes:
         name: what the table is called, such as "confusion".
         shape: the number of cells along every axis, which is public.
         axes: what every axis is, such as ("label", "predicted class").
+        cells_of_a_row: how many cells a row adds 1 to, where these are several tables in one.
+        grid: how many steps one count has, where rows add vectors of norm at most 1 (`Task.measure`).
     """
 
     name: str
     shape: tuple[int, ...]
     axes: tuple[str, ...]
+    cells_of_a_row: int = 1
+    grid: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +145,7 @@ class Task(ABC):
         return ()
 
     def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """int64 [rows, tables]: the cell that every row adds 1 to in each table, counted in C order.
+        """int64 [rows, m]: the cells that every row adds 1 to, table after table, counted in C order.
 
         Args:
             shown: [rows, num_outputs], what `show` makes of outputs.
@@ -151,7 +155,25 @@ class Task(ABC):
             The cells of a row depend on that row alone. A row without a label of the task, or with a number
             in `shown` that is not finite, is counted nowhere: its cells are -1.
         """
-        return np.full((len(labels), len(self.tables)), -1, np.int64)
+        return np.full((len(labels), self.num_tables), -1, np.int64)
+
+    @property
+    def num_tables(self) -> int:
+        """m: the square of the norm of what a row adds to all tables together, at most."""
+        return sum(table.cells_of_a_row for table in self.tables)
+
+    def measure(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """int64 [rows, cells]: what every row adds to the table that has a grid, in steps of it.
+
+        Guarantees:
+            A row adds a vector of norm at most `grid`, in integers, that depends on that row alone; 0 if it
+            has no label.
+        """
+        raise NotImplementedError(f"{self.name} has no table of sums")
+
+    def sample_stds(self, tables: Sequence[npt.NDArray[Any]]) -> dict[str, float] | None:
+        """What sampling of rows moves figures by; None where tables are counts, which tell by themselves."""
+        return None
 
     def compute_figures(
         self,

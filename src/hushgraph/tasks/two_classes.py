@@ -76,22 +76,7 @@ class TwoClasses(Classes):
 
     def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
         """ROC-AUC and average precision of the positive class; empty unless both classes occur."""
-        is_positive = labels == self.positive
-        if is_positive.all() or not is_positive.any():
-            return {}
-        order = np.argsort(-shown[:, self.positive].astype(np.float64), kind="stable")
-        scores, hits = shown[order, self.positive], is_positive[order]
-        # Rows of one score are one step of both curves.
-        ends = np.flatnonzero(np.append(np.diff(scores) != 0, True))
-        right = np.cumsum(hits)[ends]
-        wrong = ends + 1 - right
-        recall, false = right / right[-1], wrong / wrong[-1]
-        area = np.trapezoid(np.append(0.0, recall), np.append(0.0, false))
-        precision = right / (ends + 1)
-        return {
-            "auc": float(area),
-            "average_precision": float(np.sum(np.diff(np.append(0.0, recall)) * precision)),
-        }
+        return rank_scores(shown[:, self.positive], labels == self.positive)
 
     def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Cells by the score of the positive class, and by label."""
@@ -111,3 +96,20 @@ class TwoClasses(Classes):
         if self.positive == 0:
             figures = {name: value[:, ::-1] if value.ndim == 2 else value for name, value in figures.items()}
         return figures
+
+
+def rank_scores(scores: npt.NDArray[Any], is_positive: npt.NDArray[np.bool_]) -> dict[str, float]:
+    """Exact ROC-AUC ("auc") and average precision; empty unless both kinds of rows occur."""
+    if is_positive.all() or not is_positive.any():
+        return {}
+    order = np.argsort(-scores.astype(np.float64), kind="stable")
+    falling, hits = scores[order], is_positive[order]
+    # Rows of one score are one step of both curves.
+    ends = np.flatnonzero(np.append(np.diff(falling) != 0, True))
+    right = np.cumsum(hits)[ends]
+    wrong = ends + 1 - right
+    recall, false = np.append(0.0, right / right[-1]), np.append(0.0, wrong / wrong[-1])
+    return {
+        "auc": float(np.trapezoid(recall, false)),
+        "average_precision": float(np.sum(np.diff(recall) * right / (ends + 1))),
+    }

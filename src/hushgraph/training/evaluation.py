@@ -25,6 +25,9 @@ _KEYS = {
     "macro_f1": "macro_f1",
     "roc_auc": "auc",
     "average_precision": "average_precision",
+    "macro_auc": "macro_auc",
+    "r2": "r2",
+    "mae": "mae",
 }
 SPLITS = ("val", "test")
 """The evaluated splits."""
@@ -53,7 +56,12 @@ def release_figures(
         for split in SPLITS
     }
     tables = parts.release_tables(
-        counts, noise_std=charge.noise_std, draws=parts.table_draws(), groups=groups, plan=fingerprint
+        counts,
+        noise_std=charge.noise_std,
+        draws=parts.table_draws(),
+        groups=groups,
+        grids=tuple(table.grid for table in folder.task.tables),
+        plan=fingerprint,
     )
     parts.save_tables(tables, path, lambda: ledger.record_release(FIGURES, tables.digest))
     return tables
@@ -63,7 +71,7 @@ def list_figures(task: Task, tables: NoisyTables) -> list[dict[str, Any]]:
     """Everything that the tables say, as JSON values: a function of the tables alone."""
     # Rounding to integers is noise too.
     noise_std = float(np.sqrt(tables.noise_std**2 + 1 / 12))
-    return describe_figures(task, tables.splits, noise_std=noise_std, groups=tables.groups)
+    return describe_figures(task, tables.counts, noise_std=noise_std, groups=tables.groups)
 
 
 def pick_figure(table: Iterable[dict[str, Any]], split: str, figure: str) -> float | None:

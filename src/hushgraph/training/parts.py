@@ -84,6 +84,7 @@ class ReleaseTables(Protocol):
         noise_std: float,
         draws: Draws,
         groups: tuple[str, ...],
+        grids: tuple[int, ...],
         plan: str,
     ) -> NoisyTables: ...
 

@@ -95,7 +95,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         graph.num_nodes,
         len(graph.train_idx),
         graph.num_classes,
-        num_tables=len(graph.task.tables) if has_evaluated else 0,
+        num_tables=graph.task.num_tables if has_evaluated else 0,
         # Ballots of two classes and of other tasks are not those of c classes.
         label_change=None if type(graph.task) is Classes else graph.task.label_change,
         task=graph.task.name,

@@ -353,7 +353,7 @@ class Run:
             if self._has_boards
             else inference.scores(self.model, graph, depth=self.plan.num_layers)
         )
-        predicted = self.folder.task.predict(scores).cpu().numpy()
+        predicted = self.folder.task.predict(self.folder.task.show(scores)).cpu().numpy()
         return evaluate(predicted, graph, graph.test_idx)
 
     def report(

@@ -1,0 +1,162 @@
+"""Several of L labels at once, such as genres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushgraph.errors import GraphError
+from hushgraph.tasks.class_tables import compute_roc_auc, divide, find_bins
+from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, register
+from hushgraph.tasks.two_classes import rank_scores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Few bins: a row is counted once for every label, so that noise grows with the root of L.
+_EDGES: FloatArray = 1 / (1 + np.exp(-np.array([-5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0])))
+# Exact figures leave out labels with fewer rows: their ROC-AUC is chance.
+_FEWEST_ROWS = 50
+
+
+def binary_cross_entropies(outputs: Tensor, labels: Tensor) -> Tensor:
+    """[rows]: the sum over labels of binary cross-entropies; 0 where a row has no labels, -1."""
+    import torch
+    from torch.nn import functional
+
+    targets = labels.clamp(min=0).to(outputs.dtype)
+    losses = functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(1)
+    return torch.where((labels < 0).any(1), 0.0, losses)
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class Labels(Task):
+    """Several of L labels. A row of `y` has 0 or 1 for every label; -1 throughout means that none is known.
+
+    Attributes:
+        num_labels: L, which is declared.
+    """
+
+    name: ClassVar[str] = "labels"
+    headline: ClassVar[str] = "macro_auc"
+    loss = staticmethod(binary_cross_entropies)
+
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        if self.num_labels < 1:
+            raise GraphError(f"num_labels={self.num_labels}: expected 1 or more")
+
+    @property
+    def num_outputs(self) -> int:
+        """L."""
+        return self.num_labels
+
+    @property
+    def ballot_width(self) -> int:
+        """L."""
+        return self.num_labels
+
+    @property
+    def label_change(self) -> float:
+        """2: two sets without a common label."""
+        return 2.0
+
+    def check_labels(self, labels: Any) -> npt.NDArray[Any]:
+        """Convert a table of 0, 1 and -1."""
+        array = np.asarray(labels)
+        if array.dtype.kind not in "iub" or array.ndim != 2 or array.shape[1] != self.num_labels:
+            raise GraphError(
+                f"y has dtype {array.dtype} and shape {list(array.shape)}; expected 0 or 1 for each of "
+                f"{self.num_labels} labels"
+            )
+        array = array.astype(np.int64, copy=False)
+        if array.size and (array.min() < -1 or array.max() > 1):
+            raise GraphError(
+                "y holds other numbers than 0, 1 and -1; use -1 throughout for an unlabelled row"
+            )
+        return array
+
+    def make_ballots(self, labels: npt.NDArray[Any]) -> FloatArray:
+        """The set of labels, divided by its norm; the empty set casts nothing."""
+        sets = labels.astype(np.float64)
+        sizes = np.maximum(sets.sum(1, keepdims=True), 1.0)
+        ballots: FloatArray = sets / np.sqrt(sizes)
+        return ballots
+
+    def predict_ballots(self, outputs: Tensor) -> FloatArray:
+        """Probabilities, which are scaled to norm 1 where they are longer."""
+        ballots: FloatArray = outputs.double().sigmoid().cpu().numpy()
+        return ballots
+
+    def show(self, outputs: Tensor) -> Tensor:
+        """Probabilities."""
+        return outputs.sigmoid()
+
+    def predict(self, outputs: Tensor) -> Tensor:
+        """Whether each label is more likely than not, from probabilities."""
+        return (outputs > 0.5).long()
+
+    def evaluate(self, predicted: npt.NDArray[Any], labels: npt.NDArray[Any]) -> Evaluation:
+        """The share of single labels that are right."""
+        return Evaluation(figures={"label_accuracy": float((predicted == labels).mean())})
+
+    def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
+        """The mean ROC-AUC over labels with at least 50 rows that have them."""
+        areas = [
+            rank_scores(shown[:, place], labels[:, place] == 1)["auc"]
+            for place in range(self.num_labels)
+            if _FEWEST_ROWS <= int(labels[:, place].sum()) < len(labels)
+        ]
+        return {"macro_auc": float(np.mean(areas))} if areas else {}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """(label, score bin, has it or not): a row is counted once for every label."""
+        shape = (self.num_labels, len(_EDGES) + 1, 2)
+        axes = ("label", "bin of its probability", "has it or not")
+        return (Table(name="scores", shape=shape, axes=axes, cells_of_a_row=self.num_labels),)
+
+    def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """int64 [rows, L]: the cell of every label."""
+        is_counted = (labels >= 0).all(1) & np.isfinite(shown).all(1)
+        bins = find_bins(shown, _EDGES)
+        first = np.arange(self.num_labels) * (len(_EDGES) + 1)
+        cells = (first + bins) * 2 + np.where(labels > 0, 1, 0)
+        located: npt.NDArray[np.int64] = np.where(is_counted[:, None], cells, -1).astype(np.int64)
+        return located
+
+    def compute_figures(
+        self,
+        tables: Sequence[npt.NDArray[Any]],
+        *,
+        noise_std: float = 0.0,
+        other: Sequence[npt.NDArray[Any]] | None = None,
+    ) -> dict[str, FloatArray]:
+        """The mean ROC-AUC over labels that noise does not hide, and the share of rows with each label."""
+        scores = np.asarray(tables[0], np.float64)
+        positive, negative = scores[..., 1], scores[..., 0]
+        bins = scores.shape[2]
+        counts, rows = positive.sum(2), scores.sum((2, 3))
+        batch, labels = counts.shape
+        areas = compute_roc_auc(positive.reshape(-1, bins), negative.reshape(-1, bins), noise_std)
+        # Labels are chosen on the other split, so that noise does not help the choice.
+        chosen_on = counts if other is None else np.asarray(other[0], np.float64)[None, ..., 1].sum(2)
+        is_told = np.broadcast_to(
+            chosen_on > max(_FEWEST_ROWS, 4 * noise_std * np.sqrt(bins)), (batch, labels)
+        )
+        told = np.maximum(is_told.sum(1), 1)
+        means = np.where(is_told, areas.reshape(batch, labels), 0.0).sum(1) / told
+        return {
+            "macro_auc": np.where(is_told.any(1), means, np.nan),
+            "share": divide(counts, rows, noise_std * np.sqrt(2 * bins)),
+        }
+
+    def bound_figure(self, name: str) -> tuple[float, float]:
+        """Shares and areas are between 0 and 1."""
+        return 0.0, 1.0
