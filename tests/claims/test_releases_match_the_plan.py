@@ -632,4 +632,5 @@ def test_one_row_gives_a_sum_at_most_c(tmp_path: Path, name: str, size: float, i
         length = float(np.linalg.norm(released))
         assert length <= CLIP + slack
         if size > 1:
-            assert length >= 0.8 * CLIP - slack
+            # The layers behind saturated units may be below their threshold; one of three groups is at its own.
+            assert length >= (0.57 if name == "groups" else 0.8) * CLIP - slack
