@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
+from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models import row_sums_gpu
 from hushgraph.models.blocks import RowGradient
 

@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 
 from hushgraph.gradients.clip import SMALLEST_SQUARE
 from hushgraph.gradients.sums import CHUNK
+from hushgraph.inputs.rows import INNER, node_of, scale_of
 from hushgraph.models.blocks import FASTMATH
 
 # Numbers of a vector register; every row is padded to a multiple of it.
@@ -31,14 +32,6 @@ _WIDE = 4
 _LARGEST = float(np.finfo(np.float32).max)
 # Columns of the table that describes the layers of a chain.
 SIZE_IN, SIZE_OUT, WIDTH, FORWARD, BACKWARD, BIAS, OUTPUT, GRADIENT, GROUP = range(9)
-# Of kernels that only kernels call: without what Python would call them by, they are compiled sooner. What
-# calls them is cached, with them in it.
-_INNER: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
 
 
 def _vector(builder: Any, pointer: Any, at: Any = None, size: int = LANES) -> Any:
@@ -193,7 +186,7 @@ def _float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.float32(types.int32), generate
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type: ignore[no-untyped-def]
     """out[rows, width] += a[rows, depth] @ w[depth, width]."""
     acc = _registers()
@@ -218,7 +211,7 @@ def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type
             i += 1
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at):  # type: ignore[no-untyped-def]
     """total[size, width], float64, += a[rows, size].T @ d[rows, width], formed in float32; rows <= CHUNK."""
     acc = _registers()
@@ -243,30 +236,15 @@ def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at): 
             j += 1
 
 
-# What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
-@numba.njit(**_INNER)
-def _node_of(nodes, row):  # type: ignore[no-untyped-def]
-    if nodes is None:
-        return row
-    return nodes[row]
-
-
-@numba.njit(**_INNER)
-def _scale_of(scales, node):  # type: ignore[no-untyped-def]
-    if scales is None:
-        return np.float32(1)
-    return scales[node]
-
-
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def multiply_sparse(  # type: ignore[no-untyped-def]
     nodes, scales, indptr, indices, values, begin, rows, w, w_at, width, out, out_at
 ):
     """out[rows, width] += the sparse rows of the nodes from `begin` on, scaled, times w."""
     acc = _registers()
     for i in range(rows):
-        node = _node_of(nodes, begin + i)
-        first, last, scale = indptr[node], indptr[node + 1], _scale_of(scales, node)
+        node = node_of(nodes, begin + i)
+        first, last, scale = indptr[node], indptr[node + 1], scale_of(scales, node)
         b = 0
         while b + _WIDE * LANES <= width:
             target = out_at + i * width + b
@@ -289,7 +267,7 @@ def multiply_sparse(  # type: ignore[no-untyped-def]
             b += LANES
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def add_sparse_products(  # type: ignore[no-untyped-def]
     counts, columns, places, values, first_column, last_column, first, d, d_at, width, total, total_at
 ):
@@ -320,7 +298,7 @@ def add_sparse_products(  # type: ignore[no-untyped-def]
         first = last
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _tanh(values, count):  # type: ignore[no-untyped-def]
     """Tanh in place, right up to a few units of the last digit: a quotient of polynomials."""
     for i in range(count):
@@ -343,7 +321,7 @@ def _tanh(values, count):  # type: ignore[no-untyped-def]
         values[i] = np.float32(-1) if y < np.float32(-1) else y
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _exp(values, count, shift):  # type: ignore[no-untyped-def]
     """exp(value - shift) in place, for values that are at most `shift`."""
     for i in range(count):
@@ -361,7 +339,7 @@ def _exp(values, count, shift):  # type: ignore[no-untyped-def]
         values[i] = p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _square(values, count):  # type: ignore[no-untyped-def]
     """Squared norm in float64."""
     total = 0.0
@@ -371,7 +349,7 @@ def _square(values, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     """Scores in place become the gradient of the cross-entropy; zero without a label."""
     if label < 0:
@@ -391,7 +369,7 @@ def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     scores[label] -= np.float32(1)
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def forward(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -455,7 +433,7 @@ def forward(  # type: ignore[no-untyped-def]
             multiply(inputs, first, dense_width, rows, skip[SIZE_IN], params, skip[FORWARD], width, work, out)
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[no-untyped-def]
     """Gradients by the outputs of all layers, before their activations."""
     last = layers[len(layers) - 1]
@@ -490,7 +468,7 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
                 slopes[i] *= (np.float32(1) - y) * (np.float32(1) + y)
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _factors(squares, clips, limit, stability, is_grouped, factors):  # type: ignore[no-untyped-def]
     """`Clipping.factors` for one root whose squared norms are exact; zero where they are not finite."""
     total, is_finite = 0.0, True
@@ -502,7 +480,7 @@ def _factors(squares, clips, limit, stability, is_grouped, factors):  # type: ig
         factors[group] = min(limit, clips[group] / (norm + stability)) if is_finite else 0.0
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _scale(values, factor, count):  # type: ignore[no-untyped-def]
     """Values times a float64 factor in place, each rounded once; zero for the factor 0, whatever they are."""
     if factor == 0:
@@ -513,7 +491,7 @@ def _scale(values, factor, count):  # type: ignore[no-untyped-def]
         values[k] = np.float32(factor * np.float64(values[k]))
 
 
-@numba.njit(**_INNER, inline="always")
+@numba.njit(**INNER, inline="always")
 def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     """The product of two squared norms; infinite where one is beyond float32.
 
@@ -522,7 +500,7 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     return inputs * gradient if inputs <= _LARGEST and gradient <= _LARGEST else np.inf
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _weigh(  # type: ignore[no-untyped-def]
     layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
 ):
@@ -559,7 +537,7 @@ def _weigh(  # type: ignore[no-untyped-def]
                     work[layer[OUTPUT] + i * layer[WIDTH] + k] = 0
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _add_sums(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -623,19 +601,19 @@ def _add_sums(  # type: ignore[no-untyped-def]
         )
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no-untyped-def]
     """Write the scaled dense features of a chunk of rows, and the dense columns behind them, side by side."""
     first, last = table.shape[1], dense.shape[1]
     flat_table, flat_dense = table.reshape(-1), dense.reshape(-1)
     for i in range(rows):
-        node, at = _node_of(nodes, begin + i), i * (first + last)
-        _copy_scaled(inputs, at, flat_table, node * first, first, _scale_of(scales, node))
+        node, at = node_of(nodes, begin + i), i * (first + last)
+        _copy_scaled(inputs, at, flat_table, node * first, first, scale_of(scales, node))
         _copy(inputs, at + first, flat_dense, (begin + i) * last, last)
 
 
 # Copies write whole vectors: what they write behind a row belongs to the next one, which is written later.
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
     """Copy numbers; `target` has room for `LANES` more."""
     k = 0
@@ -647,7 +625,7 @@ def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
         k += 1
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[no-untyped-def]
     """Copy numbers, each multiplied by `scale`; `target` has room for `LANES` more."""
     k = 0
@@ -660,7 +638,7 @@ def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[n
 
 
 # Inlined, so that both kernels are compiled as if it were written in them.
-@numba.njit(**_INNER, inline="always")
+@numba.njit(**INNER, inline="always")
 def _forward_chunk(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -823,63 +801,3 @@ def write_scores(  # type: ignore[no-untyped-def]
         for i in range(rows):
             for k in range(last[SIZE_OUT]):
                 scores[begin + i, k] = work[last[OUTPUT] + i * last[WIDTH] + k]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def sort_by_columns(  # type: ignore[no-untyped-def]
-    nodes,
-    scales,
-    indptr,
-    indices,
-    values,
-    num_rows,
-    num_columns,
-    chunk_starts,
-    counts,
-    columns,
-    places,
-    entries,
-):
-    """Sort the entries of every chunk of sparse rows by column; return the number of columns of all chunks.
-
-    The next counts[s] entries are of column columns[s], in the rows `places` of the chunk. Chunk c has the
-    columns from chunk_starts[c, 0] to chunk_starts[c + 1, 0]; its entries begin at chunk_starts[c, 1].
-    """
-    ends = np.zeros(num_columns, np.int64)
-    number, done = 0, 0
-    chunk_starts[0] = 0
-    for chunk in range(len(chunk_starts) - 1):
-        begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, num_rows)
-        for i in range(begin, end):
-            node = _node_of(nodes, i)
-            for p in range(indptr[node], indptr[node + 1]):
-                ends[indices[p]] += 1
-        for column in range(num_columns):
-            if ends[column]:
-                counts[number], columns[number] = ends[column], column
-                number += 1
-                done += ends[column]
-                ends[column] = done - ends[column]
-        for i in range(begin, end):
-            node = _node_of(nodes, i)
-            scale = _scale_of(scales, node)
-            for p in range(indptr[node], indptr[node + 1]):
-                at = ends[indices[p]]
-                ends[indices[p]] += 1
-                places[at], entries[at] = i - begin, scale * values[p]
-        for i in range(begin, end):
-            node = _node_of(nodes, i)
-            for p in range(indptr[node], indptr[node + 1]):
-                ends[indices[p]] = 0
-        chunk_starts[chunk + 1, 0], chunk_starts[chunk + 1, 1] = number, done
-    return number
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def copy_sparse_rows(nodes, scales, indptr, indices, values, new_indptr, new_indices, new_values):  # type: ignore[no-untyped-def]
-    """Copy the rows of some nodes, with values multiplied by the scale of their row."""
-    for i in range(len(nodes)):
-        scale, first, at = _scale_of(scales, nodes[i]), indptr[nodes[i]], new_indptr[i]
-        for p in range(new_indptr[i + 1] - at):
-            new_indices[at + p] = indices[first + p]
-            new_values[at + p] = scale * values[first + p]
