@@ -179,7 +179,7 @@ def _shared_norms_on_cpu(
 
     roots = len(kept.counts)
     norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
-    others = (
+    shared = pairs_cpu.Shared(
         outputs.numpy(),
         relu,
         *(tensor.numpy() for tensor in entries),
@@ -187,15 +187,13 @@ def _shared_norms_on_cpu(
         kept.places,
         kept.counts,
         np.float32(1),
-        norms,
-        sizes,
     )
-    pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], *others)
+    pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], shared, norms, sizes)
     large = np.flatnonzero(kept.counts > pairs_cpu.KEPT_ROWS)
     # Compiled only where a run has such roots.
     if len(large):
         inputs = a.arrays if isinstance(a, SparseInputs) else (None, None, a.contiguous().numpy())
-        pairs_cpu.large_norms(large, *inputs, a.shape[1], *others)
+        pairs_cpu.large_norms(large, *inputs, a.shape[1], shared, norms, sizes)
     return torch.from_numpy(norms), torch.from_numpy(sizes)
 
 
