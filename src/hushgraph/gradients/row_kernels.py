@@ -639,24 +639,10 @@ def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[n
 
 # Inlined, so that both kernels are compiled as if it were written in them.
 @numba.njit(**INNER, inline="always")
-def _forward_chunk(  # type: ignore[no-untyped-def]
-    layers,
-    skip,
-    relu,
-    params,
-    work,
-    gathered,
-    nodes,
-    scales,
-    table,
-    dense,
-    indptr,
-    indices,
-    values,
-    begin,
-    rows,
-):
+def _forward_chunk(chain, work, gathered, tables, begin, rows):  # type: ignore[no-untyped-def]
     """`forward` for a chunk of rows; return the array with its dense columns, and where they begin in it."""
+    layers, skip, relu, params = chain
+    nodes, scales, table, dense, indptr, indices, values = tables
     dense_width = table.shape[1] + dense.shape[1]
     inputs, at = dense.reshape(-1), begin * dense_width
     if table.shape[1]:
@@ -684,19 +670,10 @@ def _forward_chunk(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def add_clipped_sums(  # type: ignore[no-untyped-def]
-    layers,
-    skip,
-    relu,
-    params,
+    chain,
     work,
     gathered,
-    nodes,
-    scales,
-    table,
-    dense,
-    indptr,
-    indices,
-    values,
+    tables,
     counts,
     columns,
     places,
@@ -714,27 +691,12 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     total,
 ):
     """Add the clipped gradients of the rows of some chunks to `total`: one pass, nothing allocated."""
-    dense_width = table.shape[1] + dense.shape[1]
+    layers, skip, relu, params = chain
+    dense_width = tables[2].shape[1] + tables[3].shape[1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(labels) - begin)
-        inputs, at = _forward_chunk(
-            layers,
-            skip,
-            relu,
-            params,
-            work,
-            gathered,
-            nodes,
-            scales,
-            table,
-            dense,
-            indptr,
-            indices,
-            values,
-            begin,
-            rows,
-        )
+        inputs, at = _forward_chunk(chain, work, gathered, tables, begin, rows)
         _backward(layers, relu, params, work, labels, begin, rows)
         _weigh(
             layers, skip, work, input_squares, skip_squares, clips, limit, stability, is_grouped, begin, rows
@@ -758,46 +720,14 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def write_scores(  # type: ignore[no-untyped-def]
-    layers,
-    skip,
-    relu,
-    params,
-    work,
-    gathered,
-    nodes,
-    scales,
-    table,
-    dense,
-    indptr,
-    indices,
-    values,
-    first_chunk,
-    last_chunk,
-    scores,
-):
+def write_scores(chain, work, gathered, tables, first_chunk, last_chunk, scores):  # type: ignore[no-untyped-def]
     """Write the scores of the rows of some chunks."""
+    layers = chain[0]
     last = layers[len(layers) - 1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(scores) - begin)
-        _forward_chunk(
-            layers,
-            skip,
-            relu,
-            params,
-            work,
-            gathered,
-            nodes,
-            scales,
-            table,
-            dense,
-            indptr,
-            indices,
-            values,
-            begin,
-            rows,
-        )
+        _forward_chunk(chain, work, gathered, tables, begin, rows)
         for i in range(rows):
             for k in range(last[SIZE_OUT]):
                 scores[begin + i, k] = work[last[OUTPUT] + i * last[WIDTH] + k]

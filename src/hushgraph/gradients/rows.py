@@ -259,7 +259,7 @@ class RowPass:
 
     def _arguments(self, rows: Rows, buffers: _Buffers) -> tuple[Any, ...]:
         layout, weights = self._layout, self._weights.numpy()
-        return (layout.layers, layout.skip, self._chain.relu, weights, *buffers, *rows.tables)
+        return (layout.layers, layout.skip, self._chain.relu, weights), *buffers, rows.tables
 
     def _share(self, rows: Rows, work_on: Callable[[int, int, int, _Buffers], None]) -> None:
         """Call `work_on` with every part, its first and last chunk and buffers, in all threads."""
