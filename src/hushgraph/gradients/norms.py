@@ -179,14 +179,19 @@ def _shared_norms_on_cpu(
 
     roots = len(kept.counts)
     norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
+    index, upper, parents, coefficients, pointers = (tensor.numpy() for tensor in entries)
     shared = pairs_cpu.Shared(
-        outputs.numpy(),
-        relu,
-        *(tensor.numpy() for tensor in entries),
-        kept.squares,
-        kept.places,
-        kept.counts,
-        np.float32(1),
+        outputs=outputs.numpy(),
+        relu=relu,
+        index=index,
+        upper=upper,
+        parents=parents,
+        coefficients=coefficients,
+        pointers=pointers,
+        squares=kept.squares,
+        places=kept.places,
+        counts=kept.counts,
+        bias=np.float32(1),
     )
     pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], shared, norms, sizes)
     large = np.flatnonzero(kept.counts > pairs_cpu.KEPT_ROWS)
