@@ -125,7 +125,7 @@ def without_noise(numbers: slice) -> None:
 
 def sparse_norms_lost() -> None:
     """Squared norms forget sparse features, so that such rows are clipped far beyond C."""
-    from hushgraph.gradients.rows import Rows
+    from hushgraph.inputs.rows import Rows
 
     real = Rows.feature_squares
 

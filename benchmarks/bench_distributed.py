@@ -42,9 +42,9 @@ def work(workload: str, steps: int) -> None:
     import torch
 
     from bench_step import CLASSES, FEATURES, TRAINING, WORKLOADS, arxiv_shaped
-    from hushgraph.gradients.batch import Features
     from hushgraph.gradients.clip import Clipping
     from hushgraph.gradients.sums import sum_error
+    from hushgraph.inputs.features import Features
     from hushgraph.models.gnn import GNN
     from hushgraph.noise.source import ExactNoise
     from hushgraph.privacy.ledger import Ledger

@@ -18,9 +18,9 @@ import torch
 
 import hushgraph as hg
 from hushgraph.datasets.loading import load_graph
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows_torch import RecordedRowSums
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 
 SPLIT = "0.6/0.2/0.2"

@@ -32,9 +32,9 @@ import torch
 from torch import nn
 
 from bench_step import CLASSES, FEATURES, NODES, TRAINING, arxiv_shaped
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig

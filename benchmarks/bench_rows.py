@@ -16,7 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, Rows, SparseRows, find_chain
+from hushgraph.gradients.rows import RowPass, find_chain
+from hushgraph.inputs.rows import Rows, SparseRows
 from hushgraph.models.gnn import ReadingMLP
 
 ROWS, FEATURES, CLASSES, HIDDEN, REPEATS = 16_384, 512, 8, 64, 7

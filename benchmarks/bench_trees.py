@@ -35,9 +35,10 @@ from scipy import sparse
 from bench_noise import CLOCKS, STEPS, make_batches, other_version, report
 from hushgraph.datasets.loading import load_graph
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, tree_batch
+from hushgraph.gradients.batch import tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig

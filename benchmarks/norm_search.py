@@ -23,11 +23,12 @@ from torch import Tensor, nn
 from hushgraph.gradients import layer_rules as layers
 from hushgraph.gradients.clip import GROUPS, Clipping
 from hushgraph.gradients.layer_rules import Rows
-from hushgraph.gradients.rows import Rows as RootRows
-from hushgraph.gradients.rows import RowSums, SparseRows
+from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.shared import SharedEncoder
-from hushgraph.gradients.sparse_inputs import SparseInputs
+from hushgraph.inputs.rows import Rows as RootRows
+from hushgraph.inputs.rows import SparseRows
+from hushgraph.inputs.sparse_inputs import SparseInputs
 from hushgraph.models.blocks import Reads, RowGradient
 from hushgraph.models.gnn import GNN, Activation, ReadingMLP, Scale, mlp
 

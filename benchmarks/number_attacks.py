@@ -33,12 +33,12 @@ from torch import Tensor, nn
 from hushgraph.audit.numbers import _ATTACKS as SCORES
 from hushgraph.audit.numbers import right_guesses_at_most
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
 from hushgraph.privacy.plans import PrivacyPlan

@@ -25,6 +25,7 @@ FLOW = (
     ("privacy",),
     ("datasets",),
     ("models",),
+    ("inputs",),
     ("noise",),
     ("sampling",),
     ("billboard",),

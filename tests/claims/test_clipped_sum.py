@@ -15,9 +15,10 @@ from torch import Tensor
 
 import reference
 from hushgraph.gradients import clip, ghost
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow

@@ -371,7 +371,7 @@ def test_every_command_names_it(
         ["plan", data, "--epsilon", "4"],
         ["plan", data, "--epsilon", "4", "--steps", "2", *trees],
         ["compare", data, *FLAGS],
-        ["audit", data, "--epsilon", "4", "--steps", "2", "--trials", "200"],
+        ["audit", data, "--epsilon", "4", "--steps", "2", "--trials", "20"],
     ]
     for command in commands:
         code, out, _ = run(*command, *declared)
@@ -382,7 +382,7 @@ def test_every_command_names_it(
         code, out, _ = run(*command, *more, *declared, "--json")
         assert code == 0, command
         assert json.loads(out)["assumptions"] == ([] if is_declared else [vars(CLASSES_FROM_LABELS)])
-    for command in (["audit", "a-run", "--trials", "200"],):
+    for command in (["audit", "a-run", "--trials", "20"],):
         code, out, _ = run(*command)
         assert code == 0
         assert_named(out, is_declared)

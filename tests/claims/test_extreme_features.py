@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN, Scale
 from hushgraph.sampling.lists import BoundedLists

@@ -8,9 +8,9 @@ import torch
 from scipy import stats
 
 import hushgraph as hg
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, tree_batch
+from hushgraph.gradients.batch import tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.privacy.bounds import changed_trees
 from hushgraph.sampling.stable import stable_lists

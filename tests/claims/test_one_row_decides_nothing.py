@@ -15,10 +15,11 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.errors import HushgraphError, PlanError
-from hushgraph.gradients import batch
-from hushgraph.gradients.batch import Features, TreeBatch
+from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs import features
+from hushgraph.inputs.features import Features
 from hushgraph.privacy.budget import DataBudget
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling import trees
@@ -263,7 +264,7 @@ def test_pieces_at_the_border_of_memory(monkeypatch: pytest.MonkeyPatch) -> None
         rows = int(count_rows(lists[0], plan.num_layers)[graph.train_idx].sum())
         # At the border of a memory limit, and of taking the features of all nodes.
         monkeypatch.setitem(tree_batches.PIECE_ROWS, "cpu", max(1, rows - int(rng.integers(0, 2))))
-        monkeypatch.setitem(batch._DISTINCT_BELOW, "cpu", rows / graph.num_nodes)
+        monkeypatch.setitem(features._DISTINCT_BELOW, "cpu", rows / graph.num_nodes)
         shapes = []
         for each, its_lists in zip((graph, neighbour), lists, strict=True):
             pieces = cut(each, plan, its_lists)

@@ -34,8 +34,8 @@ from hushgraph.engines import records as records_module
 from hushgraph.engines import spark
 from hushgraph.engines.duck import make_rows
 from hushgraph.engines.streaming import train_rows
-from hushgraph.gradients.batch import RowTable
 from hushgraph.gradients.sums import sum_error
+from hushgraph.inputs.features import RowTable
 from hushgraph.noise import normal, source
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
@@ -632,4 +632,5 @@ def test_one_row_gives_a_sum_at_most_c(tmp_path: Path, name: str, size: float, i
         length = float(np.linalg.norm(released))
         assert length <= CLIP + slack
         if size > 1:
-            assert length >= 0.8 * CLIP - slack
+            # Layers behind saturated units may be below their threshold; one of three groups is at it.
+            assert length >= (0.57 if name == "groups" else 0.8) * CLIP - slack

@@ -19,7 +19,8 @@ from hushgraph.engines.plan import begin_run, rows_folder
 from hushgraph.engines.streaming import RowFiles, RowStream
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import Rows, RowSums
+from hushgraph.gradients.rows import RowSums
+from hushgraph.inputs.rows import Rows
 from hushgraph.models.gnn import scale_rows
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

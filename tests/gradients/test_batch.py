@@ -9,8 +9,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from hushgraph.gradients.batch import Features, tree_batch
+from hushgraph.gradients.batch import tree_batch
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 

@@ -10,9 +10,10 @@ import torch
 
 import hushgraph as hg
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.recorded import PaddedTrees, RecordedTreeSums
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import grow

@@ -14,10 +14,11 @@ from scipy import sparse
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, Rows, RowSums, SparseRows, find_chain
+from hushgraph.gradients.rows import RowPass, RowSums, find_chain
 from hushgraph.gradients.rows_torch import DrawnRows, RecordedRowSums, load_kernels
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.gradients.unclipped import gradient_sum
+from hushgraph.inputs.rows import Rows, SparseRows
 from hushgraph.models.gnn import GNN, ReadingMLP
 
 CLASSES, FEATURES = 4, 21

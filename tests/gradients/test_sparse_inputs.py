@@ -12,10 +12,11 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from hushgraph.gradients import clip, ghost, norms, norms_cpu, unclipped
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
+from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN, Activation, ModelName
 from hushgraph.sampling.lists import BoundedLists

@@ -8,9 +8,9 @@ import torch
 
 import hushgraph as hg
 from hushgraph.errors import InputError
-from hushgraph.gradients.batch import Features
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, evaluate, scores
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.tasks.classes import ClassEvaluation
 

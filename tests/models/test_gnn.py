@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
-from hushgraph.gradients.batch import Features, tree_batch
+from hushgraph.gradients.batch import tree_batch
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import build_reads
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN, GATLayer, GCNLayer, GINLayer, Scale, mlp
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow

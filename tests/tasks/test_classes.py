@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from hushgraph.errors import GraphError
-from hushgraph.gradients.rows import Chain, RowPass, Rows
+from hushgraph.gradients.rows import Chain, RowPass
 from hushgraph.gradients.rows_torch import differentiate
+from hushgraph.inputs.rows import Rows
 from hushgraph.tasks.classes import Classes, cross_entropy
 
 

@@ -11,10 +11,10 @@ import torch
 from scipy import sparse
 
 import hushgraph as hg
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.training import row_batches

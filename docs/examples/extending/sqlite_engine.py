@@ -15,9 +15,9 @@ from hushgraph.billboard.ballots import GRID, Ballots, ballots_of_lists
 from hushgraph.billboard.board import Board, load_board, release
 from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings
 from hushgraph.engines.plan import begin_run
-from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph
+from hushgraph.inputs.features import RowTable
 from hushgraph.methods.base import PublicFigures
 from hushgraph.methods.choose import choose_method
 from hushgraph.privacy.charges import name_board

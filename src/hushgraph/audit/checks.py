@@ -28,8 +28,8 @@ from hushgraph.audit.trials import Stage
 from hushgraph.audit.weights import spread
 from hushgraph.billboard.ballots import GRID
 from hushgraph.gradients.clip import Clipping, group_of
-from hushgraph.gradients.rows import Rows
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.rows import Rows
 from hushgraph.noise.source import NORM_EXCESS
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan

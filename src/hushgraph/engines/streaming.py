@@ -23,7 +23,8 @@ from hushgraph.engines.released import BOARD
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
 from hushgraph.errors import DivergedError, GraphError, InputError, RunError
 from hushgraph.figures.tables import Scored
-from hushgraph.gradients.rows import RowPass, Rows, RowSums, find_chain
+from hushgraph.gradients.rows import RowPass, RowSums, find_chain
+from hushgraph.inputs.rows import Rows
 from hushgraph.models.gnn import scale_rows
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder

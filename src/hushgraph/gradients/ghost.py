@@ -19,8 +19,8 @@ from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.gradients.norms import PairProducts
 from hushgraph.gradients.shared import SharedEncoder, is_shareable, total_gradient
-from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.gradients.tape import Tape, taped
+from hushgraph.inputs.sparse_inputs import SparseInputs
 from hushgraph.models.blocks import Frontier, RowGradient
 from hushgraph.models.gnn import GNN
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
+from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models import row_sums_gpu
 from hushgraph.models.blocks import RowGradient
 
@@ -179,23 +179,26 @@ def _shared_norms_on_cpu(
 
     roots = len(kept.counts)
     norms, sizes = np.zeros(roots, np.float64), np.zeros(roots, np.float64)
-    others = (
-        outputs.numpy(),
-        relu,
-        *(tensor.numpy() for tensor in entries),
-        kept.squares,
-        kept.places,
-        kept.counts,
-        np.float32(1),
-        norms,
-        sizes,
+    index, upper, parents, coefficients, pointers = (tensor.numpy() for tensor in entries)
+    shared = pairs_cpu.Shared(
+        outputs=outputs.numpy(),
+        relu=relu,
+        index=index,
+        upper=upper,
+        parents=parents,
+        coefficients=coefficients,
+        pointers=pointers,
+        squares=kept.squares,
+        places=kept.places,
+        counts=kept.counts,
+        bias=np.float32(1),
     )
-    pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], *others)
+    pairs_cpu.shared_linear_norms(kept.starts, kept.products, a.shape[1], shared, norms, sizes)
     large = np.flatnonzero(kept.counts > pairs_cpu.KEPT_ROWS)
     # Compiled only where a run has such roots.
     if len(large):
         inputs = a.arrays if isinstance(a, SparseInputs) else (None, None, a.contiguous().numpy())
-        pairs_cpu.large_norms(large, *inputs, a.shape[1], *others)
+        pairs_cpu.large_norms(large, *inputs, a.shape[1], shared, norms, sizes)
     return torch.from_numpy(norms), torch.from_numpy(sizes)
 
 

@@ -11,6 +11,8 @@ order of the sums, the width and the number of rows (docs/secure-noise.md).
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numba
 import numpy as np
 
@@ -285,32 +287,51 @@ def _kept_pair_sum(products, squares, rows, d, count, bias, size_in):  # type: i
     return diagonal + 2.0 * cross + SMALLEST * count * underflow, norms
 
 
+class Shared(NamedTuple):
+    """A layer that ran once per shared row and is followed by an activation, and the entries of every root.
+
+    Attributes:
+        outputs, relu: after the activation, [shared rows, out]; whether it is relu.
+        index: of every entry, its shared row.
+        upper, parents, coefficients: of which `_merge_entries` makes gradients.
+        pointers: the entries of every root.
+        squares: float64 [shared rows], squared norms of the inputs.
+        places, counts: as `find_places` has them.
+        bias: 1 if the layer has one.
+    """
+
+    outputs: Any
+    relu: bool
+    index: Any
+    upper: Any
+    parents: Any
+    coefficients: Any
+    pointers: Any
+    squares: Any
+    places: Any
+    counts: Any
+    bias: Any
+
+
 @numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _merge_entries(  # type: ignore[no-untyped-def]
-    squares,
-    outputs,
-    relu,
-    index,
-    upper,
-    parents,
-    coefficients,
-    places,
-    begin,
-    end,
-    bias,
-    nodes,
-    gradients,
-    single,
-):
+def _merge_entries(shared, root, nodes, gradients, single):  # type: ignore[no-untyped-def]
     """Write the distinct rows of a root and their output gradients; return what cancelled.
 
     Entry i has the output gradient coefficients[i] * upper[parents[i]] * activation'(outputs[index[i]]).
     Entries at the same place are one row with their gradients added up.
     """
+    outputs, index, upper, parents = shared.outputs, shared.index, shared.upper, shared.parents
+    coefficients, pointers, squares, places = (
+        shared.coefficients,
+        shared.pointers,
+        shared.squares,
+        shared.places,
+    )
+    relu, bias = shared.relu, shared.bias
     size_out = outputs.shape[1]
     count = 0
     repeated = 0.0
-    for i in range(begin, end):
+    for i in range(pointers[root], pointers[root + 1]):
         node, at = index[i], places[i]
         source, output = upper[parents[i]], outputs[node]
         c = coefficients[i]
@@ -336,24 +357,7 @@ def _merge_entries(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def shared_linear_norms(  # type: ignore[no-untyped-def]
-    starts,
-    products,
-    size_in,
-    outputs,
-    relu,
-    index,
-    upper,
-    parents,
-    coefficients,
-    pointers,
-    squares,
-    places,
-    counts,
-    bias,
-    norms,
-    sizes,
-):
+def shared_linear_norms(starts, products, size_in, shared, norms, sizes):  # type: ignore[no-untyped-def]
     """As `linear_norms` for a layer that ran once per shared row and is followed by an activation.
 
     Roots with more than `KEPT_ROWS` rows are left to `large_norms`. No gradient of a
@@ -362,41 +366,21 @@ def shared_linear_norms(  # type: ignore[no-untyped-def]
     Args:
         starts, products: as `multiply_pairs` has them.
         size_in: columns of the shared rows.
-        outputs, relu: after the activation, [shared rows, out]; whether it is relu.
-        index: of every entry, its shared row.
-        upper, parents, coefficients: of which `_merge_entries` makes gradients.
-        pointers: the entries of every root.
-        squares: float64 [shared rows], squared norms of the inputs.
-        places, counts: as `find_places` has them.
-        bias: 1 if the layer has one.
+        shared: what `Shared` lists.
         norms, sizes: float64 [roots], added to.
     """
+    outputs, squares, counts, bias = shared.outputs, shared.squares, shared.counts, shared.bias
     roots = len(counts)
     for part in numba.prange(PARTS):
-        # One room for all roots of a part: making it anew for each took as long as the products.
+        # One scratch buffer per part: making it anew for each root took as long as the products.
         nodes = np.empty(KEPT_ROWS, dtype=np.int64)
         gradients = np.empty((KEPT_ROWS, outputs.shape[1]), dtype=np.float32)
         single = np.empty(outputs.shape[1], dtype=np.float32)
         for root in range(roots * part // PARTS, roots * (part + 1) // PARTS):
-            begin, end, count = pointers[root], pointers[root + 1], counts[root]
+            count = counts[root]
             if count > KEPT_ROWS:
                 continue
-            repeated = _merge_entries(
-                squares,
-                outputs,
-                relu,
-                index,
-                upper,
-                parents,
-                coefficients,
-                places,
-                begin,
-                end,
-                bias,
-                nodes,
-                gradients,
-                single,
-            )
+            repeated = _merge_entries(shared, root, nodes, gradients, single)
             kept = products[starts[root] : starts[root + 1]]
             total, size = _kept_pair_sum(kept, squares, nodes, gradients, count, bias, size_in)
             size += repeated
@@ -417,49 +401,16 @@ def _write_rows(indptr, indices, values, nodes, out):  # type: ignore[no-untyped
 
 
 @numba.njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def large_norms(  # type: ignore[no-untyped-def]
-    large,
-    indptr,
-    indices,
-    values,
-    size_in,
-    outputs,
-    relu,
-    index,
-    upper,
-    parents,
-    coefficients,
-    pointers,
-    squares,
-    places,
-    counts,
-    bias,
-    norms,
-    sizes,
-):
+def large_norms(large, indptr, indices, values, size_in, shared, norms, sizes):  # type: ignore[no-untyped-def]
     """As `shared_linear_norms` for the roots `large`; their inputs are written out, as `_write_rows` does."""
+    outputs, squares, counts, bias = shared.outputs, shared.squares, shared.counts, shared.bias
     for number in numba.prange(len(large)):
         root = large[number]
-        begin, end, count = pointers[root], pointers[root + 1], counts[root]
+        count = counts[root]
         nodes = np.empty(count, dtype=np.int64)
         gradients = np.empty((count, outputs.shape[1]), dtype=np.float32)
         single = np.empty(outputs.shape[1], dtype=np.float32)
-        repeated = _merge_entries(
-            squares,
-            outputs,
-            relu,
-            index,
-            upper,
-            parents,
-            coefficients,
-            places,
-            begin,
-            end,
-            bias,
-            nodes,
-            gradients,
-            single,
-        )
+        repeated = _merge_entries(shared, root, nodes, gradients, single)
         a = np.empty((count, size_in), dtype=np.float32)
         _write_rows(indptr, indices, values, nodes, a)
         total, size = _root_sum(a, squares[nodes], np.arange(count), gradients, count, bias)

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from hushgraph.errors import ModelError
 from hushgraph.gradients import ghost
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.models.blocks import Reads
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow

@@ -18,6 +18,7 @@ from numba.extending import intrinsic, overload
 
 from hushgraph.gradients.clip import SMALLEST_SQUARE
 from hushgraph.gradients.sums import CHUNK
+from hushgraph.inputs.rows import INNER, node_of, scale_of
 from hushgraph.models.blocks import FASTMATH
 
 # Numbers of a vector register; every row is padded to a multiple of it.
@@ -31,14 +32,6 @@ _WIDE = 4
 _LARGEST = float(np.finfo(np.float32).max)
 # Columns of the table that describes the layers of a chain.
 SIZE_IN, SIZE_OUT, WIDTH, FORWARD, BACKWARD, BIAS, OUTPUT, GRADIENT, GROUP = range(9)
-# Of kernels that only kernels call: without what Python would call them by, they are compiled sooner. What
-# calls them is cached, with them in it.
-_INNER: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
 
 
 def _vector(builder: Any, pointer: Any, at: Any = None, size: int = LANES) -> Any:
@@ -193,7 +186,7 @@ def _float_of_bits(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.float32(types.int32), generate
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type: ignore[no-untyped-def]
     """out[rows, width] += a[rows, depth] @ w[depth, width]."""
     acc = _registers()
@@ -218,7 +211,7 @@ def multiply(a, a_at, a_step, rows, depth, w, w_at, width, out, out_at):  # type
             i += 1
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at):  # type: ignore[no-untyped-def]
     """total[size, width], float64, += a[rows, size].T @ d[rows, width], formed in float32; rows <= CHUNK."""
     acc = _registers()
@@ -243,30 +236,15 @@ def add_products(a, a_at, a_step, size, d, d_at, width, rows, total, total_at): 
             j += 1
 
 
-# What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
-@numba.njit(**_INNER)
-def _node_of(nodes, row):  # type: ignore[no-untyped-def]
-    if nodes is None:
-        return row
-    return nodes[row]
-
-
-@numba.njit(**_INNER)
-def _scale_of(scales, node):  # type: ignore[no-untyped-def]
-    if scales is None:
-        return np.float32(1)
-    return scales[node]
-
-
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def multiply_sparse(  # type: ignore[no-untyped-def]
     nodes, scales, indptr, indices, values, begin, rows, w, w_at, width, out, out_at
 ):
     """out[rows, width] += the sparse rows of the nodes from `begin` on, scaled, times w."""
     acc = _registers()
     for i in range(rows):
-        node = _node_of(nodes, begin + i)
-        first, last, scale = indptr[node], indptr[node + 1], _scale_of(scales, node)
+        node = node_of(nodes, begin + i)
+        first, last, scale = indptr[node], indptr[node + 1], scale_of(scales, node)
         b = 0
         while b + _WIDE * LANES <= width:
             target = out_at + i * width + b
@@ -289,7 +267,7 @@ def multiply_sparse(  # type: ignore[no-untyped-def]
             b += LANES
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def add_sparse_products(  # type: ignore[no-untyped-def]
     counts, columns, places, values, first_column, last_column, first, d, d_at, width, total, total_at
 ):
@@ -320,7 +298,7 @@ def add_sparse_products(  # type: ignore[no-untyped-def]
         first = last
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _tanh(values, count):  # type: ignore[no-untyped-def]
     """Tanh in place, right up to a few units of the last digit: a quotient of polynomials."""
     for i in range(count):
@@ -343,7 +321,7 @@ def _tanh(values, count):  # type: ignore[no-untyped-def]
         values[i] = np.float32(-1) if y < np.float32(-1) else y
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _exp(values, count, shift):  # type: ignore[no-untyped-def]
     """exp(value - shift) in place, for values that are at most `shift`."""
     for i in range(count):
@@ -361,7 +339,7 @@ def _exp(values, count, shift):  # type: ignore[no-untyped-def]
         values[i] = p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _square(values, count):  # type: ignore[no-untyped-def]
     """Squared norm in float64."""
     total = 0.0
@@ -371,13 +349,13 @@ def _square(values, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _error_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     """The score in place becomes the gradient of the squared error; zero without a label."""
     scores[0] = np.float32(0) if np.isnan(label) else np.float32(2) * (scores[0] - label)
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _label_gradient(scores, count, labels):  # type: ignore[no-untyped-def]
     """Scores in place become the gradient of the binary cross-entropies; zero without labels."""
     if labels[0] < 0:
@@ -392,7 +370,7 @@ def _differentiate(scores, count, labels, row):  # type: ignore[no-untyped-def]
     """Scores of a row in place become the gradient of its loss; which loss follows from the labels."""
 
 
-@overload(_differentiate, jit_options=_INNER)
+@overload(_differentiate, jit_options=INNER)
 def _choose_gradient(scores, count, labels, row):  # type: ignore[no-untyped-def]
     """Several labels a row have binary cross-entropies, numbers squared errors, classes cross-entropy."""
     if labels.ndim == 2:
@@ -402,7 +380,7 @@ def _choose_gradient(scores, count, labels, row):  # type: ignore[no-untyped-def
     return lambda scores, count, labels, row: _score_gradient(scores, count, labels[row])
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     """Scores in place become the gradient of the cross-entropy; zero without a label."""
     if label < 0:
@@ -422,7 +400,7 @@ def _score_gradient(scores, count, label):  # type: ignore[no-untyped-def]
     scores[label] -= np.float32(1)
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def forward(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -486,7 +464,7 @@ def forward(  # type: ignore[no-untyped-def]
             multiply(inputs, first, dense_width, rows, skip[SIZE_IN], params, skip[FORWARD], width, work, out)
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[no-untyped-def]
     """Gradients by the outputs of all layers, before their activations."""
     last = layers[len(layers) - 1]
@@ -521,7 +499,7 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
                 slopes[i] *= (np.float32(1) - y) * (np.float32(1) + y)
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _factors(squares, clips, limit, stability, is_grouped, factors):  # type: ignore[no-untyped-def]
     """`Clipping.factors` for one root whose squared norms are exact; zero where they are not finite."""
     total, is_finite = 0.0, True
@@ -533,7 +511,7 @@ def _factors(squares, clips, limit, stability, is_grouped, factors):  # type: ig
         factors[group] = min(limit, clips[group] / (norm + stability)) if is_finite else 0.0
 
 
-@numba.njit(**_INNER, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def _scale(values, factor, count):  # type: ignore[no-untyped-def]
     """Values times a float64 factor in place, each rounded once; zero for the factor 0, whatever they are."""
     if factor == 0:
@@ -544,7 +522,7 @@ def _scale(values, factor, count):  # type: ignore[no-untyped-def]
         values[k] = np.float32(factor * np.float64(values[k]))
 
 
-@numba.njit(**_INNER, inline="always")
+@numba.njit(**INNER, inline="always")
 def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     """The product of two squared norms; infinite where one is beyond float32.
 
@@ -553,7 +531,7 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     return inputs * gradient if inputs <= _LARGEST and gradient <= _LARGEST else np.inf
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _weigh(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -605,7 +583,7 @@ def _weigh(  # type: ignore[no-untyped-def]
                     work[layer[OUTPUT] + i * layer[WIDTH] + k] = 0
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _add_sums(  # type: ignore[no-untyped-def]
     layers,
     skip,
@@ -669,19 +647,19 @@ def _add_sums(  # type: ignore[no-untyped-def]
         )
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def gather(nodes, scales, table, dense, begin, rows, inputs):  # type: ignore[no-untyped-def]
     """Write the scaled dense features of a chunk of rows, and the dense columns behind them, side by side."""
     first, last = table.shape[1], dense.shape[1]
     flat_table, flat_dense = table.reshape(-1), dense.reshape(-1)
     for i in range(rows):
-        node, at = _node_of(nodes, begin + i), i * (first + last)
-        _copy_scaled(inputs, at, flat_table, node * first, first, _scale_of(scales, node))
+        node, at = node_of(nodes, begin + i), i * (first + last)
+        _copy_scaled(inputs, at, flat_table, node * first, first, scale_of(scales, node))
         _copy(inputs, at + first, flat_dense, (begin + i) * last, last)
 
 
 # Copies write whole vectors: what they write behind a row belongs to the next one, which is written later.
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
     """Copy numbers; `target` has room for `LANES` more."""
     k = 0
@@ -693,7 +671,7 @@ def _copy(target, target_at, source, at, count):  # type: ignore[no-untyped-def]
         k += 1
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[no-untyped-def]
     """Copy numbers, each multiplied by `scale`; `target` has room for `LANES` more."""
     k = 0
@@ -706,25 +684,11 @@ def _copy_scaled(target, target_at, source, at, count, scale):  # type: ignore[n
 
 
 # Inlined, so that both kernels are compiled as if it were written in them.
-@numba.njit(**_INNER, inline="always")
-def _forward_chunk(  # type: ignore[no-untyped-def]
-    layers,
-    skip,
-    relu,
-    params,
-    work,
-    gathered,
-    nodes,
-    scales,
-    table,
-    dense,
-    indptr,
-    indices,
-    values,
-    begin,
-    rows,
-):
+@numba.njit(**INNER, inline="always")
+def _forward_chunk(chain, work, gathered, tables, begin, rows):  # type: ignore[no-untyped-def]
     """`forward` for a chunk of rows; return the array with its dense columns, and where they begin in it."""
+    layers, skip, relu, params = chain
+    nodes, scales, table, dense, indptr, indices, values = tables
     dense_width = table.shape[1] + dense.shape[1]
     inputs, at = dense.reshape(-1), begin * dense_width
     if table.shape[1]:
@@ -752,19 +716,10 @@ def _forward_chunk(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def add_clipped_sums(  # type: ignore[no-untyped-def]
-    layers,
-    skip,
-    relu,
-    params,
+    chain,
     work,
     gathered,
-    nodes,
-    scales,
-    table,
-    dense,
-    indptr,
-    indices,
-    values,
+    tables,
     counts,
     columns,
     places,
@@ -783,27 +738,12 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
     total,
 ):
     """Add the clipped gradients of the rows of some chunks to `total`: one pass, nothing allocated."""
-    dense_width = table.shape[1] + dense.shape[1]
+    layers, skip, relu, params = chain
+    dense_width = tables[2].shape[1] + tables[3].shape[1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(labels) - begin)
-        inputs, at = _forward_chunk(
-            layers,
-            skip,
-            relu,
-            params,
-            work,
-            gathered,
-            nodes,
-            scales,
-            table,
-            dense,
-            indptr,
-            indices,
-            values,
-            begin,
-            rows,
-        )
+        inputs, at = _forward_chunk(chain, work, gathered, tables, begin, rows)
         _backward(layers, relu, params, work, labels, begin, rows)
         _weigh(
             layers,
@@ -839,106 +779,14 @@ def add_clipped_sums(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def write_scores(  # type: ignore[no-untyped-def]
-    layers,
-    skip,
-    relu,
-    params,
-    work,
-    gathered,
-    nodes,
-    scales,
-    table,
-    dense,
-    indptr,
-    indices,
-    values,
-    first_chunk,
-    last_chunk,
-    scores,
-):
+def write_scores(chain, work, gathered, tables, first_chunk, last_chunk, scores):  # type: ignore[no-untyped-def]
     """Write the scores of the rows of some chunks."""
+    layers = chain[0]
     last = layers[len(layers) - 1]
     for chunk in range(first_chunk, last_chunk):
         begin = chunk * CHUNK
         rows = min(CHUNK, len(scores) - begin)
-        _forward_chunk(
-            layers,
-            skip,
-            relu,
-            params,
-            work,
-            gathered,
-            nodes,
-            scales,
-            table,
-            dense,
-            indptr,
-            indices,
-            values,
-            begin,
-            rows,
-        )
+        _forward_chunk(chain, work, gathered, tables, begin, rows)
         for i in range(rows):
             for k in range(last[SIZE_OUT]):
                 scores[begin + i, k] = work[last[OUTPUT] + i * last[WIDTH] + k]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def sort_by_columns(  # type: ignore[no-untyped-def]
-    nodes,
-    scales,
-    indptr,
-    indices,
-    values,
-    num_rows,
-    num_columns,
-    chunk_starts,
-    counts,
-    columns,
-    places,
-    entries,
-):
-    """Sort the entries of every chunk of sparse rows by column; return the number of columns of all chunks.
-
-    The next counts[s] entries are of column columns[s], in the rows `places` of the chunk. Chunk c has the
-    columns from chunk_starts[c, 0] to chunk_starts[c + 1, 0]; its entries begin at chunk_starts[c, 1].
-    """
-    ends = np.zeros(num_columns, np.int64)
-    number, done = 0, 0
-    chunk_starts[0] = 0
-    for chunk in range(len(chunk_starts) - 1):
-        begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, num_rows)
-        for i in range(begin, end):
-            node = _node_of(nodes, i)
-            for p in range(indptr[node], indptr[node + 1]):
-                ends[indices[p]] += 1
-        for column in range(num_columns):
-            if ends[column]:
-                counts[number], columns[number] = ends[column], column
-                number += 1
-                done += ends[column]
-                ends[column] = done - ends[column]
-        for i in range(begin, end):
-            node = _node_of(nodes, i)
-            scale = _scale_of(scales, node)
-            for p in range(indptr[node], indptr[node + 1]):
-                at = ends[indices[p]]
-                ends[indices[p]] += 1
-                places[at], entries[at] = i - begin, scale * values[p]
-        for i in range(begin, end):
-            node = _node_of(nodes, i)
-            for p in range(indptr[node], indptr[node + 1]):
-                ends[indices[p]] = 0
-        chunk_starts[chunk + 1, 0], chunk_starts[chunk + 1, 1] = number, done
-    return number
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def copy_sparse_rows(nodes, scales, indptr, indices, values, new_indptr, new_indices, new_values):  # type: ignore[no-untyped-def]
-    """Copy the rows of some nodes, with values multiplied by the scale of their row."""
-    for i in range(len(nodes)):
-        scale, first, at = _scale_of(scales, nodes[i]), indptr[nodes[i]], new_indptr[i]
-        for p in range(new_indptr[i + 1] - at):
-            new_indices[at + p] = indices[first + p]
-            new_values[at + p] = scale * values[first + p]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple, cast
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from hushgraph.gradients import row_kernels as kernels
 from hushgraph.gradients.clip import UNCLIPPED, Clipping, group_of
 from hushgraph.gradients.sums import CHUNK
+from hushgraph.inputs.rows import Rows
 from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
 from hushgraph.tasks.classes import cross_entropy
@@ -44,221 +45,6 @@ Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 Loss = Callable[[Tensor, Tensor], Tensor]
 """From scores [rows, outputs] and labels to the loss of every row, `Task.loss`."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SparseRows:
-    """Rows of which only what is not zero is kept.
-
-    Attributes:
-        indptr, indices, values: as those of a SciPy CSR matrix; int64, int32 and float32.
-        num_columns: columns of the rows.
-    """
-
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
-    num_columns: int
-
-    @classmethod
-    def of(cls, rows: Any) -> SparseRows:
-        """Of a SciPy CSR matrix, whose arrays are shared where they have these types."""
-        if not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-        return cls(
-            indptr=rows.indptr.astype(np.int64, copy=False),
-            indices=rows.indices.astype(np.int32, copy=False),
-            values=rows.data.astype(np.float32, copy=False),
-            num_columns=int(rows.shape[1]),
-        )
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.indptr) - 1
-
-    def scales(self, norm: float) -> Float32Array | None:
-        """float32 [rows]: what every row is multiplied by to have this norm; None for the norm 0."""
-        if not norm:
-            return None
-        squares = self.square()
-        # The lower limit keeps a row of zeros at zero.
-        lengths = np.maximum(np.sqrt(squares, out=squares), 1e-12, out=squares)
-        return np.divide(norm, lengths, out=lengths).astype(np.float32)
-
-    def square(self, scales: Float32Array | None = None) -> Float64Array:
-        """float64 [rows]: squared norms of the rows, each multiplied by its scale if there are any."""
-        squares = np.zeros(self.num_rows)
-        for begin in range(0, self.num_rows, _SQUARED_ROWS):
-            ends = self.indptr[begin : begin + _SQUARED_ROWS + 1]
-            counts = np.diff(ends)
-            values = self.values[ends[0] : ends[-1]]
-            if scales is not None:
-                values = values * np.repeat(scales[begin : begin + _SQUARED_ROWS], counts)
-            # An empty row would be given the entry behind it.
-            filled = np.flatnonzero(counts)
-            if len(filled):
-                sums = np.add.reduceat(np.square(values, dtype=np.float64), ends[filled] - ends[0])
-                squares[begin + filled] = sums
-        return squares
-
-    def take(self, places: Int64Array, scales: Float32Array | None = None) -> SparseRows:
-        """Some of the rows, each multiplied by its scale if there are any."""
-        indptr = np.zeros(len(places) + 1, np.int64)
-        np.cumsum(np.diff(self.indptr)[places], out=indptr[1:])
-        indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-        source = self.indptr, self.indices, self.values
-        kernels.copy_sparse_rows(places, scales, *source, indptr, indices, values)
-        return replace(self, indptr=indptr, indices=indices, values=values)
-
-
-NO_SPARSE_ROWS = SparseRows(
-    indptr=np.zeros(1, np.int64),
-    indices=np.zeros(0, np.int32),
-    values=np.zeros(0, np.float32),
-    num_columns=0,
-)
-
-
-def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> Float64Array:
-    """float64 [rows]: squared norms of dense rows, each multiplied by its scale if there are any."""
-    squares = np.zeros(len(rows))
-    for begin in range(0, len(rows), _SQUARED_ROWS):
-        block = slice(begin, begin + _SQUARED_ROWS)
-        part = rows[block] if scales is None else rows[block] * scales[block, None]
-        np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares[block])
-    return squares
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
-    """Inputs and labels of roots: features, sparse or dense, and dense columns behind them.
-
-    Features are read where they are, such as those of all nodes of a graph: nothing of them is copied but the
-    chunk that is computed with.
-
-    Attributes:
-        features: a table of sparse features; without columns where there are none.
-        table: float32 [nodes, columns], a table of dense features; without columns where there are none.
-        scales: float32 [nodes], what the features of a node are multiplied by; None leaves them unscaled.
-        nodes: int64 [rows], whose features each row has; None where rows are the nodes, in order.
-        dense: float32 [rows, columns], the last columns.
-        squares: float64 [nodes], squared norms of the scaled features of every node; computed unless given.
-        labels: [rows], of the task; -1 or NaN where a root has none.
-        loss: from scores and labels to the loss of every row, of the task.
-    """
-
-    dense: Float32Array
-    labels: npt.NDArray[Any]
-    features: SparseRows = NO_SPARSE_ROWS
-    table: Float32Array = field(default_factory=lambda: np.zeros((0, 0), np.float32))
-    scales: Float32Array | None = None
-    nodes: Int64Array | None = None
-    squares: Float64Array | None = None
-    loss: Loss = cross_entropy
-    _squares: dict[int, tuple[Float64Array, Float64Array]] = field(
-        default_factory=dict, init=False, repr=False
-    )
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.labels)
-
-    @property
-    def dense_width(self) -> int:
-        """The number of columns that are not sparse."""
-        return int(self.table.shape[1] + self.dense.shape[1])
-
-    @property
-    def tables(self) -> tuple[npt.NDArray[Any] | None, ...]:
-        """The inputs, as the kernels read them."""
-        features = self.features
-        of_features: tuple[npt.NDArray[Any] | None, ...] = (None,) * 3
-        if features.num_columns:
-            of_features = features.indptr, features.indices, features.values
-        return self.nodes, self.scales, self.table, self.dense, *of_features
-
-    @cached_property
-    def by_columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
-        """The entries of every chunk of `CHUNK` rows by column, as `sort_by_columns` describes them.
-
-        None each where no column is sparse: kernels are compiled without them.
-        """
-        features, nodes = self.features, self.nodes
-        if not features.num_columns:
-            return (None,) * 5
-        chunks = -(-self.num_rows // CHUNK)
-        lengths = np.diff(features.indptr)
-        count = int((lengths if nodes is None else lengths[nodes]).sum())
-        chunk_starts = np.zeros((chunks + 1, 2), np.int64)
-        # No more columns than entries, and no more than there are in each chunk.
-        most = min(count, chunks * features.num_columns)
-        counts, columns = np.empty(most, np.uint8), np.empty(most, np.int32)
-        places, entries = np.empty(count, np.uint8), np.empty(count, np.float32)
-        number = kernels.sort_by_columns(
-            nodes,
-            self.scales,
-            features.indptr,
-            features.indices,
-            features.values,
-            self.num_rows,
-            features.num_columns,
-            chunk_starts,
-            counts,
-            columns,
-            places,
-            entries,
-        )
-        # Made smaller where they are: copies would take memory twice.
-        counts.resize(number, refcheck=False)
-        columns.resize(number, refcheck=False)
-        return counts, columns, places, entries, chunk_starts
-
-    def input_squares(self, num_last: int) -> tuple[Float64Array, Float64Array]:
-        """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
-        if num_last not in self._squares:
-            squares = self.feature_squares()
-            if squares is None:
-                squares = np.zeros(self.num_rows)
-            elif self.nodes is not None:
-                squares = squares[self.nodes]
-            first = self.dense.shape[1] - num_last
-            last = square_rows(self.dense[:, first:])
-            self._squares[num_last] = squares + square_rows(self.dense[:, :first]) + last, last
-        return self._squares[num_last]
-
-    def feature_squares(self) -> Float64Array | None:
-        """float64 [nodes]: squared norms of the scaled features of every node; None where there are none."""
-        if self.squares is not None:
-            return self.squares
-        if self.features.num_columns:
-            return self.features.square(self.scales)
-        return square_rows(self.table, self.scales) if self.table.shape[1] else None
-
-    def take(self, places: Int64Array) -> Rows:
-        """Some of the rows, in this order, with arrays of their own."""
-        nodes = places if self.nodes is None else self.nodes[places]
-        own = replace(self, nodes=nodes, dense=self.dense[places], labels=self.labels[places])
-        return own.gathered()
-
-    def gathered(self) -> Rows:
-        """The same rows, with arrays of their own."""
-        if self.nodes is None and self.scales is None and not self.table.shape[1]:
-            return self
-        nodes = np.arange(self.num_rows) if self.nodes is None else self.nodes
-        features = self.features.take(nodes, self.scales) if self.features.num_columns else NO_SPARSE_ROWS
-        return Rows(
-            dense=self._join_dense(nodes, self.dense), labels=self.labels, features=features, loss=self.loss
-        )
-
-    def _join_dense(self, nodes: Int64Array, dense: Float32Array) -> Float32Array:
-        """The dense features of these nodes, scaled, with the columns `dense` behind them."""
-        if not self.table.shape[1]:
-            return dense
-        table = self.table[nodes]
-        if self.scales is not None:
-            table *= self.scales[nodes, None]
-        return np.concatenate([table, dense], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -438,7 +224,7 @@ class RowPass:
     def clipped_sum(self, rows: Rows, clipping: Clipping | None) -> dict[str, Tensor]:
         """Per parameter, the float64 sum over rows of their clipped gradients; unclipped without a rule."""
         self._layout.pack(self._weights)
-        by_columns = rows.by_columns
+        by_columns = rows.by_columns(CHUNK)
         skip = self._chain.skip
         input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
         rule = UNCLIPPED if clipping is None else clipping.rule
@@ -482,7 +268,7 @@ class RowPass:
 
     def _arguments(self, rows: Rows, buffers: _Buffers) -> tuple[Any, ...]:
         layout, weights = self._layout, self._weights.numpy()
-        return (layout.layers, layout.skip, self._chain.relu, weights, *buffers, *rows.tables)
+        return (layout.layers, layout.skip, self._chain.relu, weights), *buffers, rows.tables
 
     def _share(self, rows: Rows, work_on: Callable[[int, int, int, _Buffers], None]) -> None:
         """Call `work_on` with every part, its first and last chunk and buffers, in all threads."""

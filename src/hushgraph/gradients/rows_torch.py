@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels_gpu as kernels
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
-from hushgraph.gradients.rows import NO_SPARSE_ROWS, Chain, Loss, Rows, SparseRows, find_chain
+from hushgraph.gradients.rows import Chain, find_chain
 from hushgraph.gradients.sums import CHUNK
+from hushgraph.inputs.rows import NO_SPARSE_ROWS, Loss, Rows, SparseRows
 from hushgraph.models.blocks import transpose
 from hushgraph.models.recording import Recording
 from hushgraph.models.row_sums_gpu import AVAILABLE

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import norms as pairs
-from hushgraph.gradients.sparse_inputs import SparseInputs
 from hushgraph.gradients.sums import exact_rows, weighted_shared_rows
+from hushgraph.inputs.sparse_inputs import SparseInputs
 from hushgraph.models.blocks import Reads, RowGradient
 
 

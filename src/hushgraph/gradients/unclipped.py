@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hushgraph.gradients.batch import TreeBatch
 from hushgraph.gradients.shared import is_shareable
-from hushgraph.gradients.sparse_inputs import SparseInputs
+from hushgraph.inputs.sparse_inputs import SparseInputs
 from hushgraph.models.gnn import GNN
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.inputs.features import RowTable
 
 
 def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.errors import InputError
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows import Chain, RowPass, find_chain
-from hushgraph.gradients.sparse_inputs import SparseInputs, write_out
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
+from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models.blocks import Reads
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.tasks.task import Evaluation, is_labelled

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hushgraph._files import lock_file, unlock_file
 from hushgraph.errors import InputError, RunError
 
-# Offsets in the lock file: the file of records, the results made of it, and from there on the runs.
-_FILE, _RESULTS, _RUNS = 0, 1, 2
 _LABELS = ("experiment", "column", "row", "mode", "axes", "seed")
 
 
@@ -27,7 +25,6 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.all: list[dict[str, Any]] = []
-        self._locks = _Locks(path.with_name(path.name + ".lock"))
         self._size = 0
         self._created_folder = False
         self.refresh()
@@ -47,8 +44,7 @@ class Records:
         """Append a record, after those that other processes have appended."""
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._locks.held(_FILE):
+            with self._lock("file"):
                 self._read(repair=True)
                 with self.path.open("ab") as file:
                     file.write(line)
@@ -69,32 +65,44 @@ class Records:
     def claimed(self, run: str) -> Iterator[bool]:
         """Yield whether this process may train the run; no other process can within the context."""
         try:
-            if not self.path.parent.exists():
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._created_folder = True
-            self._locks.open()
-        except OSError as error:
-            # Raised before hours of training, not after them.
-            raise RunError(
-                f"{self.path.parent}: cannot be written to ({error.strerror}); choose another --out"
-            ) from None
-        with self._locks.held(_RUNS + int(run[:15], 16), wait=False) as is_mine:
-            yield is_mine
+            lock = self._lock(run, wait=False)
+        except BlockingIOError:
+            yield False
+            return
+        with lock:
+            yield True
 
     @contextlib.contextmanager
     def results(self) -> Iterator[None]:
         """Lock tables and figures, so that one process writes them at a time."""
-        with self._locks.held(_RESULTS):
+        with self._lock("results"):
             yield
 
     def tidy(self) -> None:
-        """Remove the lock file, and a folder that this object created, if there is no record."""
-        if not self.path.exists():
-            self._locks.remove()
-            if self._created_folder:
-                # The folder may contain other files by now.
-                with contextlib.suppress(OSError):
-                    self.path.parent.rmdir()
+        """Remove a folder that this object created, if there is no record."""
+        if self._created_folder and not self.path.exists():
+            # The folder may contain other files by now.
+            with contextlib.suppress(OSError):
+                self.path.parent.rmdir()
+
+    def _lock(self, name: str, *, wait: bool = True) -> contextlib.ExitStack:
+        """Lock a file beside the records; it is removed with the lock. BlockingIOError without `wait`."""
+        path = self.path.with_name(f"{self.path.name}.{name}.lock")
+        held = contextlib.ExitStack()
+        try:
+            if not path.parent.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._created_folder = True
+            held.callback(unlock_file, lock_file(path, wait=wait))
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            # Raised before hours of training, not after them.
+            raise RunError(
+                f"{path.parent}: cannot be written to ({error.strerror}); choose another --out"
+            ) from None
+        held.callback(path.unlink, missing_ok=True)
+        return held
 
     def _read(self, *, repair: bool) -> None:
         """Read all records; skip an incomplete last line, and remove it from the file if asked to."""
@@ -119,51 +127,6 @@ class Records:
         self.all, self._size = records, len(content) - len(torn)
         if torn and repair:
             os.truncate(self.path, self._size)
-
-
-class _Locks:
-    """Locks on bytes of a file, each held by one process; they are released when the process ends.
-
-    Where the system or the file system has no locks, every lock succeeds: use the folder in one process only.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def open(self) -> int:
-        """Open the file, creating it if needed; raise OSError if that fails."""
-        if self._descriptor is None:
-            # Kept open: closing any descriptor of the file releases all locks of the process.
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        return self._descriptor
-
-    def remove(self) -> None:
-        """Remove the file, unless another process holds a lock."""
-        if self._descriptor is None:
-            return
-        with self.held(0, length=0, wait=False) as is_alone:
-            if is_alone:
-                self._path.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def held(self, offset: int, *, length: int = 1, wait: bool = True) -> Iterator[bool]:
-        """Yield whether the lock is held within the context; length 0 locks all bytes from `offset` on."""
-        try:
-            import fcntl
-
-            descriptor = self.open()
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, offset)
-        except ImportError:
-            yield True
-            return
-        except OSError as error:
-            yield error.errno not in (errno.EAGAIN, errno.EACCES) or wait
-            return
-        try:
-            yield True
-        finally:
-            fcntl.lockf(descriptor, fcntl.LOCK_UN, length, offset)
 
 
 def relabel(record: dict[str, Any], labels: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board, digest_board, load_board
 from hushgraph.billboard.reading import add_free_inputs, combine_boards
 from hushgraph.errors import RunError
-from hushgraph.gradients.batch import RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.inputs.features import RowTable
 from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import fill_model

@@ -11,10 +11,10 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph.figures.tables import Scored
-from hushgraph.gradients.batch import Features
 from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.inference.in_memory import WholeGraph, score_nodes
+from hushgraph.inputs.features import Features
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.boards import Boards

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from hushgraph.accounting.events import Draw
-from hushgraph.gradients.batch import Features
-from hushgraph.gradients.rows import Rows
 from hushgraph.gradients.rows_torch import DrawnRows
 from hushgraph.graph.chunks import Int64Array
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
+from hushgraph.inputs.rows import Rows
 from hushgraph.models.recording import choose_room
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from hushgraph.accounting.events import Draw
-from hushgraph.gradients.batch import Features, TreeBatch, tree_batch
+from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
+from hushgraph.inputs.features import Features
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
