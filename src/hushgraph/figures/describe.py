@@ -120,7 +120,7 @@ def _describe_tables(
 
     fitted = [fit_counts(table) for table in tables]
     values = {name: value[0] for name, value in compute([table[None] for table in tables]).items()}
-    at_once = max(1, _MOST_CELLS // max(table.size for table in tables))
+    at_once = max(1, _MOST_CELLS // max((table.size for table in tables), default=1))
     noisy = _simulate(compute, add_noise, _NOISE_DRAWS, at_once)
     sampled = _simulate(compute_exact, draw_rows, _SAMPLING_DRAWS, at_once)
     return [
@@ -148,7 +148,8 @@ def fit_counts(table: FloatArray) -> FloatArray:
     falling = np.sort(table, axis=None)[::-1]
     surplus = (np.cumsum(falling) - total) / np.arange(1, table.size + 1)
     last = np.flatnonzero(falling > surplus)[-1]
-    return np.maximum(table - surplus[last], 0.0)
+    fitted: FloatArray = np.maximum(table - surplus[last], 0.0)
+    return fitted
 
 
 def _draw_like(table: FloatArray, rng: np.random.Generator, draws: int) -> FloatArray:

@@ -59,11 +59,11 @@ def compute_confusion_figures(confusion: FloatArray, noise_std: float) -> dict[s
     """macro_f1 [batch] and recall, precision, f1, share [batch, c], from [batch, label, predicted class].
 
     macro_f1 is the mean over all c classes: noisy counts do not tell whether a class occurs. A class that
-    does not counts as 0.
+    does not counts as 0. NaN where all rows together are no more than noise.
     """
     c = confusion.shape[-1]
     hits = np.diagonal(confusion, axis1=1, axis2=2)
-    labelled, predicted = confusion.sum(2), confusion.sum(1)
+    labelled, predicted, total = confusion.sum(2), confusion.sum(1), confusion.sum((1, 2))
     std = noise_std * np.sqrt(c)
     either = labelled + predicted
     # Cells on the diagonal are in both sums.
@@ -71,11 +71,11 @@ def compute_confusion_figures(confusion: FloatArray, noise_std: float) -> dict[s
     bounded = bound_denominator(either, std_either)
     each = np.where(bounded > 0, 2 * hits / np.where(bounded > 0, bounded, 1.0), 0.0)
     return {
-        "macro_f1": each.mean(1),
+        "macro_f1": np.where(total > _LEAST_STDS * noise_std * c, each.mean(1), np.nan),
         "recall": divide(hits, labelled, std),
         "precision": divide(hits, predicted, std),
         "f1": divide(2 * hits, either, std_either),
-        "share": divide(labelled, confusion.sum((1, 2))[:, None], noise_std * c),
+        "share": divide(labelled, total[:, None], noise_std * c),
     }
 
 
