@@ -14,7 +14,7 @@ from hushgraph.tasks.task import FloatArray, Task
 
 # Ends of an interval of 95% come from this many simulated tables: its coverage is then right to half a point.
 _NOISE_DRAWS = 4000
-_SAMPLING_DRAWS = 1000
+_SAMPLING_DRAWS = 500
 # Cells that are simulated at once.
 _MOST_CELLS = 1 << 22
 _SEED = 20240917
@@ -39,7 +39,8 @@ def describe_figures(
         task: says which figures there are.
         splits: the noisy tables of every split, in the order of `task.tables`; with `groups`, every array has
             a leading axis of the groups. What is chosen by counts is chosen on the first other split.
-        noise_std: the standard deviation of the noise on every cell.
+        noise_std: the standard deviation of the Gaussian noise on every cell, before rounding to integers;
+            rounding adds a variance of 1/12, which intervals allow for. 0 for exact counts.
         groups: their names, which are declared. The whole split is the sum over groups.
 
     Returns:
@@ -67,12 +68,13 @@ def describe_figures(
         (0.854, [0.84, 0.87])
     """
     _check(task, splits, noise_std, groups)
+    std_of_cell = math.sqrt(noise_std**2 + 1 / 12) if noise_std > 0 else 0.0
     described = []
     for split, given in splits.items():
         others = next((tables for name, tables in splits.items() if name != split), None)
         for place, group in enumerate([None, *groups]):
             tables = _take_group(given, place, groups)
-            std = noise_std * math.sqrt(len(groups)) if groups and group is None else noise_std
+            std = std_of_cell * math.sqrt(len(groups)) if groups and group is None else std_of_cell
             other = None if others is None else _take_group(others, place, groups)
             where = {"split": split, "group": group}
             described += [where | figure for figure in _describe_tables(task, tables, std, other)]
