@@ -350,12 +350,12 @@ class Settings(TypedDict, total=False):
         float | None, _training("Of sgd; the first beta of adam. [0.7; 0.9 without privacy]", commands=())
     ]
     list_size: Annotated[
-        bool | None,
-        _training("Of a billboard: the size of a row's list is an input. [by task]", commands=()),
+        float | None,
+        _training("Scale of the size of a row's list as an input of a billboard. [by task]", commands=()),
     ]
     own_place: Annotated[
         bool | None,
-        _training("Of a billboard: the board at a row's own place is an input. [by task]", commands=()),
+        _training("The board at a row's own place is an input of a billboard. [by task]", commands=()),
     ]
     feature_norm: Annotated[
         float | None,

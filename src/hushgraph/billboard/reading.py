@@ -31,8 +31,6 @@ NOTHING = np.empty(0, np.int64)
 _READ_BLOCK = 1 << 14
 # Sums of readings that are held at a time: 16 MiB.
 _HELD_SUMS = 1 << 21
-# What the logarithm of the size of a list is multiplied by: lists of 1 to 10,000 places give 0.2 to 2.3.
-_LIST_SIZE_SCALE = 0.25
 # Rows that are scaled at a time.
 _SCALED_ROWS = 1 << 14
 
@@ -100,9 +98,10 @@ def read_scaled(
     own: Sequence[tuple[float, Ballots]],
     scale: float,
     radius: float,
+    damped: bool = True,
 ) -> Float32Array:
-    """What `read_boards` gives, from what `combine_boards` gave; `own` as in `read`."""
-    readings = read(board, graph, edge_owner, own=own)
+    """What `read_boards` gives, from what `combine_boards` gave; `own` and `damped` as in `read`."""
+    readings = read(board, graph, edge_owner, own=own, damped=damped)
     return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 
 
@@ -132,7 +131,7 @@ def add_free_inputs(
     board: Board,
     sizes: npt.NDArray[Any],
     *,
-    list_size: bool,
+    list_size: float,
     own_places: npt.NDArray[Any] | None,
     scale: float,
     radius: float,
@@ -143,7 +142,7 @@ def add_free_inputs(
         readings: float32 [R, width], scaled.
         board: the board that was read.
         sizes: [R], how many places every row lists.
-        list_size: whether their logarithm is one column more.
+        list_size: what their logarithm is multiplied by in one column more; 0 for none.
         own_places: [R], the place of every row itself, -1 for a row that has none and reads 0 there; None
             leaves out the columns of the board at one's own place.
         scale, radius: as in `scale_readings`.
@@ -153,7 +152,7 @@ def add_free_inputs(
         own = np.where(own_places[:, None] >= 0, board.values[np.maximum(own_places, 0)], np.float32(0))
         columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
     if list_size:
-        columns.append((np.log1p(sizes) * _LIST_SIZE_SCALE).astype(np.float32)[:, None])
+        columns.append((np.log1p(sizes) * list_size).astype(np.float32)[:, None])
     return readings if len(columns) == 1 else np.concatenate(columns, axis=1)
 
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from hushgraph.errors import InputError
 from hushgraph.tasks.task import FloatArray, Task
 
-# Standard deviations are those of simulated tables: 1,000 of them know a standard deviation to about 2%.
-_DRAWS = 1000
+# Ends of an interval of 95% come from this many simulated tables: its coverage is then right to half a point.
+_NOISE_DRAWS = 4000
+_SAMPLING_DRAWS = 500
 # Cells that are simulated at once.
 _MOST_CELLS = 1 << 22
 _SEED = 20240917
@@ -23,7 +24,6 @@ _HALF = 1.959964
 _WIDEST = 0.5
 
 _Tables = list[FloatArray]
-_Compute = Callable[[_Tables], dict[str, FloatArray]]
 
 
 def describe_figures(
@@ -39,7 +39,8 @@ def describe_figures(
         task: says which figures there are.
         splits: the noisy tables of every split, in the order of `task.tables`; with `groups`, every array has
             a leading axis of the groups. What is chosen by counts is chosen on the first other split.
-        noise_std: the standard deviation of the noise on every cell.
+        noise_std: the standard deviation of the Gaussian noise on every cell, before rounding to integers;
+            rounding adds a variance of 1/12, which intervals allow for. 0 for exact counts.
         groups: their names, which are declared. The whole split is the sum over groups.
 
     Returns:
@@ -67,12 +68,13 @@ def describe_figures(
         (0.854, [0.84, 0.87])
     """
     _check(task, splits, noise_std, groups)
+    std_of_cell = math.sqrt(noise_std**2 + 1 / 12) if noise_std > 0 else 0.0
     described = []
     for split, given in splits.items():
         others = next((tables for name, tables in splits.items() if name != split), None)
         for place, group in enumerate([None, *groups]):
             tables = _take_group(given, place, groups)
-            std = noise_std * math.sqrt(len(groups)) if groups and group is None else noise_std
+            std = std_of_cell * math.sqrt(len(groups)) if groups and group is None else std_of_cell
             other = None if others is None else _take_group(others, place, groups)
             where = {"split": split, "group": group}
             described += [where | figure for figure in _describe_tables(task, tables, std, other)]
@@ -112,26 +114,33 @@ def _describe_tables(
     def compute_exact(batch: _Tables) -> dict[str, FloatArray]:
         return task.compute_figures(batch, other=other)
 
-    def add_noise(rng: np.random.Generator, table: FloatArray, draws: int) -> FloatArray:
-        return table + noise_std * rng.standard_normal((draws, *table.shape))
+    def add_noise(rng: np.random.Generator, draws: int) -> _Tables:
+        return [table + noise_std * rng.standard_normal((draws, *table.shape)) for table in tables]
 
-    def draw_rows(rng: np.random.Generator, table: FloatArray, draws: int) -> FloatArray:
-        fitted = fit_counts(table).ravel()
-        total = fitted.sum()
-        shares = fitted / total if total > 0 else np.full(fitted.size, 1 / fitted.size)
-        return rng.multinomial(round(total), shares, draws).reshape(draws, *table.shape).astype(np.float64)
+    def draw_rows(rng: np.random.Generator, draws: int) -> _Tables:
+        return [_draw_like(table, rng, draws) for table in fitted]
 
+    fitted = [fit_counts(table) for table in tables]
     values = {name: value[0] for name, value in compute([table[None] for table in tables]).items()}
-    noise = _simulate(compute, tables, add_noise)
+    at_once = max(1, _MOST_CELLS // max((table.size for table in tables), default=1))
+    noisy = _simulate(compute, add_noise, _NOISE_DRAWS, at_once)
     known = task.sample_stds(tables)
-    sampling = (
-        _simulate(compute_exact, tables, draw_rows)
-        if known is None
-        else {name: np.asarray(std) for name, std in known.items()}
-    )
+    if known is None:
+        sampled = _simulate(compute_exact, draw_rows, _SAMPLING_DRAWS, at_once)
+    else:
+        rng = np.random.default_rng(_SEED)
+        sampled = {
+            name: float(value) + known[name] * rng.standard_normal(_SAMPLING_DRAWS)
+            for name, value in values.items()
+        }
     return [
         {"class": None if value.ndim == 0 else place, "figure": name}
-        | _describe_value(each, noise[name].flat[place], sampling[name].flat[place], task.bound_figure(name))
+        | _describe_value(
+            each,
+            noisy[name].reshape(_NOISE_DRAWS, -1)[:, place],
+            sampled[name].reshape(_SAMPLING_DRAWS, -1)[:, place],
+            task.bound_figure(name),
+        )
         for name, value in values.items()
         for place, each in enumerate(np.atleast_1d(value))
     ]
@@ -149,46 +158,64 @@ def fit_counts(table: FloatArray) -> FloatArray:
     falling = np.sort(table, axis=None)[::-1]
     surplus = (np.cumsum(falling) - total) / np.arange(1, table.size + 1)
     last = np.flatnonzero(falling > surplus)[-1]
-    return np.maximum(table - surplus[last], 0.0)
+    fitted: FloatArray = np.maximum(table - surplus[last], 0.0)
+    return fitted
+
+
+def _draw_like(table: FloatArray, rng: np.random.Generator, draws: int) -> FloatArray:
+    """[draws, *shape]: as many rows as the table has, drawn with its shares."""
+    total = table.sum()
+    if total <= 0:
+        return np.zeros((draws, *table.shape))
+    drawn = rng.multinomial(round(total), table.ravel() / total, draws)
+    return drawn.reshape(draws, *table.shape).astype(np.float64)
 
 
 def _simulate(
-    compute: _Compute,
-    tables: _Tables,
-    draw: Callable[[np.random.Generator, FloatArray, int], FloatArray],
+    compute: Callable[[_Tables], dict[str, FloatArray]],
+    draw: Callable[[np.random.Generator, int], _Tables],
+    draws: int,
+    at_once: int,
 ) -> dict[str, FloatArray]:
-    """The standard deviation of every figure over drawn tables; NaN where some draw leaves it undefined."""
+    """Figures of drawn tables: [draws] or [draws, classes] each. The same draws for the same tables."""
     rng = np.random.default_rng(_SEED)
-    at_once = min(_DRAWS, max(1, _MOST_CELLS // max(table.size for table in tables)))
-    parts = []
-    for start in range(0, _DRAWS, at_once):
-        draws = min(at_once, _DRAWS - start)
-        parts.append(compute([draw(rng, table, draws) for table in tables]))
-    stds = {}
-    for name in parts[0]:
-        drawn = np.concatenate([part[name] for part in parts])
-        told = np.isfinite(drawn).all(0)
-        stds[name] = np.where(told, np.where(np.isfinite(drawn), drawn, 0.0).std(0), np.nan)
-    return stds
+    parts = [
+        compute(draw(rng, min(at_once, draws - start))) for start in range(0, draws, min(at_once, draws))
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _describe_value(
-    value: float, noise_std: float, sampling_std: float, bounds: tuple[float, float]
+    value: float, noisy: FloatArray, sampled: FloatArray, bounds: tuple[float, float]
 ) -> dict[str, Any]:
+    """Value and intervals; the noise interval is where 95% of the figures of noisier tables are.
+
+    A figure with a noisy denominator has a skewed distribution. Its quantiles follow that, so that they cover
+    more evenly than a multiple of the standard deviation. Where noise moves a figure to one side on average,
+    more noise moves it once more; the interval also spans those quantiles about the value.
+    """
     nothing = {"value": None, "noise": None, "sampling": None, "noise_std": None, "sampling_std": None}
     if not math.isfinite(value):
         return nothing | {"why": "no rows"}
     low, high = bounds
-    if not (math.isfinite(noise_std) and 2 * _HALF * noise_std <= _WIDEST * (high - low)):
+    if not np.isfinite(noisy).all():
+        return nothing | {"why": "noise"}
+    start, middle, end = np.quantile(noisy, [0.025, 0.5, 0.975])
+    start, end = start + min(value - middle, 0.0), end + max(value - middle, 0.0)
+    if end - start > _WIDEST * (high - low):
         return nothing | {"why": "noise"}
 
-    def span(std: float) -> list[float]:
-        return [float(np.clip(value + sign * _HALF * std, low, high)) for sign in (-1, 1)]
+    def cut(*numbers: float) -> list[float]:
+        return [float(np.clip(number, low, high)) for number in numbers]
 
+    # Resampled rows may leave a small class without any.
+    told = sampled[np.isfinite(sampled)]
+    sampling_std = float(told.std()) if len(told) else math.nan
+    is_told = len(told) > 0
     return {
-        "value": float(np.clip(value, low, high)),
-        "noise": span(noise_std),
-        "sampling": span(sampling_std) if math.isfinite(sampling_std) else None,
-        "noise_std": float(noise_std),
-        "sampling_std": float(sampling_std) if math.isfinite(sampling_std) else None,
+        "value": cut(value)[0],
+        "noise": cut(start, end),
+        "sampling": cut(value - _HALF * sampling_std, value + _HALF * sampling_std) if is_told else None,
+        "noise_std": float(noisy.std()),
+        "sampling_std": sampling_std if is_told else None,
     }

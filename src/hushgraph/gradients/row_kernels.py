@@ -470,7 +470,7 @@ def _backward(layers, relu, params, work, labels, begin, rows):  # type: ignore[
     last = layers[len(layers) - 1]
     width, scores = last[WIDTH], last[OUTPUT]
     for i in range(rows):
-        _differentiate(_pointer(work, scores + i * width), last[SIZE_OUT], labels, begin + i)
+        _differentiate(_pointer(work, scores + i * width), last[SIZE_OUT], labels, begin + i)  # type: ignore[no-untyped-call]
     for number in range(len(layers) - 1, 0, -1):
         layer, before = layers[number], layers[number - 1]
         gradient = before[GRADIENT]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure, count_tables
-from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private, choose_free_inputs
+from hushgraph.privacy.defaults import choose_billboard, choose_billboard_non_private
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plans import BillboardPlan
 
@@ -26,11 +26,15 @@ class Billboard:
                 num_classes=public.num_classes,
                 epsilon=min(epsilon, LARGEST_EPSILON),
                 delta=delta,
+                task=public.task,
             )
             if settings["private"]
-            else choose_billboard_non_private(num_train_nodes=num_train_nodes)
+            else choose_billboard_non_private(num_train_nodes=num_train_nodes, task=public.task)
         )
         has_own_model = settings["model"] is not None
+        if has_own_model:
+            # A module of the caller's takes features and readings alone.
+            settings = {**settings, "list_size": 0.0, "own_place": False}
         plan = BillboardPlan(
             num_train_nodes=num_train_nodes,
             num_classes=public.num_classes,
@@ -43,11 +47,9 @@ class Billboard:
             directed=settings["directed"],
             delta=delta,
             # The ballots of a second board come from a model that is built here, not from the caller's.
-            num_boards=1 if has_own_model else public.most_boards,
+            num_boards=1 if has_own_model else min(public.most_boards, defaults.reading.num_boards),
             board_share=defaults.board_share,
         )
-        free = choose_free_inputs(public.task)
-        settings = {**settings, **{name: on for name, on in free.items() if settings[name] is None}}
         config = configure(settings, defaults, model="own" if has_own_model else "mlp")
         if epsilon is not None:
             plan = plan.calibrated(epsilon=epsilon).with_evaluation(count_tables(public, settings))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from hushgraph.privacy import bounds
 from hushgraph.privacy.choices import EdgeOwner
@@ -131,6 +132,54 @@ def _approximate_shift(epsilon: float, delta: float) -> float:
     return max(1e-9, math.sqrt(2 * log_term + 2 * epsilon) - math.sqrt(2 * log_term))
 
 
+class ReadingDefaults(NamedTuple):
+    """How the model of a billboard reads, by task; docs/defaults.md says how they were found.
+
+    Attributes:
+        num_boards: 1 or 2.
+        list_size: what the logarithm of the size of a row's list is multiplied by as an input; 0 for none.
+        own_place: whether the board at a row's own place is an input.
+        damped: whether loud places are turned down.
+        reading_scale, reading_radius: as in `TrainingConfig`.
+        feature_norm: of rows of features.
+        travel: what the learning rate is multiplied by.
+        most_share: the largest share of the boards.
+    """
+
+    num_boards: int = 2
+    list_size: float = 0.0
+    own_place: bool = False
+    damped: bool = True
+    reading_scale: float = 0.3
+    reading_radius: float = 6.0
+    feature_norm: float = _FEATURE_NORM
+    travel: float = 1.0
+    most_share: float = 1.0
+
+
+# Many classes need no more than the board; votes and numbers gain by who lists how many, and by one's place.
+_READINGS = {
+    "classes": ReadingDefaults(),
+    "binary": ReadingDefaults(
+        num_boards=1,
+        list_size=1.0,
+        own_place=True,
+        damped=False,
+        reading_scale=0.6,
+        reading_radius=12.0,
+        travel=2.0,
+        most_share=0.5,
+    ),
+    "labels": ReadingDefaults(num_boards=1, list_size=1.0, own_place=True, damped=False, most_share=0.5),
+    "number": ReadingDefaults(num_boards=1, list_size=0.5, own_place=True, feature_norm=2.0, travel=0.25),
+}
+
+
+def choose_reading(task: str) -> ReadingDefaults:
+    """Choose how rows read, by the name of the task; one from outside reads as numbers do."""
+    return _READINGS.get(task, _READINGS["number"])
+
+
 @dataclass(frozen=True, kw_only=True)
 class BillboardDefaults:
     """Values for all settings of a billboard run."""
@@ -140,12 +189,18 @@ class BillboardDefaults:
     steps: int
     learning_rate: float
     hidden: int
-    feature_norm: float
     momentum: float
+    reading: ReadingDefaults
+
+    def __getattr__(self, name: str) -> Any:
+        """How rows read is asked for as if it stood here."""
+        if name.startswith("__") or name == "reading":
+            raise AttributeError(name)
+        return getattr(self.reading, name)
 
 
 def choose_billboard(
-    *, num_train_nodes: int, num_classes: int, epsilon: float, delta: float
+    *, num_train_nodes: int, num_classes: int, epsilon: float, delta: float, task: str = "classes"
 ) -> BillboardDefaults:
     """Choose the settings of a private billboard run.
 
@@ -158,7 +213,8 @@ def choose_billboard(
     mu = max(gaussian_shift(epsilon, delta), 1e-9)
     strength = num_train_nodes * mu / math.sqrt(num_classes)
     share = _LEAST_BOARD_SHARE + 0.25 * math.log(strength / _STRENGTH_AT_LEAST_SHARE)
-    share = min(max(share, _LEAST_BOARD_SHARE), _MOST_BOARD_SHARE)
+    reading = choose_reading(task)
+    share = min(max(share, _LEAST_BOARD_SHARE), _MOST_BOARD_SHARE, reading.most_share)
     # Noise on the mean gradient of a run that is a single Gaussian step.
     noise = 1 / (num_train_nodes * mu * math.sqrt(1 - share))
     travel = _BILLBOARD_TRAVEL / (1 + noise / _BILLBOARD_NOISE_AT_HALF_TRAVEL)
@@ -166,22 +222,14 @@ def choose_billboard(
         board_share=float(f"{share:.3f}"),
         batch_size=min(num_train_nodes, LARGEST_BATCH),
         steps=BILLBOARD_STEPS,
-        learning_rate=float(f"{travel / BILLBOARD_STEPS:.3g}"),
+        learning_rate=float(f"{reading.travel * travel / BILLBOARD_STEPS:.3g}"),
         hidden=64,
-        feature_norm=_FEATURE_NORM,
         momentum=MOMENTUM,
+        reading=reading,
     )
 
 
-def choose_free_inputs(task: str) -> dict[str, bool]:
-    """Which inputs beside features and readings the model of a billboard gets, by task.
-
-    The size of a list says much where ballots are votes or numbers, and little beside many classes.
-    """
-    return {"list_size": task != "classes", "own_place": False}
-
-
-def choose_billboard_non_private(*, num_train_nodes: int) -> BillboardDefaults:
+def choose_billboard_non_private(*, num_train_nodes: int, task: str = "classes") -> BillboardDefaults:
     """Choose the settings of a billboard run without noise, against which the cost of privacy is measured."""
     return BillboardDefaults(
         board_share=0.5,
@@ -189,6 +237,6 @@ def choose_billboard_non_private(*, num_train_nodes: int) -> BillboardDefaults:
         steps=100,
         learning_rate=0.01,
         hidden=128,
-        feature_norm=_FEATURE_NORM,
         momentum=0.9,
+        reading=choose_reading(task),
     )

@@ -47,8 +47,10 @@ class TrainingConfig:
         reading_scale: a reading of one standard deviation of the board's noise becomes this number.
         reading_radius: readings are shortened so that their norm stays below this.
         class_weights: what the clipped gradient of an example of each class is multiplied by; None for 1.
-        list_size, own_place: whether the size of a row's list, and the board at its own place, are inputs of
-            a billboard's model too.
+        list_size: what the logarithm of the size of a row's list is multiplied by as an input of a
+            billboard's model; 0 leaves it out.
+        own_place: whether the board at a row's own place is an input too.
+        damped: whether a reading turns down loud places.
         resample_every: steps between fresh lists. The bound holds for every choice of keys, so it is free.
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
@@ -80,8 +82,9 @@ class TrainingConfig:
     reading_scale: float = 0.3
     reading_radius: float = 6.0
     class_weights: tuple[float, ...] | None = None
-    list_size: bool = False
+    list_size: float = 0.0
     own_place: bool = False
+    damped: bool = True
     resample_every: int = 50
     evaluate_every: int = 50
     setting: choices.Setting = "transductive"

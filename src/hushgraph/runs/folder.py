@@ -429,7 +429,7 @@ class RunFolder:
     @property
     def reading_width(self) -> int:
         """Columns of what a row reads: the board at the places it lists, and inputs that come with it."""
-        return self.task.ballot_width * (1 + self.config.own_place) + self.config.list_size
+        return self.task.ballot_width * (1 + self.config.own_place) + (self.config.list_size > 0)
 
     def load_boards(self, count: int | None = None) -> list[Board]:
         """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""

@@ -14,18 +14,18 @@ import numpy.typing as npt
 
 from hushgraph.tasks.task import FloatArray
 
-# Edges between score bins, as log-odds of class 1: equal steps of 0.4 from -10 to 10, with 0 (probability
-# one half) among them. Scores of private models are far from calibrated, so that all of them can be on one
-# side, and a rare class has most scores between -10 and -4: hence the range. Doubling the number of bins
-# widens the noise interval of ROC-AUC by a third; halving it moves ROC-AUC by more than its noise at
-# epsilon 4 (tolokers; docs/figures.md).
-_STEP, _STEPS_ABOVE = 0.4, 25
+# Edges between score bins, as log-odds of class 1: equal steps of 0.5 from -10 to 10, with 0 (probability
+# one half) among them. Scores of private models are far from calibrated: of a rare class most are between -10
+# and -4, hence the range. Noise grows with the root of the number of bins, the error of binning with the
+# square of the step. With steps of 0.5 the error of ROC-AUC is small against its noise on tolokers at epsilon
+# 1 and 4; with steps of 1 it is not at epsilon 4 (benchmarks/figure_noise.py, docs/figures.md).
+_STEP, _STEPS_ABOVE = 0.5, 20
 _LOG_ODDS = np.arange(-_STEPS_ABOVE, _STEPS_ABOVE + 1) * _STEP
 SCORE_EDGES: FloatArray = 1 / (1 + np.exp(-_LOG_ODDS))
 """float64: public edges between bins of the probability of class 1; a bin contains its upper edge."""
 SCORE_CENTRES: FloatArray = 1 / (1 + np.exp(-np.append(_LOG_ODDS - _STEP / 2, _LOG_ODDS[-1] + _STEP / 2)))
 # Calibration sums differences over whole groups of score bins: 2 units of log-odds each.
-_BINS_OF_A_GROUP = 5
+_BINS_OF_A_GROUP = 4
 
 # Confidences pile up near 1, where bins of one width would be too coarse for their centres.
 CONFIDENCE_EDGES: FloatArray = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
@@ -59,11 +59,11 @@ def compute_confusion_figures(confusion: FloatArray, noise_std: float) -> dict[s
     """macro_f1 [batch] and recall, precision, f1, share [batch, c], from [batch, label, predicted class].
 
     macro_f1 is the mean over all c classes: noisy counts do not tell whether a class occurs. A class that
-    does not counts as 0.
+    does not counts as 0. NaN where all rows together are no more than noise.
     """
     c = confusion.shape[-1]
     hits = np.diagonal(confusion, axis1=1, axis2=2)
-    labelled, predicted = confusion.sum(2), confusion.sum(1)
+    labelled, predicted, total = confusion.sum(2), confusion.sum(1), confusion.sum((1, 2))
     std = noise_std * np.sqrt(c)
     either = labelled + predicted
     # Cells on the diagonal are in both sums.
@@ -71,11 +71,11 @@ def compute_confusion_figures(confusion: FloatArray, noise_std: float) -> dict[s
     bounded = bound_denominator(either, std_either)
     each = np.where(bounded > 0, 2 * hits / np.where(bounded > 0, bounded, 1.0), 0.0)
     return {
-        "macro_f1": each.mean(1),
+        "macro_f1": np.where(total > _LEAST_STDS * noise_std * c, each.mean(1), np.nan),
         "recall": divide(hits, labelled, std),
         "precision": divide(hits, predicted, std),
         "f1": divide(2 * hits, either, std_either),
-        "share": divide(labelled, confusion.sum((1, 2))[:, None], noise_std * c),
+        "share": divide(labelled, total[:, None], noise_std * c),
     }
 
 
@@ -107,7 +107,7 @@ def compute_score_figures(scores: FloatArray, noise_std: float) -> dict[str, Flo
             np.add.reduceat(differences, starts, axis=1), np.add.reduceat(variances, starts), total, std
         ),
         "roc_auc": compute_roc_auc(positive, negative, noise_std),
-        "average_precision": _compute_average_precision(positive, negative, noise_std),
+        "average_precision": compute_average_precision(positive, negative, noise_std),
     }
 
 
@@ -161,13 +161,19 @@ def _average_sizes(
 
 
 def compute_roc_auc(positive: FloatArray, negative: FloatArray, noise_std: float) -> FloatArray:
-    """The probability that a row of class 1 has the higher score than one of class 0; a tie counts half."""
-    lower = np.cumsum(negative, axis=1) - negative / 2
+    """The probability that a row of class 1 has the higher score than one of class 0.
+
+    Of two rows in one bin either may be higher. Each is taken to be as often, corrected by how the counts of
+    class 0 change from the bin below to the bin above: of two densities that are lines within a bin, the
+    correction is exact. Products of different cells only, so that noise adds no bias.
+    """
+    beside = np.pad(negative, ((0, 0), (1, 1)))
+    lower = np.cumsum(negative, axis=1) - negative / 2 + (beside[:, :-2] - beside[:, 2:]) / 12
     std = noise_std * np.sqrt(positive.shape[1])
     return divide(divide((positive * lower).sum(1), positive.sum(1), std), negative.sum(1), std)
 
 
-def _compute_average_precision(positive: FloatArray, negative: FloatArray, noise_std: float) -> FloatArray:
+def compute_average_precision(positive: FloatArray, negative: FloatArray, noise_std: float) -> FloatArray:
     """Mean precision over the recall: within a bin, that of its two ends.
 
     Precision at the lower end alone, which is right where scores are tied, is 0.01 to 0.02 too low on

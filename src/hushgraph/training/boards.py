@@ -65,6 +65,7 @@ class Boards:
             own=list(zip(parts, self._ballots, strict=False)),
             scale=config.reading_scale,
             radius=config.reading_radius,
+            damped=config.damped,
         )
         readings = add_free_inputs(
             readings,

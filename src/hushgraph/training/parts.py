@@ -64,6 +64,7 @@ class ReadBoard(Protocol):
         own: Sequence[tuple[float, Ballots]],
         scale: float,
         radius: float,
+        damped: bool,
     ) -> npt.NDArray[np.float32]: ...
 
 

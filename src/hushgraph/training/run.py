@@ -264,8 +264,8 @@ class Run:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Probabilities of rows that read the boards, and how many places of each are unknown."""
         config, (board, _) = self.config, combine_boards(boards, centred=self.folder.task.is_centred)
-        seen = read_rows(board, nodes.indptr, nodes.places)
-        scaling = {"scale": config.reading_scale, "radius": config.reading_radius}
+        seen = read_rows(board, nodes.indptr, nodes.places, damped=config.damped)
+        scaling: dict[str, Any] = {"scale": config.reading_scale, "radius": config.reading_radius}
         readings = add_free_inputs(
             scale_readings(seen.values, board, **scaling),
             board,

@@ -211,7 +211,8 @@ class Session:
         model, task = self.learner.state.model, self.folder.task
         figures: dict[str, float | None] = {}
         for split in splits:
-            exact = evaluate_exactly(task, view.score(model, split)) or {task.headline: None}
+            exact: dict[str, Any] = evaluate_exactly(task, view.score(model, split))
+            exact = exact or {task.headline: None}
             figures |= {f"{split}_{name}": value for name, value in exact.items()}
         return figures
 
