@@ -124,7 +124,9 @@ class Case:
         other = World(changed, self)
         boards = [_square(a - b) for a, b in zip(self.world.tallies, other.tallies, strict=True)]
         before, after = self.world.tables, other.tables
-        tables = sum(_square(a - b) for split in before for a, b in zip(before[split], after[split]))
+        tables = sum(
+            _square(a - b) for split in before for a, b in zip(before[split], after[split], strict=True)
+        )
         return boards, tables
 
 
