@@ -264,9 +264,9 @@ def test_rows_of_no_declared_group_are_counted_nowhere(tmp_path: Path) -> None:
 def test_groups_that_cannot_be_used_are_refused_in_one_line(
     group: dict[str, list[str]], words: str, tmp_path: Path
 ) -> None:
+    nodes, edges = make_tables()
+    data = nodes.drop(columns=[] if "region" in group else "region"), edges
     with pytest.raises(InputError) as caught:
-        nodes, edges = make_tables()
-        data = nodes.drop(columns=[] if "region" in group else "region"), edges
         train_with(Parts(), data, tmp_path / "run", **SETTINGS, classes=["a", "b", "c"], group=group)
     message = str(caught.value)
     assert words in message
