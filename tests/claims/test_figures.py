@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -399,6 +400,24 @@ def test_one_table_less_needs_less_noise() -> None:
         plan = bare.calibrated(epsilon=epsilon).with_evaluation(2)
         assert plan.table_noise == pytest.approx(noise, rel=0.1)
         assert plan.with_evaluation(1).table_noise == pytest.approx(plan.table_noise / math.sqrt(2), rel=1e-9)
+
+
+@pytest.mark.parametrize("noise_std", [0.3, 1.0, 1.7, 6.1, 1000.0])
+def test_noisy_counts_are_rounded_sums_of_counts_and_normal_numbers(noise_std: float) -> None:
+    """floor(count + 2^40 z / m + 1/2), exactly, for draws at which floating point rounds wrongly."""
+    divisor = int(Fraction(2**40) / Fraction(noise_std))
+    steps = np.arange(-40, 41)
+    edges = [steps * divisor + half for half in (divisor // 2, divisor // 2 - 1, -divisor // 2 - 1, 0)]
+    draws = np.concatenate([*edges, np.array([2**53 + 1, -(2**53) - 1, 2**61 - 1])])
+    counts = np.arange(len(draws), dtype=np.int64) % 7
+    noisy = release_tables({"val": (counts,)}, noise_std=noise_std, draws=lambda _: draws).splits["val"][0]
+    half = divisor // 2
+    exact = [
+        math.floor(count + Fraction(draw + half, divisor))
+        for count, draw in zip(counts.tolist(), draws.tolist(), strict=True)
+    ]
+    assert noisy.tolist() == exact
+    assert 2**40 / divisor >= noise_std
 
 
 COPIES = 80_000

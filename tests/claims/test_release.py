@@ -17,8 +17,9 @@ from scipy import stats
 
 import hushgraph as hg
 from hushgraph.cli.app import main
-from hushgraph.errors import InputError
+from hushgraph.errors import InputError, RunError
 from hushgraph.training.parts import Parts
+from hushgraph.training.publish import publish_run
 from own_parts import fix_noise, train_with
 
 SIZE, FEATURES = 90, 4
@@ -152,6 +153,42 @@ def list_keys(values: Any) -> Iterator[str]:
     if isinstance(values, list):
         for each in values:
             yield from list_keys(each)
+
+
+def test_nothing_is_released_of_a_run_whose_guarantee_does_not_hold(tmp_path: Path) -> None:
+    run = train_with(Parts(), make_tables(), tmp_path / "run", seed=1, **SETTINGS, **TABLES)
+    assert run.result["guarantee"] != "holds"
+    assert not (tmp_path / "run" / "release").exists()
+    with pytest.raises(RunError, match="its guarantee does not hold"):
+        publish_run(run.folder)
+    assert not (tmp_path / "run" / "release").exists()
+
+
+def test_nothing_exact_is_shown_while_a_private_run_trains(tmp_path: Path) -> None:
+    """Exact figures are for whoever asks for them, and stay outside of the release then too."""
+    told: dict[bool, list[float | None]] = {False: [], True: []}
+    for is_asked, heard in told.items():
+        path = tmp_path / str(is_asked)
+        hg.train(
+            make_tables(),
+            out=path,
+            observer=lambda *given, heard=heard: heard.append(given[-1]),
+            evaluate_every=1,
+            exact_figures=is_asked,
+            **SETTINGS,
+            **TABLES,
+        )
+        kept = [
+            json.loads(line)["val_accuracy"] for line in (path / "metrics.jsonl").read_text().splitlines()
+        ]
+        result = json.loads((path / "result.json").read_text())
+        assert all(value is None for value in kept[:-1]) != is_asked
+        assert ("exact_figures" in result) == is_asked
+        assert "exact_figures" not in set(
+            list_keys(json.loads((path / "release" / "release.json").read_text()))
+        )
+    assert set(told[False]) == {None}
+    assert set(told[True]) != {None}
 
 
 def test_a_release_alone_is_enough(boards: int, tmp_path: Path) -> None:

@@ -457,6 +457,8 @@ def _check_probes(runs: list[_Watched]) -> str:
 
 def _check_counts(runs: list[_Watched]) -> str:
     for run in runs:
+        if (splits := sorted(run.seen.counts[-1])) != sorted(run.counts):
+            return f"rows of these splits are counted: {', '.join(splits)}"
         for split, expected in run.counts.items():
             for place, (counted, wanted) in enumerate(zip(run.seen.counts[-1][split], expected, strict=True)):
                 away = int(np.abs(counted - wanted).sum())

@@ -276,6 +276,7 @@ class Fault:
         plant: makes the parts of a session faulty.
         plan: the class of the plan.
         changes: fields of the plan that this fault needs.
+        by_checks: whether plain checks alone see it, since no attack looks at tables.
     """
 
     words: str
@@ -283,6 +284,7 @@ class Fault:
     plant: Plant = plant_nothing
     plan: type[PrivacyPlan] = PrivacyPlan
     changes: Mapping[str, Any] = field(default_factory=dict)
+    by_checks: bool = False
 
 
 FAULTS = {
@@ -324,22 +326,31 @@ FAULTS = {
         words="boards and steps use one stream of noise", method="billboard", plant=_share_stream
     ),
     "noiseless-tables": Fault(
-        words="tables of figures have no noise", method="billboard", plant=_release_counts
+        words="tables of figures have no noise", method="billboard", plant=_release_counts, by_checks=True
     ),
     "half-noise-tables": Fault(
-        words="tables of figures have half of their noise", method="billboard", plant=_halve_table_noise
+        words="tables of figures have half of their noise",
+        method="billboard",
+        plant=_halve_table_noise,
+        by_checks=True,
     ),
     "noiseless-cells": Fault(
-        words="every 100th cell of the tables has no noise", method="billboard", plant=_skip_cells
+        words="every 100th cell of the tables has no noise",
+        method="billboard",
+        plant=_skip_cells,
+        by_checks=True,
     ),
     "rows-counted-twice": Fault(
-        words="a row is counted twice in the tables", method="billboard", plant=_count_twice
+        words="a row is counted twice in the tables", method="billboard", plant=_count_twice, by_checks=True
     ),
     "training-in-tables": Fault(
-        words="training rows are counted in the tables", method="billboard", plant=_count_training_rows
+        words="training rows are counted in the tables",
+        method="billboard",
+        plant=_count_training_rows,
+        by_checks=True,
     ),
     "uncharged-tables": Fault(
-        words="tables of figures are not charged", method="billboard", plant=_forget_charge
+        words="tables of figures are not charged", method="billboard", plant=_forget_charge, by_checks=True
     ),
 }
 
