@@ -4,7 +4,7 @@
     python benchmarks/audit_faults.py --only boards_noiseless
 
 Every fault replaces functions in a process of its own, which then runs the command as it is. A fault is
-caught where the command does not end with 0. Ends with 1 where fewer than 17 are caught, or correct code is.
+caught where the command does not end with 0. Ends with 1 where fewer than 24 are caught, or correct code is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-LEAST = 17
+LEAST = 24
 
 
 class Poisoned(BaseException):
@@ -226,6 +226,80 @@ def second_soft_norm2_unchecked() -> None:
     ballots._round_onto_grid = round_onto_grid
 
 
+def tables_with_noise(factor: float) -> None:
+    """Tables of figures with so many times the noise."""
+    real = get_part("release_tables")
+
+    def release_tables(counts: Any, *, noise_std: float, **given: Any) -> Any:
+        if factor:
+            return real(counts, noise_std=factor * noise_std, **given)
+        return replace(real(counts, noise_std=noise_std, **given), splits=counts)
+
+    set_part(release_tables=release_tables)
+
+
+def tables_every_100th_noiseless() -> None:
+    """Every 100th draw for the cells of the tables of a split is 0."""
+    from hushgraph.figures import tables
+
+    real, drawn = tables.round_draws, [0]
+
+    def round_draws(draws: Any, divisor: int) -> Any:
+        noise = real(draws, divisor)
+        noise[-drawn[0] % 100 :: 100] = 0
+        # Tables of four classes have 16 and 24 cells.
+        drawn[0] = (drawn[0] + len(noise)) % 40
+        return noise
+
+    tables.round_draws = round_draws
+
+
+def tables_fixed_keys() -> None:
+    """The noise of the tables comes from one key."""
+    from hushgraph.noise import normal
+
+    set_part(table_draws=lambda: partial(normal.draw, keys=normal.seeded_keys("oops")))
+
+
+def tables_count_training() -> None:
+    """Training rows are counted with the rows of the validation split."""
+    from hushgraph.training.memory import GraphView
+
+    real = GraphView.score
+
+    def score(self: Any, model: Any, split: str) -> Any:
+        yield from real(self, model, split)
+        if split == "val":
+            yield from real(self, model, "train")
+
+    GraphView.score = score  # type: ignore[method-assign]
+
+
+def tables_count_twice() -> None:
+    """The first row of every part is counted twice."""
+    from hushgraph.figures.tables import Scored
+
+    real = get_part("count_rows")
+
+    def count_rows(task: Any, parts: Any, *, num_groups: int) -> Any:
+        rows = list(parts)
+        again = [Scored(*(None if each is None else each[:1] for each in part)) for part in rows]
+        return real(task, [*rows, *again], num_groups=num_groups)
+
+    set_part(count_rows=count_rows)
+
+
+def tables_uncharged() -> None:
+    """Tables are released without a charge."""
+    real = get_part("charge")
+
+    def charge(ledger: Any, event: Any, **given: Any) -> None:
+        if event.name != "figures":
+            real(ledger, event, **given)
+
+    set_part(charge=charge)
+
+
 def poison_training_path() -> None:
     """Everything in `training/boards.py` and `training/session.py` raises when it is called."""
     from hushgraph.training import boards, session
@@ -265,6 +339,13 @@ FAULTS: dict[str, Callable[[], None]] = {
     "board1_read_before_noise_one_row": board1_read_before_noise_one_row,
     "second_soft_norm2": second_soft_norm2,
     "second_soft_norm2_unchecked": second_soft_norm2_unchecked,
+    "tables_noiseless": partial(tables_with_noise, 0.0),
+    "tables_half_noise": partial(tables_with_noise, 0.5),
+    "tables_every_100th_noiseless": tables_every_100th_noiseless,
+    "tables_fixed_keys": tables_fixed_keys,
+    "tables_count_training": tables_count_training,
+    "tables_count_twice": tables_count_twice,
+    "tables_uncharged": tables_uncharged,
     "poison_training_path": poison_training_path,
 }
 

@@ -181,12 +181,12 @@ def test_a_clean_audit_of_boards_stays_below_all_its_claims() -> None:
     assert len(names) == len(set(names)) == 5
     for attack in audit.attacks:
         assert attack.lower_bound < attack.claimed
-    assert len(audit.checks) == 11
+    assert len(audit.checks) == 14
     assert audit.record()["attacked"] == "2 boards and 2 steps"
     assert audit.record()["guarantee"] == "holds"
     shown = dict(words.rows(audit))
     assert shown["one label flipped"].endswith("8.38 claimed")
-    assert shown["plain checks of real runs"] == "11 of 11 hold"
+    assert shown["plain checks of real runs"] == "14 of 14 hold"
     assert "95% confidence" in words.verdict(audit)
 
 

@@ -23,10 +23,16 @@ SEEN_BY = {
     "full-ballots": "rows cast what they may",
     "double-share": "noise of boards has the planned size",
     "noiseless-reading": "rows read the released boards",
-    "redrawn-board": "every board is released once",
+    "redrawn-board": "boards and tables are released once",
     "features-in-reading": "rows read the released boards",
     "validation-labels": "rows cast what they may",
     "shared-stream": "no noise is used twice",
+    "noiseless-tables": "noise in every cell of the tables",
+    "half-noise-tables": "noise of tables has the planned size",
+    "noiseless-cells": "noise in every cell of the tables",
+    "rows-counted-twice": "tables count every evaluated row once",
+    "training-in-tables": "tables count every evaluated row once",
+    "uncharged-tables": "charges come first and are those of the plan",
     "float-noise": None,
 }
 

@@ -1,9 +1,9 @@
 """Plain checks of what real runs released: noise is there at all, everywhere and anew, and was paid for.
 
 A few small runs of the default method are watched in detail. What they released is compared with a second
-computation, written down here from the privacy contract alone: ballots, tallies, readings, clipped sums. What
-is left is noise, and is looked at number by number. A check that holds proves nothing; all of them together
-raise a false alarm less than once in a million audits.
+computation, written down here from the privacy contract alone: ballots, tallies, readings, clipped sums,
+counts of evaluated rows. What is left is noise, and is looked at number by number. A check that holds proves
+nothing; all of them together raise a false alarm less than once in a million audits.
 """
 
 from __future__ import annotations
@@ -22,17 +22,29 @@ from scipy import sparse, special, stats
 from scipy.spatial.distance import pdist
 
 from hushgraph._files import read_tensors
-from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, use, watch_run
+from hushgraph.audit.runs import (
+    Plant,
+    Rerun,
+    Seen,
+    Weights,
+    choose_config,
+    flatten,
+    quiet_process,
+    use,
+    watch_run,
+)
 from hushgraph.audit.statistics import Floats
 from hushgraph.audit.trials import Stage
 from hushgraph.audit.weights import spread
 from hushgraph.billboard.ballots import GRID
+from hushgraph.figures.tables import Counts, NoisyTables
 from hushgraph.gradients.clip import Clipping, group_of
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.rows import Rows
 from hushgraph.noise.source import NORM_EXCESS
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.tasks.class_tables import CONFIDENCE_EDGES
 from hushgraph.training.memory import GraphView
 from hushgraph.training.running import Begin, begin_in_memory
 from hushgraph.training.trainer import Trainer
@@ -42,6 +54,10 @@ _NODES, _CLASSES, _FEATURES, _EDGES, _HIDDEN, _STEPS = 240, 4, 12, 1200, 8, 12
 _ERROR, _ROUNDING = 1e-9, 1e-3
 # Two draws that agree so well are one; vectors of fewer numbers are not compared.
 _EQUAL, _FEWEST = 1e-3, 16
+# Probabilities so near to each other, or to an edge of a bin, may be rounded otherwise.
+_SAME = 1e-5
+# Further tables at most, and the standard errors that a mean of squares of rounded noise stays within.
+_MOST_TABLES, _FAR = 400, 7.0
 # Of the weights under which single rows are clipped.
 _WEIGHTS_SEED, _TINY = 5, 1e-6
 
@@ -71,6 +87,10 @@ class _Watched:
         ballots: [boards] of [N, c], what every row may cast onto each place, where a ballot has norm 1.
         readings: [boards] of [N, c], what every row reads.
         sums: the clipped sum of every step.
+        counts: the tables of every evaluated split.
+        unsure: rows whose cells are a matter of rounding.
+        more_tables: tables that were drawn once more from the counts of this run, to see the noise of single
+            cells.
         probes: norms of the clipped gradients of single rows, in units of C.
     """
 
@@ -81,6 +101,9 @@ class _Watched:
     ballots: list[Floats] = field(default_factory=list)
     readings: list[Floats] = field(default_factory=list)
     sums: list[Weights] = field(default_factory=list)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    unsure: int = 0
+    more_tables: list[NoisyTables] = field(default_factory=list)
     probes: Floats = field(default_factory=lambda: np.zeros(1))
 
     def tally(self, place: int) -> Floats:
@@ -95,6 +118,15 @@ class _Watched:
         planned = self.plan.board_noise if isinstance(self.plan, BillboardPlan) else ()
         return [(b.values - self.tally(place)) / planned[place] for place, b in self.seen.boards]
 
+    def table_noise(self, tables: NoisyTables) -> dict[str, Floats]:
+        """What is left of every table, in counts."""
+        return {
+            f"table {place + 1} of {split}": (noisy[place] - exact[place]).astype(np.float64)
+            for split, exact in self.seen.counts[-1].items()
+            for noisy in [tables.splits[split]]
+            for place in range(len(exact))
+        }
+
     def step_noise(self) -> list[dict[str, Floats]]:
         """What is left of every released sum, by parameter, in units of its planned noise."""
         sigma = self.plan.sigma_over_clip * self.plan.clip
@@ -106,16 +138,20 @@ class _Watched:
 
 def check_runs(plan: BillboardPlan, plant: Plant) -> tuple[Check, ...]:
     """Watch a few runs of the default method with the noise of `plan`, and check what they released."""
-    runs = [_watch(plan, plant, is_sparse=is_sparse) for is_sparse in (False, False, True)]
+    with quiet_process():
+        runs = [_watch(plan, plant, is_sparse=is_sparse) for is_sparse in (False, False, True)]
     checks: list[tuple[str, Callable[[list[_Watched]], str]]] = [
         ("charges come first and are those of the plan", _check_ledger),
-        ("every board is released once", _check_once),
+        ("boards and tables are released once", _check_once),
         ("rows cast what they may", _check_ballots),
         ("noise at every place of every board", partial(_check_everywhere, _list_boards)),
         ("noise of boards has the planned size", partial(_check_size, _list_boards)),
         ("rows read the released boards", _check_readings),
         ("clipped sums, by a second method", _check_sums),
         ("no row adds more than C", _check_probes),
+        ("tables count every evaluated row once", _check_counts),
+        ("noise in every cell of the tables", _check_cells),
+        ("noise of tables has the planned size", _check_table_size),
         *_OF_STEPS,
     ]
     return tuple(Check(name=name, failure=check(runs)) for name, check in checks)
@@ -207,7 +243,9 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
     """One run of whole batches on the random graph, and the second computation."""
     graph = _make_graph(is_sparse=is_sparse)
     nodes = len(graph.train_idx)
-    plan = replace(plan, num_train_nodes=nodes, batch_size=nodes, steps=_STEPS, num_classes=_CLASSES)
+    plan = replace(
+        plan.with_evaluation(0), num_train_nodes=nodes, batch_size=nodes, steps=_STEPS, num_classes=_CLASSES
+    ).with_evaluation(len(graph.task.tables))
     config = choose_config(plan, hidden=_HIDDEN)
     with watch_run(graph, plan, config, plant=plant, in_detail=True) as seen:
         charges = _read_charges(seen)
@@ -216,6 +254,9 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
         trainer = world.trainer(view)
         probes = _probe_rows(trainer, view, plan)
         ballots, readings = _expect_boards(seen, graph, plan)
+        weights, _ = read_tensors(seen.folder.path / "weights.safetensors")
+        counts, unsure = _expect_counts(weights, graph, readings[-1])
+        more = _draw_more_tables(seen, plan)
     sums = [
         _expect_sum(weights, graph, readings[_segment_of(plan, step)], trainer.clipping)
         for step, weights in enumerate(seen.starts)
@@ -228,8 +269,28 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
         ballots=ballots,
         readings=readings,
         sums=sums,
+        counts=counts,
+        unsure=unsure,
+        more_tables=more,
         probes=probes,
     )
+
+
+def _draw_more_tables(seen: Seen, plan: PrivacyPlan) -> list[NoisyTables]:
+    """So many that a cell with noise is not 0 in all of them: rounded noise often is."""
+    cells = sum(table.size for tables in seen.counts[-1].values() for table in tables)
+    is_zero = stats.norm.cdf(0.5 / plan.table_noise) - stats.norm.cdf(-0.5 / plan.table_noise)
+    count = min(_MOST_TABLES, math.ceil(math.log(_ERROR / cells) / math.log(is_zero)))
+    return [
+        seen.parts.release_tables(
+            seen.counts[-1],
+            noise_std=plan.table_noise,
+            draws=seen.parts.table_draws(),
+            groups=(),
+            plan=plan.fingerprint(),
+        )
+        for _ in range(count)
+    ]
 
 
 def _probe_rows(trainer: Trainer, view: GraphView, plan: PrivacyPlan) -> Floats:
@@ -348,15 +409,33 @@ def _expect_sum(weights: Weights, graph: Graph, readings: Floats, clipping: Clip
     }
 
 
+def _expect_counts(weights: Weights, graph: Graph, readings: Floats) -> tuple[dict[str, Counts], int]:
+    """Labels against predictions, and how sure a prediction was against whether it is right, by split."""
+    shown = special.softmax(_compute_scores(weights, graph, readings)[0], axis=1)
+    edges, best = np.append(CONFIDENCE_EDGES, np.inf), shown.argmax(axis=1)
+    counts, unsure = {}, 0
+    for split, rows in (("val", graph.val_idx), ("test", graph.test_idx)):
+        confusion = np.zeros((_CLASSES, _CLASSES), np.int64)
+        calibration = np.zeros((len(edges), 2), np.int64)
+        for row in rows[graph.y[rows] >= 0]:
+            sure = shown[row].max()
+            confusion[graph.y[row], best[row]] += 1
+            calibration[int(np.argmax(sure <= edges)), int(best[row] == graph.y[row])] += 1
+            second = np.sort(shown[row])[-2]
+            unsure += bool(np.abs(edges - sure).min() < _SAME or sure - second < _SAME)
+        counts[split] = (confusion, calibration)
+    return counts, unsure
+
+
 def _check_ledger(runs: list[_Watched]) -> str:
     for run in runs:
-        boards = steps = 0
-        for kind, boards_charged, steps_charged in run.seen.charged:
-            boards, steps = boards + (kind == "board"), steps + (kind == "step")
-            if boards_charged < boards or steps_charged < steps:
+        releases = steps = 0
+        for kind, releases_charged, steps_charged in run.seen.charged:
+            releases, steps = releases + (kind != "step"), steps + (kind == "step")
+            if releases_charged < releases or steps_charged < steps:
                 return (
-                    f"{boards} boards and {steps} steps were released when {boards_charged} and "
-                    f"{steps_charged} were in the ledger"
+                    f"{releases} boards or tables and {steps} steps were released when "
+                    f"{releases_charged} and {steps_charged} were in the ledger"
                 )
         for charge, count in run.charges.items():
             planned = sum(each.times for each in run.plan.charges if each.once == charge.once)
@@ -370,6 +449,8 @@ def _check_once(runs: list[_Watched]) -> str:
         places = [place for place, _ in run.seen.boards]
         if places != list(range(run.seen.folder.num_boards)):
             return f"boards were visible in this order: {', '.join(str(place + 1) for place in places)}"
+        if len(run.seen.tables) != bool(run.plan.num_tables):
+            return f"tables of figures were visible {len(run.seen.tables)} times"
     return ""
 
 
@@ -414,6 +495,33 @@ def _check_probes(runs: list[_Watched]) -> str:
     return "" if largest <= 1 + NORM_EXCESS else f"one row adds {largest:.4g} C"
 
 
+def _check_counts(runs: list[_Watched]) -> str:
+    for run in runs:
+        if (splits := sorted(run.seen.counts[-1])) != sorted(run.counts):
+            return f"rows of these splits are counted: {', '.join(splits)}"
+        for split, expected in run.counts.items():
+            for place, (counted, wanted) in enumerate(zip(run.seen.counts[-1][split], expected, strict=True)):
+                away = int(np.abs(counted - wanted).sum())
+                # A row in another cell leaves one and enters one.
+                if away > 2 * run.unsure:
+                    return (
+                        f"table {place + 1} of {split} counts {int(counted.sum())} of {int(wanted.sum())} "
+                        f"rows, and cells differ by {away}"
+                    )
+    return ""
+
+
+def _check_cells(runs: list[_Watched]) -> str:
+    """A cell that is never moved has no noise."""
+    for run in runs:
+        moved = [run.table_noise(tables) for tables in (*run.seen.tables, *run.more_tables)]
+        for name in moved[0]:
+            still = ~np.any([noise[name] != 0 for noise in moved], axis=0)
+            if still.any() and len(run.more_tables) < _MOST_TABLES:
+                return f"{name}: {int(still.sum())} of {still.size} cells have no noise"
+    return ""
+
+
 Releases = dict[str, list[Floats]]
 
 
@@ -434,6 +542,28 @@ def _list_tensors(runs: list[_Watched]) -> Releases:
             for name, value in step.items():
                 noise.setdefault(name, []).append(value)
     return noise
+
+
+def _check_table_size(runs: list[_Watched]) -> str:
+    """The mean square of rounded noise is that of its exact distribution, in runs and in further draws."""
+    far = math.ceil(40 * runs[0].plan.table_noise) + 1
+    counts = np.arange(-far, far + 1)
+    std = runs[0].plan.table_noise
+    chances = stats.norm.cdf((counts + 0.5) / std) - stats.norm.cdf((counts - 0.5) / std)
+    square, fourth = (float((chances * counts.astype(np.float64) ** power).sum()) for power in (2, 4))
+    for name in ("a run", "further draws"):
+        values = np.concatenate(
+            [
+                noise.ravel()
+                for run in runs
+                for tables in (run.seen.tables if name == "a run" else run.more_tables)
+                for noise in run.table_noise(tables).values()
+            ]
+        )
+        size = float(np.square(values).mean())
+        if abs(size - square) > _FAR * math.sqrt((fourth - square**2) / len(values)):
+            return f"tables of {name}: {math.sqrt(size / square):.3f} times the planned noise"
+    return ""
 
 
 def _check_everywhere(list_releases: Callable[[list[_Watched]], Releases], runs: list[_Watched]) -> str:
@@ -470,12 +600,27 @@ def _check_fresh(runs: list[_Watched]) -> str:
             releases.append((f"board {place + 1} of run {number + 1}", noise.ravel()))
             if (same := _find_equal_rows(noise)) is not None:
                 return f"board {place + 1}: places {same[0]} and {same[1]} have the same noise"
+        drawn = [run.table_noise(tables) for tables in (*run.seen.tables, *run.more_tables)]
+        for noise_of in drawn[:2]:
+            flat = np.concatenate([noise.ravel() for noise in noise_of.values()])
+            releases.append((f"tables of run {number + 1}", flat))
+        if (pair := _find_alike(_line_up(drawn))) != "":
+            return pair
         for step, tensors in enumerate(run.step_noise()):
             name = f"step {step + 1} of run {number + 1}"
             releases.append((name, np.concatenate([value.ravel() for value in tensors.values()])))
             if (pair := _find_alike([(f"{key} in {name}", v.ravel()) for key, v in tensors.items()])) != "":
                 return pair
     return _find_alike(releases)
+
+
+def _line_up(drawn: list[dict[str, Floats]]) -> list[tuple[str, Floats]]:
+    """The noise of each table in all draws, cut to one width: rounded noise of one draw is often 0."""
+    width = min((noise.size for noise_of in drawn for noise in noise_of.values()), default=0)
+    return [
+        (name, np.concatenate([noise_of[name].ravel()[:width] for noise_of in drawn]))
+        for name in (drawn[0] if drawn else ())
+    ]
 
 
 def _find_alike(vectors: list[tuple[str, Floats]]) -> str:

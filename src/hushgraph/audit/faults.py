@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -24,15 +24,17 @@ from hushgraph.billboard.ballots import GRID, Ballots, ballot_entries, owned_rec
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import Float32Array
 from hushgraph.errors import InputError
+from hushgraph.figures.tables import Counts, NoisyTables, Scored
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.rounded import Draws
 from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
+from hushgraph.privacy.charges import FIGURES, Charge
 from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.tasks.task import Task
-from hushgraph.training.parts import Parts
+from hushgraph.training.parts import ChargingLedger, Parts
 
 
 class _HalfNoise:
@@ -182,6 +184,79 @@ def _share_stream(real: Parts) -> Parts:
     )
 
 
+def _release_counts(real: Parts) -> Parts:
+    """Tables are released as they are counted."""
+
+    def release_tables(counts: Mapping[str, Counts], **given: Any) -> NoisyTables:
+        return replace(real.release_tables(counts, **given), splits=counts)
+
+    return replace(real, release_tables=release_tables)
+
+
+def _halve_table_noise(real: Parts) -> Parts:
+    """Tables have half of the noise that was paid for."""
+
+    def release_tables(counts: Mapping[str, Counts], *, noise_std: float, **given: Any) -> NoisyTables:
+        return real.release_tables(counts, noise_std=noise_std / 2, **given)
+
+    return replace(real, release_tables=release_tables)
+
+
+def _skip_cells(real: Parts) -> Parts:
+    """Every 100th cell of all tables of a split, counted on, has no noise."""
+
+    def release_tables(counts: Mapping[str, Counts], **given: Any) -> NoisyTables:
+        noisy = real.release_tables(counts, **given)
+        for split, tables in counts.items():
+            cells = 0
+            for exact, released in zip(tables, noisy.splits[split], strict=True):
+                bare = slice(-cells % 100, None, 100)
+                released.reshape(-1)[bare] = exact.reshape(-1)[bare]
+                cells += exact.size
+        return noisy
+
+    return replace(real, release_tables=release_tables)
+
+
+def _count_twice(real: Parts) -> Parts:
+    """The first row of every split is counted twice."""
+
+    def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int) -> Counts:
+        rows = list(parts)
+        again = [Scored(*(None if each is None else each[:1] for each in part)) for part in rows[:1]]
+        return real.count_rows(task, [*rows, *again], num_groups=num_groups)
+
+    return replace(real, count_rows=count_rows)
+
+
+def _count_training_rows(real: Parts) -> Parts:
+    """Training rows are counted in every table, as if their labels were predicted."""
+    graphs: list[Graph] = []
+
+    def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots:
+        graphs.append(graph)
+        return real.label_ballots(graph, edge_owner, task=task)
+
+    def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int) -> Counts:
+        graph = graphs[0]
+        labels = graph.y[graph.train_idx]
+        groups = None if graph.groups is None else graph.groups[graph.train_idx]
+        training = Scored(np.eye(task.num_outputs)[labels], labels, groups)
+        return real.count_rows(task, [*parts, training], num_groups=num_groups)
+
+    return replace(real, label_ballots=label_ballots, count_rows=count_rows)
+
+
+def _forget_charge(real: Parts) -> Parts:
+    """Tables are released without a charge."""
+
+    def charge(ledger: ChargingLedger, charge: Charge, **given: Any) -> None:
+        if charge.name != FIGURES:
+            real.charge(ledger, charge, **given)
+
+    return replace(real, charge=charge)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TooFewTrees(TreePlan):
     """Counts the trees that change as if there were one layer less."""
@@ -201,6 +276,7 @@ class Fault:
         plant: makes the parts of a session faulty.
         plan: the class of the plan.
         changes: fields of the plan that this fault needs.
+        by_checks: whether plain checks alone see it, since no attack looks at tables.
     """
 
     words: str
@@ -208,6 +284,7 @@ class Fault:
     plant: Plant = plant_nothing
     plan: type[PrivacyPlan] = PrivacyPlan
     changes: Mapping[str, Any] = field(default_factory=dict)
+    by_checks: bool = False
 
 
 FAULTS = {
@@ -247,6 +324,33 @@ FAULTS = {
     ),
     "shared-stream": Fault(
         words="boards and steps use one stream of noise", method="billboard", plant=_share_stream
+    ),
+    "noiseless-tables": Fault(
+        words="tables of figures have no noise", method="billboard", plant=_release_counts, by_checks=True
+    ),
+    "half-noise-tables": Fault(
+        words="tables of figures have half of their noise",
+        method="billboard",
+        plant=_halve_table_noise,
+        by_checks=True,
+    ),
+    "noiseless-cells": Fault(
+        words="every 100th cell of the tables has no noise",
+        method="billboard",
+        plant=_skip_cells,
+        by_checks=True,
+    ),
+    "rows-counted-twice": Fault(
+        words="a row is counted twice in the tables", method="billboard", plant=_count_twice, by_checks=True
+    ),
+    "training-in-tables": Fault(
+        words="training rows are counted in the tables",
+        method="billboard",
+        plant=_count_training_rows,
+        by_checks=True,
+    ),
+    "uncharged-tables": Fault(
+        words="tables of figures are not charged", method="billboard", plant=_forget_charge, by_checks=True
     ),
 }
 

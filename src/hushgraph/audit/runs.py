@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board
+from hushgraph.figures.tables import Counts, NoisyTables
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
@@ -68,21 +69,25 @@ class Seen:
         sums: the released noisy sum of every step.
         starts: the weights that every step started from.
         moved: the weights that plain gradient descent makes of a step.
-        charged: boards and steps on disk in the ledger, at each release of a board or step.
+        tables: all tables of figures that were made visible.
+        charged: releases and steps on disk in the ledger, at each release of a board, a step or figures.
         ballots: what was cast onto every board that was made.
         exact: the clipped sum of every step, before noise.
+        counts: the counts of evaluated rows, by split, before noise.
         batches: the pieces of a batch of every step.
     """
 
     folder: RunFolder
     parts: Parts
     boards: list[tuple[int, Board]] = field(default_factory=list)
+    tables: list[NoisyTables] = field(default_factory=list)
     sums: list[Weights] = field(default_factory=list)
     starts: list[Weights] = field(default_factory=list)
     moved: list[Weights] = field(default_factory=list)
     charged: list[tuple[str, int, int]] = field(default_factory=list)
     ballots: list[Ballots] = field(default_factory=list)
     exact: list[Weights] = field(default_factory=list)
+    counts: list[Mapping[str, Counts]] = field(default_factory=list)
     batches: list[list[Any]] = field(default_factory=list)
 
     def released_boards(self, count: int) -> list[Board]:
@@ -115,6 +120,8 @@ class _Notes:
             save_board=self._note_board(real),
             release_board=self._note_ballots(real),
             adapt_sum=self._note_sums,
+            release_tables=self._note_counts(real),
+            save_tables=self._note_tables(real),
         )
 
     def _note_board(self, real: Parts) -> Callable[[Board, Path, Callable[[], None]], None]:
@@ -132,6 +139,22 @@ class _Notes:
             return real.release_board(graph, ballots, **given)
 
         return release_board
+
+    def _note_counts(self, real: Parts) -> Any:
+        def release_tables(counts: Mapping[str, Counts], **given: Any) -> NoisyTables:
+            if not self.is_over:
+                self.seen.counts.append(counts)
+            return real.release_tables(counts, **given)
+
+        return release_tables
+
+    def _note_tables(self, real: Parts) -> Callable[[NoisyTables, Path, Callable[[], None]], None]:
+        def save_tables(tables: NoisyTables, path: Path, announce: Callable[[], None]) -> None:
+            self.seen.tables.append(tables)
+            self.note_charges("figures")
+            real.save_tables(tables, path, announce)
+
+        return save_tables
 
     def _note_sums(self, clipped_sum: ClippedSum) -> ClippedSum:
         def noted(model: nn.Module, piece: Any, clipping: Clipping) -> Weights:

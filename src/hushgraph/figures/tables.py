@@ -153,7 +153,8 @@ def release_tables(
 
 def save_tables(tables: NoisyTables, path: Path, announce: Callable[[], None] = lambda: None) -> None:
     """Write these tables into a new file; `announce` is called when they are about to be visible on disk."""
-    write_once(path, json.dumps(tables.to_json(), sort_keys=True).encode(), announce)
+    # In the order of the splits, so that figures of tables that are read again come in the same order.
+    write_once(path, json.dumps(tables.to_json()).encode(), announce)
 
 
 def load_tables(path: Path, *, plan: str) -> NoisyTables:
