@@ -98,7 +98,7 @@ def numbers_graph(num_nodes: int = 400) -> Graph:
 def test_a_task_is_read_back_from_its_settings() -> None:
     for task in (Number(low=0.0, high=2.0), Classes(num_classes=3)):
         assert read_task(task.to_json()) == task
-    with pytest.raises(InputError, match=r"task='ranking': expected one of classes, number"):
+    with pytest.raises(InputError, match=r"task='ranking': expected one of binary, classes, labels, number"):
         read_task({"name": "ranking"})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hushgraph.errors import PlanError
 from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure, count_tables
-from hushgraph.privacy.defaults import Defaults, choose_non_private, choose_private, choose_reads
+from hushgraph.privacy.defaults import Defaults, adapt_to_task, choose_non_private, choose_private, choose_reads
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.trees import bound_tree_size
@@ -35,7 +35,7 @@ class Trees:
 
 def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers: int, model: str) -> Planned:
     """Plan steps of `num_layers` rounds of messages; none of them is training on single rows."""
-    defaults = _choose_defaults(public, settings, num_layers, model)
+    defaults = adapt_to_task(_choose_defaults(public, settings, num_layers, model), public.task)
     readers = defaults.max_readers if settings["max_readers"] is None else settings["max_readers"]
     reads = settings["max_reads"]
     if reads is None and settings["sampler"] != "paper":

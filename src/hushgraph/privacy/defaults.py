@@ -7,7 +7,7 @@ of classes, all of which are public. `docs/defaults.md` has the measurements beh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from hushgraph.privacy import bounds
@@ -103,6 +103,16 @@ def choose_non_private(*, num_train_nodes: int, num_classes: int, model: str = "
         feature_norm=0.0 if model == "mlp" else _FEATURE_NORM,
         momentum=0.9,
     )
+
+
+def adapt_to_task(defaults: Defaults, task: str) -> Defaults:
+    """Numbers take small steps and small features: gradients of one size overshoot near the truth."""
+    if task in ("classes", "binary", "labels"):
+        return defaults
+    reading = choose_reading(task)
+    rate = float(f"{reading.travel * defaults.learning_rate:.3g}")
+    norm = min(defaults.feature_norm, reading.feature_norm)
+    return replace(defaults, learning_rate=rate, feature_norm=norm)
 
 
 def choose_reads(max_readers: int, edge_owner: EdgeOwner) -> int:

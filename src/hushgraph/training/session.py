@@ -211,8 +211,7 @@ class Session:
         model, task = self.learner.state.model, self.folder.task
         figures: dict[str, float | None] = {}
         for split in splits:
-            exact: dict[str, Any] = evaluate_exactly(task, view.score(model, split))
-            exact = exact or {task.headline: None}
+            exact = {task.headline: None, **evaluate_exactly(task, view.score(model, split))}
             figures |= {f"{split}_{name}": value for name, value in exact.items()}
         return figures
 
