@@ -122,7 +122,7 @@ def test_other_tasks_are_trained_evaluated_and_published(
 ) -> None:
     graph = make_graph(task)
     run = hg.train(
-        graph, epsilon=20.0, steps=60, device="cpu", out=f"{tmp_path}/run", exact_figures=True, **settings
+        graph, epsilon=20.0, steps=250, device="cpu", out=f"{tmp_path}/run", exact_figures=True, **settings
     )
     key = f"test_{task.headline}"
     if "max_readers" in settings:

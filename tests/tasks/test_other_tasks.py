@@ -127,7 +127,7 @@ def test_a_number_is_trained_and_predicted(method: str, tmp_path: Any) -> None:
     graph = numbers_graph()
     how: dict[str, Any] = {"max_readers": 2} if method == "trees" else {}
     run = hg.train(
-        graph, epsilon=50.0, method=method, steps=60, seed=1, out=tmp_path / "run", hidden=16, **how
+        graph, epsilon=50.0, method=method, steps=250, seed=1, out=tmp_path / "run", hidden=16, **how
     )
     assert run.folder.task == graph.task
     assert run.result["test_r2"] > {"billboard": 0.3, "trees": 0.02}[method]

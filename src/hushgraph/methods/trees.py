@@ -8,7 +8,13 @@ from typing import Any
 
 from hushgraph.errors import PlanError
 from hushgraph.methods.base import LARGEST_EPSILON, Planned, PublicFigures, configure, count_tables
-from hushgraph.privacy.defaults import Defaults, adapt_to_task, choose_non_private, choose_private, choose_reads
+from hushgraph.privacy.defaults import (
+    Defaults,
+    adapt_to_task,
+    choose_non_private,
+    choose_private,
+    choose_reads,
+)
 from hushgraph.privacy.fields import default_delta
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.trees import bound_tree_size
