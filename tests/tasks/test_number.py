@@ -134,7 +134,9 @@ def test_other_tasks_are_trained_evaluated_and_published(
         loaded = hg.Run.load(f"{tmp_path}/run/release", device="cpu")
         assert np.array_equal(loaded.predict_proba(graph), run.predict_proba(graph))
         exact = run.result["exact_figures"][key]
-        assert exact > (0.1 if isinstance(task, Number) else 0.55)
+        # Of the number, features alone say nothing here.
+        least = 0.55 if isinstance(task, Labels) else 0.1 if not settings else -0.2
+        assert exact > least
     assert run.predict_proba(graph).shape == (1500, task.num_outputs)
 
 
