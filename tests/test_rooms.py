@@ -26,6 +26,7 @@ FLOW = (
     ("datasets",),
     ("models",),
     ("noise",),
+    ("scaling",),
     ("sampling",),
     ("billboard",),
     ("figures",),

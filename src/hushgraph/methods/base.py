@@ -23,6 +23,7 @@ class PublicFigures(NamedTuple):
         label_change: as in `BillboardPlan`; None for classes.
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
+        num_scaled: how many numeric columns are scaled with noisy histograms.
     """
 
     num_nodes: int
@@ -31,6 +32,7 @@ class PublicFigures(NamedTuple):
     most_boards: int = 2
     label_change: float | None = None
     num_tables: int = 0
+    num_scaled: int = 0
 
 
 def count_tables(public: PublicFigures, settings: Mapping[str, Any]) -> int:

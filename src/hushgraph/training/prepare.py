@@ -83,16 +83,39 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         _check_has_labels(graph)
     if full["setting"] == "inductive":
         graph = graph.disjoint()
+    full["numbers"] = _choose_numbers(graph, full)
     has_evaluated = len(graph.val_idx) + len(graph.test_idx) > 0
     figures = PublicFigures(
         graph.num_nodes,
         len(graph.train_idx),
         graph.num_classes,
         num_tables=len(graph.task.tables) if has_evaluated else 0,
+        num_scaled=len(graph.columns.unscaled) if graph.columns and full["numbers"] == "private" else 0,
     )
     if not isinstance(graph.task, Classes):
         figures = figures._replace(label_change=graph.task.label_change)
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
+
+
+def _choose_numbers(graph: Graph, settings: Mapping[str, Any]) -> str:
+    """How numeric columns are scaled: paid for unless asked otherwise; data without columns stays as it is."""
+    numbers: str | None = settings["numbers"]
+    prices_steps_alone = settings["accountant"] == "paper"
+    if graph.columns is None:
+        if numbers in ("private", "declared"):
+            raise InputError(
+                f"numbers={numbers!r}: it is for tables, whose columns have names; leave it out, and scale "
+                "features with constants that you know without looking at the data"
+            )
+        return "as-is"
+    if numbers is None:
+        return "declared" if prices_steps_alone else "private"
+    if numbers == "private" and prices_steps_alone:
+        raise InputError(
+            "numbers='private' with accountant='paper': it prices steps alone; use accountant='pair', or "
+            "numbers='declared' or 'as-is'"
+        )
+    return numbers
 
 
 def _check_has_labels(graph: Graph) -> None:
