@@ -488,8 +488,8 @@ class Settings(TypedDict, total=False):
     scale: Annotated[
         Mapping[str, Any] | None,
         _table(
-            "Declared constants of a numeric column, free: CENTRE,SPREAD or CENTRE,SPREAD,log; repeat it. [none]",
-            metavar="COL=C,S",
+            "A numeric column, its usual value and spread, which are free; repeat it. [none]",
+            metavar="COL=C,S[,log]",
             column="scale",
             read=_read_scales,
             repeats=True,

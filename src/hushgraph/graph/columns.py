@@ -345,9 +345,7 @@ def _check_scales(values: Any) -> dict[str, Scale]:
 
 def _check_scale(column: str, value: Any) -> Scale:
     given = asdict(value) if isinstance(value, Scale) else value
-    expected = (
-        f"scale {column}={value!r}: expected centre and spread, finite, spread above 0, and perhaps log"
-    )
+    expected = f"scale {column}={value!r}: expected a centre, a spread above 0 and perhaps log"
     if not isinstance(given, Mapping) or {"centre", "spread"} - given.keys() or given.keys() - _SCALE_KEYS:
         raise InputError(f"{expected}, as {{centre = 40, spread = 15}}")
     centre, spread, log = as_float(given["centre"]), as_float(given["spread"]), given.get("log", False)

@@ -59,8 +59,8 @@ class Graph:
         clean_up: how often each declared rule for imperfect cells and edges applied, if the graph was read
             from tables. These counts are private: nothing writes them.
         declared_task: what is asked of a node; one of `num_classes` classes unless given.
-        filled: bool [N, numbers], which cells of numeric columns were empty and filled with a constant; None if
-            none may be.
+        filled: bool [N, numbers], which cells of numeric columns were empty and filled with a constant; None
+            if none can have been.
         unread: names of parts of the edges that the data has and nothing reads, such as weights. Names alone,
             so they are public.
 

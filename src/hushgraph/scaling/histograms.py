@@ -1,4 +1,4 @@
-"""Histograms of numeric columns: counted over training rows, given noise once, and the file that keeps them."""
+"""Histograms of numbers: counted over training rows, given noise once, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ Int64Array = npt.NDArray[np.int64]
 # Bins of asinh(x), which are public. Values outside are counted in the first or the last one.
 LEAST, BINS_PER_UNIT, NUM_BINS = -25, 10, 500
 LEAST_SPREAD = 0.1
+# Noise alone exceeds this many standard deviations in one of 4,300 bins. Without it, the noise of 500 bins
+# would outweigh a few thousand rows.
+_LOUD = 3.5
 FORMAT = 1
 # Rows that are counted at a time.
 _ROWS = 1 << 16
@@ -106,7 +109,10 @@ class NoisyHistograms:
     @cached_property
     def scales(self) -> dict[str, tuple[float, float]]:
         """Centre and spread of asinh, by column: a function of the noisy counts alone."""
-        return {name: find_scale(counts) for name, counts in zip(self.names, self.counts, strict=True)}
+        return {
+            name: find_scale(counts, noise_std=self.noise_std)
+            for name, counts in zip(self.names, self.counts, strict=True)
+        }
 
     @property
     def digest(self) -> str:
@@ -127,13 +133,19 @@ class NoisyHistograms:
         }
 
 
-def find_scale(counts: Int64Array) -> tuple[float, float]:
+def find_scale(counts: Int64Array, *, noise_std: float = 0.0) -> tuple[float, float]:
     """Return centre and spread of what a histogram counts.
 
     The centre is the median; the spread is half the distance of the 16th and the 84th percentile, at least
-    0.1. Counts below 0 are taken as 0. Where nothing is left, values stay as they are: 0 and 1.
+    0.1. Counts that noise alone reaches are taken as 0, and where all of them are, those above 0 are kept.
+    Where nothing is left, values stay as they are: 0 and 1.
+
+    Args:
+        counts: int64 [NUM_BINS], with or without noise.
+        noise_std: of the noise.
     """
-    ends = np.cumsum(np.maximum(counts, 0))
+    kept = np.where(counts > _LOUD * noise_std, counts, 0)
+    ends = np.cumsum(kept if kept.any() else np.maximum(counts, 0))
     if not ends[-1]:
         return 0.0, 1.0
 

@@ -98,7 +98,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
 
 
 def _choose_numbers(graph: Graph, settings: Mapping[str, Any]) -> str:
-    """How numeric columns are scaled: paid for unless asked otherwise; data without columns stays as it is."""
+    """How numeric columns are scaled: paid for unless declared; data without columns stays as it is."""
     numbers: str | None = settings["numbers"]
     prices_steps_alone = settings["accountant"] == "paper"
     if graph.columns is None:

@@ -236,13 +236,9 @@ class PrivacyPlan:
     def charges_until(self, steps: int) -> tuple[Charge, ...]:
         """What a run that has taken this many steps has been charged for; figures follow the last one."""
         done = self.evaluation_charge if steps == self.steps else None
-        made = (
-            self.scaling_charge,
-            *self._releases_until(steps),
-            replace(self.step_charge, times=steps),
-            done,
-        )
-        return tuple(charge for charge in made if charge is not None)
+        taken = replace(self.step_charge, times=steps)
+        in_order = (self.scaling_charge, *self._releases_until(steps), taken, done)
+        return tuple(charge for charge in in_order if charge is not None)
 
     def _releases_until(self, steps: int) -> tuple[Charge, ...]:
         """What is released between scaling and the figures, apart from steps."""
