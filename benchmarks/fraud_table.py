@@ -1,6 +1,6 @@
 """What scaling of numbers is worth on the tables of a made-up bank: ROC-AUC, covered and exact.
 
-    python benchmarks/fraud_table.py                        all records, into benchmarks/records/fraud_table.jsonl
+    python benchmarks/fraud_table.py                      all records, into records/fraud_table.jsonl
     python benchmarks/fraud_table.py --tables FOLDER        write the tables alone, for a trial by hand
 
 30,000 accounts, 1.5% of them fraudulent, with columns of very different scales, and transfers between them.

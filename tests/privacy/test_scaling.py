@@ -82,8 +82,9 @@ def test_impossible_charges_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_noise_beyond_the_grid_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"epsilon=1e-07: scaling would have noise of .* numbers='as-is'"):
-        replace(PLANS["rows"], num_scaled=4).calibrated(epsilon=1e-7)
+    plan = replace(PLANS["rows"], num_scaled=4, delta=1e-12)
+    with pytest.raises(PlanError, match=r"epsilon=0.0001: scaling would have noise of .* numbers='as-is'"):
+        plan.calibrated(epsilon=1e-4)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -97,12 +98,12 @@ def test_scaling_gets_a_twentieth_and_the_plan_meets_its_target(name: str) -> No
     mu = 2 / plan.scaling_noise
     assert mu**2 == pytest.approx(0.05 * gaussian_shift(3.0, plan.delta) ** 2, rel=1e-6)
     # What is left is 95% of mu^2, so that the rest has a little more noise.
-    assert 1.02 < plan.sigma_over_clip / bare.sigma_over_clip < 1.2
+    assert 1.005 < plan.sigma_over_clip / bare.sigma_over_clip < 1.2
     if name == "billboard":
         assert plan.sigma_over_clip / bare.sigma_over_clip == pytest.approx(1 / math.sqrt(0.95), rel=1e-6)
-    # Evaluated rows are not scaled with, so that figures are as exact as without.
+    # Evaluated rows do not pay for scaling, and pay less for a second board.
     assert plan.with_evaluation(2).epsilon_evaluated <= 3.0
-    assert plan.with_evaluation(2).table_noise == pytest.approx(bare.with_evaluation(2).table_noise, rel=1e-3)
+    assert plan.with_evaluation(2).table_noise <= bare.with_evaluation(2).table_noise * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -151,7 +152,8 @@ def test_the_paper_accountant_prices_no_histograms() -> None:
 
 def test_a_torn_line_is_the_release_that_comes_next(tmp_path: Path) -> None:
     """Scaling before boards, and steps before figures, which follow the last of them."""
-    plan = replace(PLANS["billboard"], num_boards=1, num_scaled=4).calibrated(epsilon=3.0).with_evaluation(2)
+    fields: dict[str, Any] = {"num_train_nodes": 1_000, "num_classes": 3, "batch_size": 1_000, "steps": 50}
+    plan = BillboardPlan(**fields, num_boards=1, num_scaled=4).calibrated(epsilon=3.0).with_evaluation(2)
     path = tmp_path / "ledger.jsonl"
     Ledger.create(path, plan).close()
     torn = []
