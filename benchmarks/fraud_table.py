@@ -26,7 +26,7 @@ import hushgraph as hg
 RECORD = Path(__file__).parent / "records" / "fraud_table.jsonl"
 ACCOUNTS, FRAUDULENT, TRANSFERS = 30_000, 0.015, 5
 # How much of what decides fraud no column tells.
-LUCK = 0.35
+LUCK = 0.8
 SEED = 7
 SETTINGS: dict[str, Any] = {
     "classes": ["no", "yes"],
