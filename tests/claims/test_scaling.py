@@ -18,9 +18,11 @@ from scipy import stats
 import hushgraph as hg
 from contour_price import Release, divergences
 from hushgraph.accounting.accountants import gaussian_epsilon
+from hushgraph.billboard.reading import combine_boards, read_rows, scale_readings
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
+from hushgraph.inference.new_nodes import score_rows
 from hushgraph.noise import normal
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.privacy.changes import rows_emptied
@@ -241,6 +243,14 @@ def test_new_nodes_are_given_raw_numbers(run: hg.Run, people: Path, tmp_path: Pa
     np.savez(tmp_path / "new.npz", x=raw.x[:2], places_indptr=[0, 2, 3], places=["p1", "p4", "p9"])
     assert (by_array == by_table).all()
     assert (by_array == run.predict_table(tmp_path / "new.npz", new=True).probabilities).all()
+    # By hand: what the model says of the rows as training saw them, with these readings.
+    config, task = run.config, run.folder.task
+    board, _ = combine_boards(run.folder.load_boards(), centred=task.is_centred)
+    seen = read_rows(board, np.array([0, 2, 3]), board.places_of(np.array(["p1", "p4", "p9"])))
+    readings = scale_readings(seen.values, board, scale=config.reading_scale, radius=config.reading_radius)
+    scaled = run.folder.read_graph(people).x[:2]
+    scores = score_rows(run.model, scaled, readings, feature_norm=config.feature_norm)
+    assert (by_array == task.show(scores).numpy()).all()
 
 
 def test_the_release_alone_predicts_the_same(run: hg.Run, people: Path, tmp_path: Path) -> None:
