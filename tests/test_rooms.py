@@ -27,6 +27,7 @@ FLOW = (
     ("models",),
     ("inputs",),
     ("noise",),
+    ("scaling",),
     ("sampling",),
     ("billboard",),
     ("figures",),

@@ -183,6 +183,24 @@ def _read_constants(values: Sequence[str]) -> dict[str, float]:
     return constants
 
 
+def _read_scales(values: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The constants of `--scale`, by column."""
+    scales: dict[str, dict[str, Any]] = {}
+    for column, text in _split_pairs("scale", "COL=40,15", values):
+        centre, _, rest = text.partition(",")
+        spread, comma, log = rest.partition(",")
+        try:
+            numbers = {"centre": float(centre), "spread": float(spread)}
+        except ValueError:
+            numbers = {}
+        if not numbers or (comma and log != "log"):
+            raise InputError(
+                f"scale={column}={text}: expected a centre and a spread, as {column}=40,15, and perhaps log"
+            )
+        scales[column] = {**numbers, "log": bool(log)}
+    return scales
+
+
 _budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="What training may read")
 _model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
@@ -507,6 +525,23 @@ class Settings(TypedDict, total=False):
     ]
     indicators: Annotated[
         Sequence[str] | None, _list("Filled columns with a feature for that. [none]", column="indicators")
+    ]
+    numbers: Annotated[
+        choices.Numbers | None,
+        _table(
+            "Scale numeric columns: private pays for constants, declared takes --scale alone. [private]",
+            commands=_ALL,
+        ),
+    ]
+    scale: Annotated[
+        Mapping[str, Any] | None,
+        _table(
+            "A numeric column, its usual value and spread, which are free; repeat it. [none]",
+            metavar="COL=C,S[,log]",
+            column="scale",
+            read=_read_scales,
+            repeats=True,
+        ),
     ]
     group: Annotated[
         Mapping[str, Sequence[str]] | None,

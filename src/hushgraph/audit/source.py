@@ -44,7 +44,8 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
             classes there are, which are public.
         arguments: of `train`.
     """
-    prepared = prepare(data, **arguments)
+    # The rows that are attacked are made up, and their features are one-hot: there is nothing to scale.
+    prepared = prepare(data, **arguments, numbers="as-is")
     return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph))
 
 

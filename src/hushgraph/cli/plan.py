@@ -227,7 +227,12 @@ def list_cautions(
     flags = context.params
     return (
         list_warnings(prepared.graph, prepared.plan, budget=budget),
-        list_notes(prepared.graph, symmetrize=flags["symmetrize"], directed=flags["directed"]),
+        list_notes(
+            prepared.graph,
+            numbers=prepared.config.numbers,
+            symmetrize=flags["symmetrize"],
+            directed=flags["directed"],
+        ),
     )
 
 

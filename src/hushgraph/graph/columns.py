@@ -21,11 +21,30 @@ _MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators")
 EVERY_NUMBER = "*"
 """The key of `fill` for every column of numbers without a constant of its own."""
 _LARGEST_FLOAT = 3.4e38
+_SCALE_KEYS = {"centre", "spread", "log"}
 
 UnknownCategory = Literal["refuse", "zeros", "other"]
 UnknownIds = Literal["refuse", "drop"]
 # The least similarity of a suggested name: `north` must not suggest `south`, which has 3 of 5 letters.
 _ALIKE = 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What a column of numbers is scaled with: constants that are declared, or were released.
+
+    A value x becomes (x - centre) / spread, cut at 4 in size.
+
+    Attributes:
+        centre: a usual value.
+        spread: how far usual values are from it; above 0.
+        log: x is asinh(x), which is nearly its logarithm, as is the centre; `spread` is then a difference of
+            these: 1 is about a factor of 2.7.
+    """
+
+    centre: float
+    spread: float
+    log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +73,8 @@ class Columns:
             other numeric column, and a number alone for {"*": number}. Without it, such a cell is refused.
         indicators: numeric columns with a constant in `fill` that get one more feature: 1 where the cell was
             filled, 0 elsewhere.
+        scale: maps a numeric column to the constants that it is scaled with, as `Scale` or a mapping of its
+            fields. The constants are public, and cost nothing.
         unknown_category: what becomes of a value that `categorical` does not list: "refuse", "zeros", or
             "other", which gives every categorical column one more feature.
         unknown_ids: "drop" leaves out edges with an empty end or an end that is not a node; "refuse" does not
@@ -89,6 +110,7 @@ class Columns:
     missing: Sequence[str] = ()
     fill: Mapping[str, float] | float = field(default_factory=dict)
     indicators: Sequence[str] = ()
+    scale: Mapping[str, Scale] = field(default_factory=dict)
     unknown_category: UnknownCategory = "refuse"
     unknown_ids: UnknownIds = "refuse"
     group: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -137,6 +159,7 @@ class Columns:
                 known_values = ", ".join(map(repr, get_args(allowed)))
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one of {known_values}")
         object.__setattr__(self, "fill", _check_fill(self.fill))
+        object.__setattr__(self, "scale", _check_scales(self.scale))
         self._check_clean_up()
         if self.source == self.target:
             raise InputError(f"source and target are both {self.source!r}; expected two columns")
@@ -182,6 +205,11 @@ class Columns:
     def constants(self) -> dict[str, float]:
         """`fill` as a dictionary."""
         return dict(self.fill) if isinstance(self.fill, Mapping) else {EVERY_NUMBER: self.fill}
+
+    @property
+    def unscaled(self) -> tuple[str, ...]:
+        """The numeric columns without declared constants, once `features` is filled in."""
+        return tuple(name for name in self.features or () if name not in self.scale)
 
     def describe_clean_up(self) -> list[str]:
         """Return the declared rules for imperfect cells and edges, a sentence each; no counts."""
@@ -254,7 +282,7 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
     merged = {**file, **flags}
     if "fill" in file and "fill" in flags:
         merged["fill"] = {**_check_fill(file["fill"]), **_check_fill(flags["fill"])}
-    for name in ("categorical", "hashed"):
+    for name in ("categorical", "hashed", "scale"):
         if isinstance(file.get(name), Mapping):
             merged[name] = {**file[name], **flags.get(name, {})}
     by_flag = {name: _columns_in(flags.get(name)) for name in ("features", "ignore", "categorical", "hashed")}
@@ -306,3 +334,22 @@ def _check_fill(value: Any) -> dict[str, float]:
             raise InputError(f"{name}={constant!r}: expected a finite number, such as 0")
         given[column] = number
     return given
+
+
+def _check_scales(values: Any) -> dict[str, Scale]:
+    """Check the declared constants of scaling; return them by column."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"scale={values!r}: expected one entry per column")
+    return {column: _check_scale(column, value) for column, value in sorted(values.items())}
+
+
+def _check_scale(column: str, value: Any) -> Scale:
+    given = asdict(value) if isinstance(value, Scale) else value
+    expected = f"scale {column}={value!r}: expected a centre, a spread above 0 and perhaps log"
+    if not isinstance(given, Mapping) or {"centre", "spread"} - given.keys() or given.keys() - _SCALE_KEYS:
+        raise InputError(f"{expected}, as {{centre = 40, spread = 15}}")
+    centre, spread, log = as_float(given["centre"]), as_float(given["spread"]), given.get("log", False)
+    numbers = [number for number in (centre, spread) if number is not None and math.isfinite(number)]
+    if len(numbers) < 2 or numbers[1] <= 0 or not isinstance(log, bool):
+        raise InputError(expected)
+    return Scale(centre=numbers[0], spread=numbers[1], log=log)

@@ -59,6 +59,8 @@ class Graph:
         clean_up: how often each declared rule for imperfect cells and edges applied, if the graph was read
             from tables. These counts are private: nothing writes them.
         declared_task: what is asked of a node; one of `num_classes` classes unless given.
+        filled: bool [N, numbers], which cells of numeric columns were empty and filled with a constant; None
+            if none can have been.
         unread: names of parts of the edges that the data has and nothing reads, such as weights. Names alone,
             so they are public.
 
@@ -98,6 +100,7 @@ class Graph:
     unread: tuple[str, ...] = ()
     declared_task: Task | None = None
     groups: Array | None = None
+    filled: Array | None = None
 
     def __post_init__(self) -> None:
         x = check_features(self.x)
@@ -141,6 +144,7 @@ class Graph:
         unread: tuple[str, ...] = (),
         task: Task | None = None,
         groups: Array | None = None,
+        filled: Array | None = None,
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -154,7 +158,7 @@ class Graph:
                 public: one row can change it. A number that is given is declared public.
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
-            node_names, columns, clean_up, unread, groups: as in the attributes.
+            node_names, columns, clean_up, unread, groups, filled: as in the attributes.
             task: what is asked of a node, with labels `y` as it takes them; declared, and so public.
 
         Returns:
@@ -206,6 +210,7 @@ class Graph:
             unread=unread,
             declared_task=task,
             groups=groups,
+            filled=filled,
         )
 
     @property

@@ -24,6 +24,7 @@ class PublicFigures(NamedTuple):
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
         task: the name of the task.
+        num_scaled: how many numeric columns are scaled with noisy histograms.
     """
 
     num_nodes: int
@@ -33,6 +34,7 @@ class PublicFigures(NamedTuple):
     label_change: float | None = None
     num_tables: int = 0
     task: str = "classes"
+    num_scaled: int = 0
 
 
 def count_tables(public: PublicFigures, settings: Mapping[str, Any]) -> int:

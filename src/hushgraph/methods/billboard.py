@@ -49,6 +49,7 @@ class Billboard:
             # The ballots of a second board come from a model that is built here, not from the caller's.
             num_boards=1 if has_own_model else min(public.most_boards, defaults.reading.num_boards),
             board_share=defaults.board_share,
+            num_scaled=public.num_scaled,
         )
         config = configure(settings, defaults, model="own" if has_own_model else "mlp")
         if epsilon is not None:

@@ -56,6 +56,7 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
         steps=defaults.steps if settings["steps"] is None else settings["steps"],
         **{name: settings[name] for name in ("edge_owner", "directed", "clip", "clipping", "delta")},
         **{name: settings[name] for name in ("sampler", "accountant", "noise")},
+        num_scaled=public.num_scaled,
     )
     _check_tree_size(plan, public.num_nodes)
     plan = _meet_epsilon(plan, settings).with_evaluation(count_tables(public, settings))
@@ -98,5 +99,5 @@ def _meet_epsilon(plan: PrivacyPlan, settings: Mapping[str, Any]) -> PrivacyPlan
     if settings["paper_noise_multiplier"] is not None:
         plan = plan.with_paper_noise(settings["paper_noise_multiplier"])
     if epsilon is None:
-        return plan
+        return plan.with_scaling(plan.num_scaled)
     return plan.with_steps_for(epsilon=epsilon) if plan.is_private else plan.calibrated(epsilon=epsilon)

@@ -100,6 +100,10 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     fields["sigma_over_clip"] = _check_float("sigma_over_clip", fields["sigma_over_clip"], wrong, least=0.0)
     fields["num_tables"] = _check_int("num_tables", fields.get("num_tables", 0), 0, wrong)
     fields["table_noise"] = _check_float("table_noise", fields.get("table_noise", 0.0), wrong, least=0.0)
+    fields["num_scaled"] = _check_int("num_scaled", fields.get("num_scaled", 0), 0, wrong)
+    fields["scaling_noise"] = _check_float(
+        "scaling_noise", fields.get("scaling_noise", 0.0), wrong, least=0.0
+    )
     if fields["delta"] is not None:
         fields["delta"] = _check_float("delta", fields["delta"], wrong, above=0.0, below=1.0)
     # Pairings are only meaningful, and only checked, once every field makes sense by itself.

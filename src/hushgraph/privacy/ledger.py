@@ -371,11 +371,12 @@ class Ledger:
         return epsilon(charges, rows_emptied(), delta=delta, accountant=self.accountant)
 
     def _price_torn_line(self) -> tuple[Charge, int]:
-        """The most a torn line can have been: a planned release not yet charged, else a block of steps."""
-        left = [charge for charge in self._planned - self._counts if not charge.is_step]
-        if left:
-            return max(left, key=_measure), 1
+        """The most a torn line can have been: the planned release that is next, else a block of steps."""
         left_steps = self.planned_steps - self.steps_charged
+        for charge in self._planned - self._counts:
+            # Releases come in the order of the plan, and figures after the last step.
+            if not charge.is_step and (_measure(charge) > 0 or not left_steps):
+                return charge, 1
         return self.planned_step, max(1, min(self._largest_count, left_steps))
 
     def _interpret_torn_line(self, raw: bytes) -> dict[str, Any]:

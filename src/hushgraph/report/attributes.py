@@ -19,16 +19,16 @@ def describe_attributes(folder: RunFolder) -> dict[str, Any]:
     return {
         "features": folder.num_features,
         "scaled_to_norm": norm or None,
-        "columns": None if columns is None else _list_columns(columns),
+        "columns": None if columns is None else _list_columns(folder, columns),
     }
 
 
-def _list_columns(columns: Columns) -> list[dict[str, Any]]:
+def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
     """List roles in the order in which a reader asks for them: columns of one role and treatment together."""
     names = columns.features or ()
     groups: dict[str, list[str]] = {}
     for name in names:
-        groups.setdefault(_describe_number(columns, name), []).append(name)
+        groups.setdefault(_describe_number(folder, columns, name), []).append(name)
     roles = [("feature", treatment, listed) for treatment, listed in groups.items()]
     unknown = {"refuse": "", "zeros": ", others become zeros", "other": ", others become one more feature"}
     for name, values in columns.categorical.items():
@@ -48,14 +48,20 @@ def _list_columns(columns: Columns) -> list[dict[str, Any]]:
     return [{"role": role, "columns": listed, "treatment": how} for role, how, listed in roles]
 
 
-def _describe_number(columns: Columns, name: str) -> str:
+def _describe_number(folder: RunFolder, columns: Columns, name: str) -> str:
     """Say what becomes of a numeric column."""
+    how = "a number, taken as it is"
+    if name in folder.paid_columns:
+        how = "a number, scaled with constants from a noisy histogram, which is paid for"
+    elif name in columns.scale and folder.config.numbers != "as-is":
+        how = "a number, scaled with declared constants"
     constants = columns.constants
     constant = constants.get(name, constants.get("*"))
     if constant is None:
-        return "a number, taken as it is"
+        return how
     flag = ", and one more feature says so" if name in columns.indicators else ""
-    return f"a number; an empty cell is filled with {constant:g}{flag}"
+    how = "a number" if how.endswith("as it is") else how
+    return f"{how}; an empty cell is filled with {constant:g}{flag}"
 
 
 def tabulate_attributes(attributes: Mapping[str, Any]) -> Table | None:

@@ -22,6 +22,7 @@ _CHOICES = {
     "schedule": get_args(choices.Schedule),
     "activation": get_args(choices.Activation),
     "setting": get_args(choices.Setting),
+    "numbers": get_args(choices.Numbers),
 }
 _LEAST = {"hidden": 1, "encoder_layers": 1, "decoder_layers": 1, "resample_every": 1, "evaluate_every": 1}
 # Above this, torch's generators take no seed.
@@ -55,6 +56,8 @@ class TrainingConfig:
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
         symmetrize, split, split_seed: how the data was read.
+        numbers: what numeric columns of tables are scaled with: "private" is constants from noisy histograms,
+            or declared ones where there are some, "declared" only these, "as-is" none.
         exact_figures: whether a private run's result has exact figures beside covered ones, and curves of
             validation figures while it trains; the guarantee does not cover them.
         train_accuracy: whether a private run's result has the accuracy on training nodes, a private figure.
@@ -91,6 +94,7 @@ class TrainingConfig:
     symmetrize: bool = False
     split: str | None = None
     split_seed: int = 0
+    numbers: choices.Numbers = "as-is"
     exact_figures: bool = False
     train_accuracy: bool = False
     seed: int | None = None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
 from hushgraph.figures.tables import load_tables
-from hushgraph.privacy.charges import FIGURES, name_board
+from hushgraph.privacy.charges import FIGURES, SCALING, name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import read_progress
 from hushgraph.runs.result import read_metrics
+from hushgraph.scaling.histograms import load_histograms
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -37,6 +38,9 @@ def check_consistent(folder: RunFolder) -> None:
     if folder.figures_path.exists():
         tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
         ledger.check_digest(FIGURES, tables.digest)
+    if folder.plan.num_scaled:
+        histograms = load_histograms(folder.scaling_path, plan=folder.plan.fingerprint())
+        ledger.check_digest(SCALING, histograms.digest)
     result = folder.result()
     # Another version of the accountant may have rounded the last digits otherwise.
     epsilon = float(result["epsilon"])

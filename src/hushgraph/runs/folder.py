@@ -5,6 +5,7 @@ ledger.jsonl            what it has paid for
 metrics.jsonl           validation accuracy and epsilon over time
 checkpoint.safetensors  where to go on after an interruption; gone once the run is done
 board-1.safetensors     the board of a billboard run, noise included; board-2 where there are two
+scaling.json            noisy histograms that numbers are scaled with
 halfway.safetensors     the weights that the ballots of a second board come from
 figures.json            noisy tables that covered figures are computed from
 weights.safetensors     the result
@@ -53,6 +54,8 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
 from hushgraph.runs.result import read_result
 from hushgraph.runs.versions import versions
+from hushgraph.scaling.histograms import load_histograms
+from hushgraph.scaling.scaler import Scaler
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Task, read_task
 
@@ -60,6 +63,7 @@ FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
 FIGURES_FILE = "figures.json"
+SCALING_FILE = "scaling.json"
 RELEASE = "release"
 _FILES = (
     "run.json",
@@ -70,6 +74,7 @@ _FILES = (
     "weights.safetensors",
     "result.json",
     FIGURES_FILE,
+    SCALING_FILE,
     *BOARD_FILES,
 )
 
@@ -367,6 +372,34 @@ class RunFolder:
         return self.path / FIGURES_FILE
 
     @property
+    def scaling_path(self) -> Path:
+        """Of the noisy histograms that numbers are scaled with."""
+        return self.path / SCALING_FILE
+
+    @property
+    def paid_columns(self) -> tuple[str, ...]:
+        """The numeric columns that noisy histograms are released of."""
+        return self.columns.unscaled if self.columns is not None and self.plan.num_scaled else ()
+
+    @cached_property
+    def _scaler(self) -> Scaler | None:
+        """What numbers are scaled with; RunError where it was released and is missing."""
+        if self.columns is None or self.config.numbers == "as-is":
+            return None
+        released: dict[str, tuple[float, float]] = {}
+        if self.plan.num_scaled:
+            released = load_histograms(self.scaling_path, plan=self.plan.fingerprint()).scales
+        return Scaler.of(self.columns, released)
+
+    def scale_features(self, x: Any) -> Any:
+        """Features as the model takes them, from raw ones; the same for rows that arrive later."""
+        return x if self._scaler is None else self._scaler.apply(x)
+
+    def scale(self, graph: Graph) -> Graph:
+        """A graph whose features are scaled, from one that was read."""
+        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x))
+
+    @property
     def group_names(self) -> tuple[str, ...]:
         """Names of the declared groups that figures are given for; empty where there are none."""
         groups = {} if self.columns is None else self.columns.group
@@ -390,7 +423,11 @@ class RunFolder:
         return (self.path / "weights.safetensors").exists()
 
     def read_graph(self, data: Any) -> Graph:
-        """Read the data of the run as it was read for training; raise RunError for other data."""
+        """Read the data of the run, with its numbers scaled as in training; raise RunError for other data."""
+        return self.scale(self.read_raw_graph(data))
+
+    def read_raw_graph(self, data: Any) -> Graph:
+        """The same, with its numbers as they are in the data."""
         config = self.config
         graph = load_graph(
             data,

@@ -3,6 +3,7 @@
 release.json            plan, task, declared names, guarantee, and the result as far as it is covered
 weights.safetensors     of the model
 board-1.safetensors     the boards of a billboard run
+scaling.json            noisy histograms, and the constants that numbers are scaled with
 halfway.safetensors     the weights that the ballots of a second board come from
 figures.json            noisy tables of counts, and the figures computed from them
 README.md               the model card
@@ -28,14 +29,14 @@ from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_as
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
-from hushgraph.runs.folder import FIGURES_FILE, RunFolder, find_checksum
+from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum
 from hushgraph.tasks.task import read_task
 
 ABOUT = "release.json"
 FORMAT = 1
 CARD = "README.md"
 # Files that are released as they are. The board of an engine may be a folder of Parquet files.
-_RELEASED = ("weights.safetensors", "halfway.safetensors", *BOARD_FILES, "board")
+_RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES, "board")
 # What a run was called, and how it was watched, is nobody else's business.
 _PRIVATE_SETTINGS = ("seed", "exact_figures", "train_accuracy", "evaluate_every")
 

@@ -14,6 +14,7 @@ from hushgraph.privacy.guarantee import judge_size
 
 if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph
+    from hushgraph.privacy import choices
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.privacy.plans import PrivacyPlan
 
@@ -73,12 +74,15 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
     return warnings
 
 
-def list_notes(graph: Graph, *, symmetrize: bool, directed: bool) -> list[str]:
+def list_notes(
+    graph: Graph, *, symmetrize: bool, directed: bool, numbers: choices.Numbers = "as-is"
+) -> list[str]:
     """List what the owner of the data should know and nobody else may: counts of what reading changed.
 
     Args:
         graph: the data.
         symmetrize, directed: what the caller declared about edges.
+        numbers: how numeric columns are scaled.
 
     Guarantees:
         Nothing of this is written by hushgraph: not into a run, a report or JSON.
@@ -103,10 +107,10 @@ def list_notes(graph: Graph, *, symmetrize: bool, directed: bool) -> list[str]:
         notes.append(
             "there is no edge, so that the graph adds nothing but noise; check the edges, or use --model mlp"
         )
-    return notes + _list_feature_notes(graph)
+    return notes + _list_feature_notes(graph, numbers)
 
 
-def _list_feature_notes(graph: Graph) -> list[str]:
+def _list_feature_notes(graph: Graph, numbers: choices.Numbers) -> list[str]:
     """Notes about features that carry nothing, or that drown others."""
     if not 0 < math.prod(graph.x.shape) <= _MOST_FEATURES:
         return []
@@ -117,13 +121,20 @@ def _list_feature_notes(graph: Graph) -> list[str]:
     used = largest[largest > 0]
     if not used.size:
         return ["all features are 0, so that a model can learn from edges alone; check the features"]
-    factor = used.max() / used.min()
+    columns = graph.columns
+    if columns is not None and numbers != "as-is":
+        is_scaled = [numbers == "private" or name in columns.scale for name in columns.features or ()]
+        largest[: len(is_scaled)][is_scaled] = 0
+        used = largest[largest > 0]
+    factor = used.max() / used.min() if used.size else 1.0
     if factor < _FACTOR:
         return []
+    advice = "divide columns by constants that you know without looking at the data"
+    if columns is not None:
+        advice = "use --numbers private, or declare constants (--scale)"
     return [
         f"the largest values of columns of features differ by a factor of {factor:,.0f}: every row is scaled "
-        "to one norm, so that large columns hide small ones; divide columns by constants that you know "
-        "without looking at the data"
+        f"to one norm, so that large columns hide small ones; {advice}"
     ]
 
 

@@ -17,9 +17,11 @@ from hushgraph.inference.in_memory import WholeGraph, score_nodes
 from hushgraph.inputs.features import Features
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
+from hushgraph.scaling.histograms import Int64Array
 from hushgraph.training.boards import Boards
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import Parts
+from hushgraph.training.scaling import find_scaling
 from hushgraph.training.source import StepParts
 from hushgraph.training.steps import build_steps, takes_rows
 from hushgraph.training.trainer import State
@@ -67,6 +69,10 @@ class Memory(Boards):
         """See `Source`."""
         return f"hushgraph.resume({str(self.folder.path)!r}, data)"
 
+    def count_numbers(self) -> Int64Array:
+        """See `NumberSource`."""
+        return self.parts.count_numbers(self.graph, self.folder.paid_columns)
+
     def list_facts(self) -> Mapping[str, str]:
         """See `Source`."""
         # Of two graphs, one row could change the trees of both: more of them than the plan covers.
@@ -74,11 +80,14 @@ class Memory(Boards):
 
     def check(self, ledger: Ledger) -> None:
         """See `Source`."""
+        if self.folder.plan.num_scaled:
+            find_scaling(self.folder, ledger)
         for place in range(self.folder.num_boards):
             self.find_board(place, ledger)
 
     def prepare(self, model: nn.Module) -> None:
-        """See `Source`; only GPUs have something to load."""
+        """See `Source`: numbers are scaled; only GPUs have something to load."""
+        self.graph = self.folder.scale(self.graph)
         if self.device.type == "cuda" and takes_rows(self.folder.plan, model):
             num_sparse = self.graph.num_features if sparse.issparse(self.graph.x) else 0
             options = {"num_sparse": num_sparse}

@@ -30,6 +30,8 @@ from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy import charges
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.scaling import histograms
+from hushgraph.scaling.histograms import Int64Array, NoisyHistograms
 from hushgraph.tasks.task import Task
 from hushgraph.training.tree_batches import draw_lists
 
@@ -90,6 +92,14 @@ class ReleaseTables(Protocol):
     ) -> NoisyTables: ...
 
 
+class ReleaseHistograms(Protocol):
+    """The histograms of numeric columns, with noise."""
+
+    def __call__(
+        self, counts: Int64Array, /, *, names: Sequence[str], noise_std: float, draws: Draws, plan: str
+    ) -> NoisyHistograms: ...
+
+
 class MakeNoise(Protocol):
     """The noise of all steps of a run."""
 
@@ -126,6 +136,11 @@ def choose_draws(seed: int | None, place: int) -> Draws:
         return normal.draw
     # Apart from the stream of the steps, which starts from the seed itself, and from that of another board.
     return partial(normal.draw, keys=seeded_keys(f"board {place} of {seed}"))
+
+
+def choose_scaling_draws(seed: int | None) -> Draws:
+    """The draws of the histograms: of the operating system's; of a seeded run, a stream of their own."""
+    return normal.draw if seed is None else partial(normal.draw, keys=seeded_keys(f"scaling of {seed}"))
 
 
 def choose_table_draws() -> Draws:
@@ -172,6 +187,10 @@ class Parts:
         make_lists: bounded lists of a graph, by the plan and the seed of their keys.
         adapt_sum: from the clipped sum that training chose to the one that is used.
         make_noise: the noise of the steps.
+        count_numbers: counts the numbers of training rows in histograms, by graph and columns.
+        scaling_draws: the randomness of the histograms, by the seed of the run.
+        release_histograms: adds noise to the histograms.
+        save_histograms: makes the histograms visible.
         count_rows: counts evaluated rows in tables.
         table_draws: the randomness of the tables.
         release_tables: adds noise to the tables.
@@ -188,6 +207,10 @@ class Parts:
     make_lists: Callable[[Graph, PrivacyPlan, int], BoundedLists] = draw_lists
     adapt_sum: Callable[[ClippedSum], ClippedSum] = keep_sum
     make_noise: MakeNoise = make_noise
+    count_numbers: Callable[[Graph, Sequence[str]], Int64Array] = histograms.count_numbers
+    scaling_draws: Callable[[int | None], Draws] = choose_scaling_draws
+    release_histograms: ReleaseHistograms = histograms.release_histograms
+    save_histograms: Callable[[NoisyHistograms, Path, Callable[[], None]], None] = histograms.save_histograms
     count_rows: CountRows = tables.count_rows
     table_draws: Callable[[], Draws] = choose_table_draws
     release_tables: ReleaseTables = tables.release_tables

@@ -90,6 +90,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         task = choose_class_task(graph.num_classes, names, **asked)
         graph = replace(graph, declared_task=task)
         full["class_weights"] = read_class_weights(full["class_weight"], graph.num_classes, names)
+    full["numbers"] = _choose_numbers(graph, full)
     has_evaluated = len(graph.val_idx) + len(graph.test_idx) > 0
     figures = PublicFigures(
         graph.num_nodes,
@@ -99,8 +100,30 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         # Ballots of two classes and of other tasks are not those of c classes.
         label_change=None if type(graph.task) is Classes else graph.task.label_change,
         task=graph.task.name,
+        num_scaled=len(graph.columns.unscaled) if graph.columns and full["numbers"] == "private" else 0,
     )
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
+
+
+def _choose_numbers(graph: Graph, settings: Mapping[str, Any]) -> str:
+    """How numeric columns are scaled: paid for unless declared; data without columns stays as it is."""
+    numbers: str | None = settings["numbers"]
+    prices_steps_alone = settings["accountant"] == "paper"
+    if graph.columns is None:
+        if numbers in ("private", "declared"):
+            raise InputError(
+                f"numbers={numbers!r}: it is for tables, whose columns have names; leave it out, and scale "
+                "features with constants that you know without looking at the data"
+            )
+        return "as-is"
+    if numbers is None:
+        return "declared" if prices_steps_alone else "private"
+    if numbers == "private" and prices_steps_alone:
+        raise InputError(
+            "numbers='private' with accountant='paper': it prices steps alone; use accountant='pair', or "
+            "numbers='declared' or 'as-is'"
+        )
+    return numbers
 
 
 def _check_has_labels(graph: Graph) -> None:

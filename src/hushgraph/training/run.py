@@ -206,7 +206,8 @@ class Run:
         Nothing is charged: a new node reads what was released and its own row.
 
         Args:
-            features: [R, d], or [d] for one row; dense or any SciPy sparse matrix.
+            features: [R, d], or [d] for one row; dense or any SciPy sparse matrix. Numbers are given as they
+                are in the training data, in its order of columns; they are scaled as in training.
             places: for every row the identifiers that it lists, as the training data named its nodes; numbers
                 from 0 where it had no names. Repeats count once; unknown identifiers are skipped.
 
@@ -275,7 +276,8 @@ class Run:
             own_places=np.full(len(seen.known), -1) if config.own_place else None,
             **scaling,
         )
-        scores = score_rows(self.model, nodes.x, readings, feature_norm=config.feature_norm)
+        x = self.folder.scale_features(nodes.x)
+        scores = score_rows(self.model, x, readings, feature_norm=config.feature_norm)
         values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
 
@@ -455,4 +457,4 @@ class Run:
         )
         # Here too, since a module of the caller's says nothing of its columns.
         inference.check_width(graph.num_features, self.folder.num_features)
-        return graph
+        return self.folder.scale(graph)

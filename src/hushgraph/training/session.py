@@ -35,6 +35,7 @@ from hushgraph.training.parts import Parts
 from hushgraph.training.prepare import OptimizerFactory
 from hushgraph.training.publish import publish_run
 from hushgraph.training.run import Run
+from hushgraph.training.scaling import release_scaling
 from hushgraph.training.source import Source, View, release_board
 from hushgraph.training.steps import build_trainer
 from hushgraph.training.trainer import Observer, State
@@ -120,6 +121,8 @@ class Session:
         state, model = self.learner.state, self.learner.state.model
         state.step, lost, seconds, key = group.broadcast(self._load_progress)
         group.follow([p.detach() for p in model.parameters()])
+        if plan.scaling_charge is not None:
+            group.broadcast(self._release_scaling)
         self.source.prepare(model)
         for place, end in enumerate(plan.segment_ends):
             is_last = end == plan.steps
@@ -143,6 +146,9 @@ class Session:
         group.follow([p.detach() for p in model.parameters()])
         model.eval()
         return Run(model, plan, folder.config, result, metrics, folder)
+
+    def _release_scaling(self) -> None:
+        release_scaling(self.folder, self.source, require_leader(self.ledger), parts=self.parts)
 
     def _release_board(self, place: int) -> None:
         release_board(self.folder, self.source, require_leader(self.ledger), place, parts=self.parts)

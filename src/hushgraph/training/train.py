@@ -107,7 +107,8 @@ def train(
             if opened is not None:
                 folder = replace(folder, budget=entry or BudgetEntry.of(opened, plan))
             if on_notes is not None and group.leads:
-                on_notes(list_notes(graph, symmetrize=full["symmetrize"], directed=full["directed"]))
+                own = {name: full[name] for name in ("symmetrize", "directed")}
+                on_notes(list_notes(graph, numbers=config.numbers, **own))
             own_device = group.assign_device(choose_device(device))
             source = Memory(folder, graph, device=own_device, parts=parts)
             learner = Learner.build(
@@ -194,7 +195,7 @@ def resume(
         return Run.load(path, model=model, device=device)
     with group.share_errors():
         device_of_group = group.assign_device(choose_device(device))
-        source = Memory(folder, folder.read_graph(data), device=device_of_group, parts=parts)
+        source = Memory(folder, folder.read_raw_graph(data), device=device_of_group, parts=parts)
         own: dict[str, Any] = {"model": model, "optimizer": optimizer, "parts": parts}
         learner = Learner.build(folder, source, group=group, resumed=True, **own)
     open_ledger = partial(folder.go_on, charge_again=charge_again, check=source.check)

@@ -85,6 +85,12 @@ class NodeTable:
                     f"{table.place(None, name)}: it is given as fill, but is not a column of numbers; give "
                     "constants to columns of numbers alone"
                 )
+        for name in columns.scale:
+            if name not in (columns.features or ()):
+                raise GraphError(
+                    f"{table.place(None, name)}: it is given as scale, but is not a column of numbers; scale "
+                    "columns of numbers alone"
+                )
         for role, names in (("categorical", columns.categorical), ("hashed", columns.hashed)):
             for name in names:
                 table.check_exists(name, role)
@@ -183,7 +189,9 @@ class NodeTable:
         y = np.full(count, -1, np.int64)
         split = np.full(count, -1, np.int64)
         groups = np.full(count, -1, np.int64) if self.labels and columns.group else None
-        filled, unknown = 0, 0
+        unknown = 0
+        may_fill = bool(columns.constants)
+        filled = np.zeros((count if may_fill else 0, len(columns.features or ())), np.bool_)
         step = max(2048, CELLS // (columns.num_features + 4))
         for begin in range(0, count, step):
             block = self.connection.execute(
@@ -200,7 +208,8 @@ class NodeTable:
             places = {name: number for number, name in enumerate(columns.features or ())}
             for name, number in places.items():
                 features.put(rows, number, self._numbers(block, f"f{number}", name))
-                filled += int(np.sum(block[f"m{number}"])) if name in columns.constants else 0
+                if name in columns.constants:
+                    filled[rows, number] = np.ma.getdata(block[f"m{number}"])
             first = len(places)
             for number, (name, values) in enumerate(columns.categorical.items()):
                 codes = self._codes(block, f"v{number}", name)
@@ -217,7 +226,9 @@ class NodeTable:
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
         if groups is not None:
             arrays["groups"] = groups
-        arrays["clean_up"] = {"numbers filled": filled, "categories not listed": unknown}
+        if may_fill:
+            arrays["filled"] = filled
+        arrays["clean_up"] = {"numbers filled": int(filled.sum()), "categories not listed": unknown}
         if self._split is not None:
             arrays |= {f"{name}_idx": np.flatnonzero(split == code) for code, name in enumerate(SPLITS)}
         return arrays

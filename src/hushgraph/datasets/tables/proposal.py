@@ -23,12 +23,13 @@ _COMMENTS = {
     "missing": "texts that count as an empty cell",
     "fill": "an empty number becomes this constant; [columns.fill] names one for a column",
     "indicators": "these columns get a feature that says whether the number was filled",
+    "scale": "numbers are scaled with these constants, which are public and free",
     "unknown_category": "a value that is not listed in [columns.categorical]: refuse, zeros or other",
     "unknown_ids": "edges with an end that is not a node: refuse or drop",
     "categorical": "one feature for each value listed; list values that are public",
     "hashed": "text columns, each with a number of buckets",
 }
-_TABLES = ("fill", "categorical", "hashed")
+_TABLES = ("fill", "scale", "categorical", "hashed")
 
 
 def format_proposal(check: Check) -> str:
@@ -67,6 +68,8 @@ def format_proposal(check: Check) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_toml(each) for each in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {_toml(each)}' for key, each in value.items())}}}"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):

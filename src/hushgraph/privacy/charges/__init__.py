@@ -7,15 +7,18 @@ from hushgraph.privacy.charges.calibrate import calibrate
 from hushgraph.privacy.charges.charge import Charge, epsilon, list_column, list_events, read_value
 from hushgraph.privacy.charges.evaluation import FIGURES, EvaluationCharge
 from hushgraph.privacy.charges.recorded import RecordedCharge, read_recorded
+from hushgraph.privacy.charges.scaling import SCALING, ScalingCharge
 from hushgraph.privacy.charges.steps import RowSteps, Steps, TreeSteps
 
 __all__ = [
     "FIGURES",
+    "SCALING",
     "BoardCharge",
     "Charge",
     "EvaluationCharge",
     "RecordedCharge",
     "RowSteps",
+    "ScalingCharge",
     "Steps",
     "TreeSteps",
     "calibrate",

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from hushgraph._validate import as_float, as_int
 from hushgraph.errors import PlanError
-from hushgraph.privacy.charges import BoardCharge, Charge, RowSteps, calibrate, name_board
-from hushgraph.privacy.plans.plan import PrivacyPlan, check_epsilon
+from hushgraph.privacy.charges import BoardCharge, Charge, RowSteps, ScalingCharge, calibrate, name_board
+from hushgraph.privacy.plans.plan import SCALING_SHARE, PrivacyPlan, check_epsilon
 from hushgraph.privacy.statement import BILLBOARD_WORDS, Wording
 
 
@@ -27,7 +27,8 @@ class BillboardPlan(PrivacyPlan):
         label_change: the largest squared change of a ballot when a label changes, `Task.label_change`, of
             other tasks than classes.
         num_boards: 1 or 2.
-        board_share: the part of the budget (of mu^2) that the boards get together, in equal parts.
+        board_share: the part of the budget (of mu^2) that the boards get together, in equal parts; of what
+            scaling leaves, where numbers are scaled.
         board_noise: s of every board, where one ballot has norm 1; 0 is none, or not chosen yet.
         sigma_over_clip: sigma / C; follows from epsilon.
 
@@ -125,10 +126,10 @@ class BillboardPlan(PrivacyPlan):
         """Steps on rows, which read their lists on the boards."""
         return RowSteps(draw=self.draw, sigma_over_clip=self.sigma_over_clip, times=self.steps)
 
-    def charges_until(self, steps: int) -> tuple[Charge, ...]:
-        """The boards that are made, and the steps that are taken, by a run that has come this far."""
+    def _releases_until(self, steps: int) -> tuple[Charge, ...]:
+        """The boards that are made by a run that has come this far."""
         places = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
-        return (*(self.board_charge(place) for place in places), *super().charges_until(steps))
+        return tuple(self.board_charge(place) for place in places)
 
     def calibrated(self, *, epsilon: float) -> Self:
         """The same plan with the smallest safe noise for `epsilon`, split by `board_share`.
@@ -139,15 +140,14 @@ class BillboardPlan(PrivacyPlan):
         target = check_epsilon(epsilon)
         if self.num_tables:
             return self.with_evaluation(0).calibrated(epsilon=target).with_evaluation(self.num_tables)
-        noisy = calibrate(
-            self.charges,
-            [*[self.board_share / self.num_boards] * self.num_boards, 1 - self.board_share],
-            budget=target,
-            delta=self.delta,
-        )
+        shares = [*[self.board_share / self.num_boards] * self.num_boards, 1 - self.board_share]
+        if self.num_scaled:
+            shares = [SCALING_SHARE, *((1 - SCALING_SHARE) * share for share in shares)]
+        noisy = calibrate(self.charges, shares, budget=target, delta=self.delta)
+        scaling = next((charge.noise_std for charge in noisy if isinstance(charge, ScalingCharge)), 0.0)
         noise = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
         sigma = next(charge.sigma_over_clip for charge in noisy if isinstance(charge, RowSteps))
-        return replace(self, board_noise=noise, sigma_over_clip=sigma)
+        return replace(self, board_noise=noise, sigma_over_clip=sigma, scaling_noise=scaling)
 
     def with_steps_for(self, *, epsilon: float) -> Self:
         """Refused: with boards, epsilon and steps give the noise."""

@@ -23,7 +23,14 @@ from hushgraph.privacy.changes import (
     row_emptied,
     rows_emptied,
 )
-from hushgraph.privacy.charges import Charge, EvaluationCharge, Steps, epsilon, list_events
+from hushgraph.privacy.charges import (
+    Charge,
+    EvaluationCharge,
+    ScalingCharge,
+    Steps,
+    epsilon,
+    list_events,
+)
 from hushgraph.privacy.charges.board import LARGEST_NOISE, LEAST_NOISE
 from hushgraph.privacy.fields import check_fields, check_keys, parse_fields, refuse_noise_multiplier
 from hushgraph.privacy.statement import Wording
@@ -33,6 +40,8 @@ ADJACENCY = "node-level, zero-out"
 FORMAT = 2
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 FIGURES_ARE = {True: "covered", False: "not covered"}
+# The part of mu^2 that scaling gets, by rule: a tenth of it would do for tens of thousands of training rows.
+SCALING_SHARE = 0.05
 _REQUIRED = ("num_train_nodes", "batch_size", "steps")
 _METHODS: dict[str, type[PrivacyPlan]] = {}
 
@@ -65,6 +74,9 @@ class PrivacyPlan:
         noise: "common" or "per-layer".
         num_tables: m, how many tables an evaluated row is counted in; 0 releases no figures.
         table_noise: the standard deviation of the noise on every count; `with_evaluation` chooses it.
+        num_scaled: F, how many numeric columns are scaled by noisy histograms; 0 releases none.
+        scaling_noise: the standard deviation of the noise on every bin of them; it follows from epsilon, or
+            `with_scaling` chooses it.
 
     Guarantees:
         A plan that exists is consistent: a batch the accountant does not price cannot be combined with it.
@@ -101,6 +113,8 @@ class PrivacyPlan:
     directed: bool = False
     num_tables: int = 0
     table_noise: float = 0.0
+    num_scaled: int = 0
+    scaling_noise: float = 0.0
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
@@ -222,7 +236,36 @@ class PrivacyPlan:
     def charges_until(self, steps: int) -> tuple[Charge, ...]:
         """What a run that has taken this many steps has been charged for; figures follow the last one."""
         done = self.evaluation_charge if steps == self.steps else None
-        return (replace(self.step_charge, times=steps), *(() if done is None else (done,)))
+        taken = replace(self.step_charge, times=steps)
+        in_order = (self.scaling_charge, *self._releases_until(steps), taken, done)
+        return tuple(charge for charge in in_order if charge is not None)
+
+    def _releases_until(self, steps: int) -> tuple[Charge, ...]:
+        """What is released between scaling and the figures, apart from steps."""
+        return ()
+
+    @property
+    def scaling_charge(self) -> ScalingCharge | None:
+        """What the histograms of numeric columns are charged as; None where none are released."""
+        if not self.num_scaled:
+            return None
+        return ScalingCharge(num_columns=self.num_scaled, noise_std=self.scaling_noise)
+
+    def with_scaling(self, num_scaled: int) -> Self:
+        """The same plan with histograms of this many columns; its epsilon grows by what they cost.
+
+        The noise of steps and boards stays. Where epsilon is given, `calibrated` divides it instead.
+        """
+        bare = replace(self, num_scaled=0, scaling_noise=0.0, num_tables=0, table_noise=0.0)
+        if not num_scaled or not bare.is_private:
+            return replace(self, num_scaled=num_scaled, scaling_noise=0.0)
+        from hushgraph.accounting.accountants import gaussian_shift
+
+        mu = gaussian_shift(bare.epsilon, bare.delta)
+        shift = mu * math.sqrt(SCALING_SHARE / (1 - SCALING_SHARE))
+        return replace(bare, **_choose_scaling(num_scaled, shift, bare.epsilon)).with_evaluation(
+            self.num_tables
+        )
 
     @property
     def evaluation_charge(self) -> EvaluationCharge | None:
@@ -352,6 +395,8 @@ class PrivacyPlan:
             return self.with_evaluation(0).calibrated(epsilon=epsilon).with_evaluation(self.num_tables)
         if self.steps == 0:
             raise PlanError("steps=0: expected at least one step to calibrate noise for; give steps")
+        if self.scaling_charge is not None:
+            return self._calibrate_with_scaling(self.scaling_charge, epsilon)
         n = self.changed_trees
         wanted = _find_noise(self.draw, n, self.steps, epsilon, self.delta, self.accountant)
         # The noise is chosen as a multiple of 2n, which may lose the last bits: err upwards until it is safe.
@@ -363,6 +408,30 @@ class PrivacyPlan:
             f"epsilon={epsilon}: no noise near sigma/C={wanted:.6g} is confirmed to meet it; "
             "give sigma_over_clip instead"
         )
+
+    def _calibrate_with_scaling(self, scaling: ScalingCharge, epsilon: float) -> Self:
+        """Scaling gets its share of mu^2, and steps the smallest noise that what is left pays for."""
+        from hushgraph.accounting.accountants import gaussian_shift
+        from hushgraph.accounting.calibrate import smallest_scale
+
+        self._check_can_scale()
+        mu = gaussian_shift(epsilon, self.delta)
+        plan = replace(self, **_choose_scaling(self.num_scaled, mu * math.sqrt(SCALING_SHARE), epsilon))
+        bare = replace(self, num_scaled=0).calibrated(epsilon=epsilon)
+        noise = smallest_scale(
+            spent=lambda sigma: replace(plan, sigma_over_clip=sigma).epsilon,
+            start=1.05 * bare.sigma_over_clip,
+            epsilon=epsilon,
+            delta=self.delta,
+        )
+        return replace(plan, sigma_over_clip=noise)
+
+    def _check_can_scale(self) -> None:
+        if self.accountant == "paper":
+            raise PlanError(
+                f"num_scaled={self.num_scaled} with accountant='paper': it prices steps alone; use "
+                "accountant='pair', or numbers='declared' or 'as-is'"
+            )
 
     def with_paper_noise(self, multiplier: float) -> Self:
         """The same plan with the noise sigma = 2 C n `multiplier`, as the paper writes it."""
@@ -384,6 +453,8 @@ class PrivacyPlan:
             )
         [(event, _)] = list_events([self.step_charge.once])
         plan = replace(self, steps=_find_steps(event, epsilon, self.delta, self.accountant))
+        if self.num_scaled:
+            plan = plan._with_steps_beside_scaling(epsilon)
         while plan.steps > 0 and plan.epsilon > epsilon:
             plan = replace(plan, steps=plan.steps - 1)
         if plan.steps == 0:
@@ -392,6 +463,20 @@ class PrivacyPlan:
                 "raise the noise or epsilon, or lower batch_size or max_readers"
             )
         return plan
+
+    def _with_steps_beside_scaling(self, epsilon: float) -> Self:
+        """Scaling gets its share of mu^2; the most of these steps that what is left pays for."""
+        from hushgraph.accounting.accountants import gaussian_shift
+
+        self._check_can_scale()
+        shift = gaussian_shift(epsilon, self.delta) * math.sqrt(SCALING_SHARE)
+        plan = replace(self, **_choose_scaling(self.num_scaled, shift, epsilon))
+        fits, too_many = 0, plan.steps + 1
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            is_paid = replace(plan, steps=middle).epsilon <= epsilon
+            fits, too_many = (middle, too_many) if is_paid else (fits, middle)
+        return replace(plan, steps=fits)
 
     def list_figures(self) -> list[tuple[str, str]]:
         """Rows of the report's table: names and values."""
@@ -447,6 +532,8 @@ class PrivacyPlan:
         if not self.num_tables:
             # Fingerprints of plans that were made before there were figures stay as they are.
             del fields["num_tables"], fields["table_noise"]
+        if not self.num_scaled:
+            del fields["num_scaled"], fields["scaling_noise"]
         return json.dumps(tags | fields, sort_keys=True, allow_nan=False)
 
     @staticmethod
@@ -524,6 +611,13 @@ def _find_steps(event: Event, epsilon: float, delta: float, accountant: str) -> 
     from hushgraph.accounting.calibrate import most_steps
 
     return most_steps(event=event, epsilon=epsilon, delta=delta, accountant=accountant)
+
+
+def _choose_scaling(num_scaled: int, shift: float, epsilon: float) -> dict[str, Any]:
+    """The fields of a plan whose scaling a training row shifts by `shift`."""
+    charge = ScalingCharge(num_columns=num_scaled).with_shift(shift)
+    charge.check_noise(epsilon)
+    return {"num_scaled": num_scaled, "scaling_noise": charge.noise_std}
 
 
 def check_epsilon(epsilon: float) -> float:
