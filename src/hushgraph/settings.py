@@ -4,9 +4,11 @@
 settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here.
 """
 
+import csv
 import difflib
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -118,15 +120,39 @@ def list_values(hint: Any) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def _split_list(text: str) -> list[str]:
-    return text.split(",")
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The values of a flag such as `--classes a,b`; a value with a comma stands in double quotes."""
+    return next(csv.reader([text], delimiter=separator), [""])
+
+
+def join_list(values: Iterable[str], separator: str = ",") -> str:
+    """The text of a flag that `split_list` reads as these values."""
+    special = (separator, '"', "\r", "\n")
+    return separator.join(
+        '"' + value.replace('"', '""') + '"' if any(each in value for each in special) else value
+        for value in values
+    )
+
+
+def join_pair(column: str, value: str) -> str:
+    """The text of a flag such as `--hash city=16`; a column with = in its name stands in double quotes."""
+    quoted = '"' + column.replace('"', '""') + '"' if "=" in column or column.startswith('"') else column
+    return f"{quoted}={value}"
+
+
+def _split_pair(text: str) -> tuple[str, str, str]:
+    """Take apart what `join_pair` joins: the column, = or nothing, and the value."""
+    quoted = re.match(r'"((?:[^"]|"")*)"=', text)
+    if quoted:
+        return quoted[1].replace('""', '"'), "=", text[quoted.end() :]
+    return text.partition("=")
 
 
 def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The columns of a flag such as `--hash city=16` and what each holds."""
     given = set()
     for value in values:
-        column, equals, rest = value.partition("=")
+        column, equals, rest = _split_pair(value)
         if not (column and equals and rest):
             raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {example}")
         if column in given:
@@ -136,7 +162,7 @@ def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tup
 
 
 def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
-    return {column: text.split("|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
+    return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
 
 
 def _read_groups(value: str) -> dict[str, list[str]]:
@@ -145,7 +171,7 @@ def _read_groups(value: str) -> dict[str, list[str]]:
             f"group={value!r}: expected a column and its declared values, as region=north|south; values are "
             "never looked up in the data"
         )
-    return {column: text.split("|") for column, text in _split_pairs("group", "COL=A|B", [value])}
+    return {column: split_list(text, "|") for column, text in _split_pairs("group", "COL=A|B", [value])}
 
 
 def _read_buckets(values: Sequence[str]) -> dict[str, int]:
@@ -160,7 +186,7 @@ def _read_constants(values: Sequence[str]) -> dict[str, float]:
     """The constants of `--fill`, by column; a number alone is for every column of numbers."""
     constants: dict[str, float] = {}
     for value in values:
-        column, equals, number = value.rpartition("=")
+        column, equals, number = _split_pair(value) if "=" in value else ("", "", value)
         try:
             constants[column if equals else EVERY_NUMBER] = float(number)
         except ValueError:
@@ -170,11 +196,30 @@ def _read_constants(values: Sequence[str]) -> dict[str, float]:
     return constants
 
 
+def _read_cycles(values: Sequence[str]) -> dict[str, list[str]]:
+    return {
+        column: split_list(text, "|") for column, text in _split_pairs("cycles", "COL=weekday|month", values)
+    }
+
+
+def _read_days(values: Sequence[str]) -> dict[str, str]:
+    return dict(_split_pairs("date", "COL=2000-01-01", values))
+
+
+def _read_rules(values: Sequence[str]) -> dict[str, str]:
+    """The rules of a flag such as `--decimal ,`, by column; one without a column is for every column."""
+    rules: dict[str, str] = {}
+    for value in values:
+        column, equals, rule = _split_pair(value) if "=" in value else ("", "", value)
+        rules[column if equals else EVERY_NUMBER] = rule
+    return rules
+
+
 _budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="What training may read")
 _model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
 _table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES)
-_list = partial(_table, metavar="A,B,...", read=_split_list)
+_list = partial(_table, metavar="A,B,...", read=split_list)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -459,6 +504,68 @@ class Settings(TypedDict, total=False):
     ]
     indicators: Annotated[
         Sequence[str] | None, _list("Filled columns with a feature for that. [none]", column="indicators")
+    ]
+    decimal: Annotated[
+        Mapping[str, str] | str | None,
+        _table(
+            "Before decimals: a comma for all columns, or COL=, for one. [a point]",
+            metavar="[COL=]CHAR",
+            column="decimal",
+            read=_read_rules,
+            repeats=True,
+        ),
+    ]
+    thousands: Annotated[
+        Mapping[str, str] | str | None,
+        _table(
+            "Between groups of three digits, as --decimal. [nothing]",
+            metavar="[COL=]CHAR",
+            column="thousands",
+            read=_read_rules,
+            repeats=True,
+        ),
+    ]
+    percent: Annotated[
+        Sequence[str] | None, _list("Columns where 12% is 0.12; * for all. [refused]", column="percent")
+    ]
+    booleans: Annotated[
+        Sequence[str] | None,
+        _list("Columns of true or yes, 1, and false or no, 0. [refused]", flag="boolean", column="booleans"),
+    ]
+    dates: Annotated[
+        Mapping[str, str] | None,
+        _table(
+            "A column and the day that its days are counted from; repeat it. [refused]",
+            flag="date",
+            metavar="COL=YYYY-MM-DD",
+            column="dates",
+            read=_read_days,
+            repeats=True,
+        ),
+    ]
+    date_format: Annotated[
+        Mapping[str, str] | str | None,
+        _table(
+            "Of dates, as %d.%m.%Y, for all or as COL=. [year-month-day]",
+            metavar="[COL=]FORMAT",
+            column="date_format",
+            read=_read_rules,
+            repeats=True,
+        ),
+    ]
+    cycles: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        _table(
+            "A date and weekday, month, day, hour: sine and cosine too. [none]",
+            metavar="COL=A|B",
+            column="cycles",
+            read=_read_cycles,
+            repeats=True,
+        ),
+    ]
+    looked_up: Annotated[
+        Sequence[str] | None,
+        _list("What was read off rows, so assumed public: classes, ... [none]", column="looked_up"),
     ]
     group: Annotated[
         Mapping[str, Sequence[str]] | None,

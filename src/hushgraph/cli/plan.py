@@ -18,7 +18,7 @@ from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plans import PrivacyPlan, json_number
-from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings
+from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings, split_list
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -337,7 +337,7 @@ def _count_classes(flags: Mapping[str, Any]) -> int:
     if names is None:
         return int(number)
     # No model has one class, so a number alone is no name.
-    listed = int(names) if names.isdecimal() else len(set(names.split(",")))
+    listed = int(names) if names.isdecimal() else len(set(split_list(names)))
     if number is not None and number != listed:
         raise InputError(f"--num-classes {number} with --classes {names}: that is {listed}; give one of them")
     return listed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hushgraph.datasets.tables.node_table import SPLIT_WORDS
@@ -13,9 +14,11 @@ _COLUMNS = 100
 _WORDS = [word for words in SPLIT_WORDS for word in words]
 _NUMBERS = [word for word in _WORDS if word[0].isdigit()]
 _COUNTS = (
-    *("empty", "distinct", "numbers", "integers", "infinite"),
+    *("empty", "distinct", "numbers", "integers", "fractions", "infinite"),
     *("splits", "split_words", "trains", "least", "most"),
 )
+# Different values are counted exactly where they are few, or where they may be different in every row.
+_FEW, _NEARLY_ALL = 2_000, 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +30,18 @@ class Profile:
         sql: its name in the copy.
         rows: of the table.
         empty: cells that are empty, blank, NaN or a text that counts as missing.
-        distinct: different values among the others.
+        distinct: different values among the others; an estimate where they are neither few nor nearly as many
+            as rows.
         numbers: cells that are finite numbers.
         integers: of these, integers that are at least 0.
+        fractions: of these, those that are no integers.
         infinite: cells that are numbers but not finite.
         splits: cells that name a split, by a word or by 0, 1, 2.
         split_words: of these, words.
         trains: of `splits`, training.
         least, most: the range of the numbers.
         can_be_numeric: whether the type of the column allows numbers to be read from it.
+        is_exact: whether `distinct` is no estimate.
     """
 
     name: str
@@ -45,6 +51,7 @@ class Profile:
     distinct: int
     numbers: int
     integers: int
+    fractions: int
     infinite: int
     splits: int
     split_words: int
@@ -52,6 +59,7 @@ class Profile:
     least: float | None
     most: float | None
     can_be_numeric: bool
+    is_exact: bool = False
 
     @property
     def filled(self) -> int:
@@ -87,13 +95,26 @@ def copy_table(connection: Any, table: Table, name: str) -> Table:
     )
 
 
-def profile_table(connection: Any, table: Table, name: str, missing: tuple[str, ...]) -> dict[str, Profile]:
-    """Count what the columns of a copied table hold; return the counts by column."""
+def profile_table(
+    connection: Any, table: Table, name: str, missing: tuple[str, ...], *, is_exact: bool = True
+) -> dict[str, Profile]:
+    """Count what the columns of a copied table hold; return the counts by column.
+
+    Args:
+        connection: a DuckDB connection with the copy.
+        table: the table.
+        name: of the copy.
+        missing: texts that count as an empty cell.
+        is_exact: whether different values are counted exactly where it matters.
+    """
     (rows,) = connection.execute(f"SELECT count(*) FROM {name}").fetchone()
     profiles: dict[str, Profile] = {}
     for begin in range(0, len(table.names), _COLUMNS):
         names = table.names[begin : begin + _COLUMNS]
-        cells = [expression for each in names for expression in _count_sql(table.sql_name(each), missing)]
+        cells, numeric = [], {}
+        for each in names:
+            numeric[each] = table.delimiter is not None or table.is_numeric(each)
+            cells += _count_sql(table.sql_name(each), missing, is_numeric=numeric[each])
         values = list(connection.execute(f"SELECT {', '.join(cells)} FROM {name}").fetchone())
         for column in names:
             counts, values = values[: len(_COUNTS)], values[len(_COUNTS) :]
@@ -101,10 +122,25 @@ def profile_table(connection: Any, table: Table, name: str, missing: tuple[str, 
                 name=column,
                 sql=table.sql_name(column),
                 rows=rows,
-                can_be_numeric=table.delimiter is not None or table.is_numeric(column),
+                can_be_numeric=numeric[column],
                 **dict(zip(_COUNTS, counts, strict=True)),
             )
-    return profiles
+    return _count_exactly(connection, profiles, name, missing) if is_exact else profiles
+
+
+def _count_exactly(
+    connection: Any, profiles: dict[str, Profile], name: str, missing: tuple[str, ...]
+) -> dict[str, Profile]:
+    """Return profiles with exact counts of different values where they are few or nearly as many as cells."""
+    exact = dict(profiles)
+    for column, each in profiles.items():
+        if each.distinct <= _FEW or each.distinct >= _NEARLY_ALL * each.filled:
+            (distinct,) = connection.execute(
+                f"SELECT count(DISTINCT CAST({each.sql} AS VARCHAR)) FROM {name} "
+                f"WHERE NOT {empty_sql(each.sql, missing)}"
+            ).fetchone()
+            exact[column] = replace(each, distinct=int(distinct), is_exact=True)
+    return exact
 
 
 def empty_sql(cell: str, missing: tuple[str, ...]) -> str:
@@ -113,22 +149,24 @@ def empty_sql(cell: str, missing: tuple[str, ...]) -> str:
     return f"({cell} IS NULL OR {text} IN ({list_sql(('', 'nan', 'NaN', *missing))}))"
 
 
-def list_sql(texts: tuple[str, ...] | list[str]) -> str:
+def list_sql(texts: Iterable[str]) -> str:
     """Return texts as SQL strings between commas."""
     return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
 
 
-def _count_sql(cell: str, missing: tuple[str, ...]) -> list[str]:
+def _count_sql(cell: str, missing: tuple[str, ...], *, is_numeric: bool) -> list[str]:
     """Return the SQL of the counts of a column, in the order of `_COUNTS`."""
-    empty, number = empty_sql(cell, missing), f"TRY_CAST({cell} AS DOUBLE)"
+    # A date, for example, cannot be cast to a number at all.
+    empty, number = empty_sql(cell, missing), f"TRY_CAST({cell} AS DOUBLE)" if is_numeric else "NULL::DOUBLE"
     word = f"lower(trim(CAST({cell} AS VARCHAR)))"
     is_number = f"NOT {empty} AND {number} IS NOT NULL AND isfinite({number})"
     split = f"NOT {empty} AND {word} IN ({list_sql(_WORDS)})"
     return [
         f"count(*) FILTER (WHERE {empty})",
-        f"count(DISTINCT CASE WHEN NOT {empty} THEN CAST({cell} AS VARCHAR) END)",
+        f"approx_count_distinct(CASE WHEN NOT {empty} THEN CAST({cell} AS VARCHAR) END)",
         f"count(*) FILTER (WHERE {is_number})",
         f"count(*) FILTER (WHERE {is_number} AND {number} >= 0 AND {number} = floor({number}))",
+        f"count(*) FILTER (WHERE {is_number} AND {number} <> floor({number}))",
         f"count(*) FILTER (WHERE NOT {empty} AND isinf({number}))",
         f"count(*) FILTER (WHERE {split})",
         f"count(*) FILTER (WHERE {split} AND {word} NOT IN ({list_sql(_NUMBERS)}))",
