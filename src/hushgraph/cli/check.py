@@ -78,6 +78,6 @@ def _show(result: Check, written: Path | None) -> None:
         what = "1 thing was" if len(looked_up) == 1 else f"{len(looked_up)} things were"
         terminal.print_line(
             screen,
-            f"{what} read off the data: {', '.join(looked_up)}. A guarantee assumes that they are public, and "
-            "says so, until you take them out of looked_up or --looked-up.",
+            f"{what} read off the data: {', '.join(looked_up)}. A guarantee assumes that they are public, "
+            "and says so, until you take them out of looked_up or --looked-up.",
         )

@@ -69,8 +69,8 @@ class Columns:
         percent: columns in which a cell that ends in % is divided by 100; "*" stands for all columns.
         booleans: columns of true and false, or yes and no, as 1 and 0, in any case.
         dates: maps a column of dates or times to the day, as 2000-01-01, from which its days are counted.
-        date_format: how dates are written, as %d.%m.%Y; for all, or by column. By default year-month-day, with
-            or without a time of day.
+        date_format: how dates are written, as %d.%m.%Y; for all, or by column. By default year-month-day,
+            with or without a time of day.
         cycles: maps a column of dates to parts of them, "weekday", "month", "day" or "hour". Each becomes two
             more features, sine and cosine; both are 0 where there is no date.
         looked_up: what of these settings was read off rows rather than known: "classes", "id", "ends",
@@ -81,8 +81,8 @@ class Columns:
 
     Guarantees:
         Nothing here is derived from the data, but for what `looked_up` names: no list of values, no scale and
-        no mean. What becomes of a cell or an edge depends on that cell or edge, on the ids of the nodes and on
-        these settings alone.
+        no mean. What becomes of a cell or an edge depends on that cell or edge, on the ids of the nodes and
+        on these settings alone.
 
     Examples:
         >>> import hushgraph as hg

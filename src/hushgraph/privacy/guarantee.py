@@ -64,8 +64,8 @@ def _assume_looked_up(kind: str, what: str) -> Assumption:
     return Assumption(
         code=f"{kind}-looked-up",
         clause=f"{what} is public",
-        sentence=f"{what[0].upper()}{what[1:]} was read off the rows, by check or by whoever looked at them, and "
-        "is assumed to be public. One row may have decided it.",
+        sentence=f"{what[0].upper()}{what[1:]} was read off the rows, by check or by whoever looked at "
+        "them, and is assumed to be public. One row may have decided it.",
     )
 
 

@@ -221,7 +221,7 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
         "tabs where another delimiter is declared",
         edges(EDGES.replace(",", "\t")),
         IGNORED | {"delimiter": ","},
-        r"edges\.csv: line 1 is one column with delimiter ',', and holds tab; leave out --delimiter: each file",
+        r"edges\.csv: line 1 is one column with delimiter ',', and holds tab; leave out --delimiter",
     ),
     (
         "unknown split",

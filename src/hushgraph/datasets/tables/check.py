@@ -119,8 +119,8 @@ class Check:
         """Return the command, or the Python call, that trains with these settings.
 
         Args:
-            written: the file that `write` returned. Without one the command has all settings as flags that are
-                not in the file of the tables.
+            written: the file that `write` returned. Without one, the command has those settings as flags that
+                the file of the tables has not.
         """
         if self.source is None:
             return "hg.train(data, epsilon=4.0, columns=checked.to_columns())"
@@ -258,10 +258,11 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
         # Wrong names are listed with the other problems, so only the form of the settings is checked here.
         known = Columns.of(given)
         nodes, edges = open_pair(connection, files, known, is_fixed=False)
-        nodes, edges = copy_table(connection, nodes, "raw_nodes"), copy_table(connection, edges, "raw_edges")
+        nodes = copy_table(connection, nodes, "raw_nodes")
+        edges = copy_table(connection, edges, "raw_edges", is_numbered=False)
         missing = tuple(known.missing) if "missing" in given else _choose_missing(known)
         profiles = profile_table(connection, nodes, "raw_nodes", missing)
-        edge_profiles = profile_table(connection, edges, "raw_edges", (), is_exact=False)
+        edge_profiles = profile_table(connection, edges, "raw_edges", (), are_nodes=False)
         formats = guess_formats(connection, profiles, given, missing)
         roles = RoleGuess(connection, profiles, edge_profiles, given, formats.words).guess()
         settings = _propose(given, roles, missing, _keep_features(formats.settings, roles))

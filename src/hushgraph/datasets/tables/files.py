@@ -255,10 +255,10 @@ def _find_stem(folder: Path, stem: str, *, is_needed: bool = False) -> Any:
     if tables:
         more = ", ..." if len(tables) > _NAMED else ""
         holds = (
-            f"; it has {', '.join(map(repr, tables[:_NAMED]))}{more}: give the table of nodes as DATA, and the "
-            "edges with --edges"
+            f"; it has {', '.join(map(repr, tables[:_NAMED]))}{more}: give the table of nodes as DATA, and "
+            "the edges with --edges"
         )
     raise GraphError(
-        f"{format_path(folder)}: no {', '.join(stem + ending for ending in _ENDINGS[:3])} in it; expected one "
-        f"of them, or a {MAPPING} that names the file{holds}"
+        f"{format_path(folder)}: no {', '.join(stem + ending for ending in _ENDINGS[:3])} in it; expected "
+        f"one of them, or a {MAPPING} that names the file{holds}"
     )

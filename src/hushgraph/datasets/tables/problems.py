@@ -341,57 +341,44 @@ class _Finder:
         node_id = self._profile(0, self.roles.id)
         if node_id is None or ends[0] is None or ends[1] is None:
             return
-        self._link(ends[0].sql, ends[1].sql, node_id.sql)
-        self._check_unknown_ids()
-        loops = self._count("is_loop", "linked")
+        linked = self._link(ends[0].sql, ends[1].sql, node_id.sql)
+        # A pair of row numbers as one integer, in its direction and in either.
+        width = f"{max(node_id.rows, 1)}::BIGINT"
+        pair = f"CASE WHEN u <> w THEN u * {width} + w END"
+        either = f"CASE WHEN u <> w THEN least(u, w) * {width} + greatest(u, w) END"
+        unknown, loops, count, different, undirected = self.connection.execute(
+            f"SELECT count(*) FILTER (WHERE u IS NULL OR w IS NULL), count(*) FILTER (WHERE is_loop), "
+            f"count({pair}), count(DISTINCT {pair}), count(DISTINCT {either}) FROM {linked}"
+        ).fetchone()
+        if unknown:
+            self._add_unknown_ids(unknown, linked)
         if loops:
             self._add(1, "", f"{_edges(loops)} between a node and itself", loops, "dropped")
-        # A pair of row numbers as one integer.
-        width = f"{max(node_id.rows, 1)}::BIGINT"
-        self.connection.execute(
-            f"CREATE OR REPLACE TABLE pairs AS SELECT u * {width} + w AS pair, w * {width} + u AS reverse, "
-            "count(*) AS times FROM linked WHERE u <> w GROUP BY 1, 2"
-        )
-        count, different = self.connection.execute(
-            "SELECT COALESCE(sum(times), 0)::BIGINT, count(*) FROM pairs"
-        ).fetchone()
         if different < count:
             self._add(
                 1, "", f"{_edges(count - different)} given more than once", count - different, "dropped"
             )
-        reversed_edges = self.connection.execute(
-            "SELECT 1 FROM pairs AS a JOIN pairs AS b ON a.pair = b.reverse LIMIT 1"
-        ).fetchone()
-        if different and not reversed_edges:
+        if different and undirected == different:
             advice = "give --symmetrize to train if an edge has no direction"
             self._add(1, "", "no edge has its reverse", int(different), advice)
 
-    def _link(self, source: str, target: str, node_id: str) -> None:
-        """Make the table `linked`: the rows of the ends of every edge, NULL where they are no nodes."""
+    def _link(self, source: str, target: str, node_id: str) -> str:
+        """Return SQL of the ends of every edge as text and as rows of nodes, NULL where they are none."""
         self.connection.execute(
             f"CREATE OR REPLACE TABLE ids AS SELECT CAST({node_id} AS VARCHAR) AS id, min(row_no) AS n "
             f"FROM raw_nodes WHERE {node_id} IS NOT NULL GROUP BY 1"
         )
-        self.connection.execute(
-            f"CREATE OR REPLACE TABLE linked AS SELECT row_no, a.n AS u, b.n AS w, "
-            f"u_text = w_text AS is_loop FROM (SELECT row_no, CAST({source} AS VARCHAR) AS u_text, "
-            f"CAST({target} AS VARCHAR) AS w_text FROM raw_edges) LEFT JOIN ids AS a ON u_text = a.id "
-            f"LEFT JOIN ids AS b ON w_text = b.id"
+        return (
+            "(SELECT row_no, u_text, w_text, a.n AS u, b.n AS w, u_text = w_text AS is_loop FROM (SELECT "
+            f"rowid AS row_no, CAST({source} AS VARCHAR) AS u_text, CAST({target} AS VARCHAR) AS w_text FROM "
+            "raw_edges) LEFT JOIN ids AS a ON u_text = a.id LEFT JOIN ids AS b ON w_text = b.id)"
         )
 
-    def _check_unknown_ids(self) -> None:
-        is_unknown = "(u IS NULL OR w IS NULL)"
-        count, total = self._count(is_unknown, "linked"), self.profiles[1][str(self.roles.source)].rows
-        if not count:
-            return
-        source, target = (
-            f"CAST({self.profiles[1][str(name)].sql} AS VARCHAR)"
-            for name in (self.roles.source, self.roles.target)
-        )
+    def _add_unknown_ids(self, count: int, linked: str) -> None:
+        total = self.profiles[1][str(self.roles.source)].rows
         texts = self.connection.execute(
-            f"SELECT CASE WHEN u IS NULL THEN {source} ELSE {target} END FROM (SELECT * FROM "
-            f"linked WHERE {is_unknown} ORDER BY row_no LIMIT {_EXAMPLES}) JOIN raw_edges USING (row_no) "
-            "ORDER BY row_no"
+            f"SELECT CASE WHEN u IS NULL THEN u_text ELSE w_text END FROM {linked} WHERE u IS NULL OR w IS "
+            f"NULL ORDER BY row_no LIMIT {_EXAMPLES}"
         ).fetchall()
         examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in texts)
         is_dropped = self.settings.get("unknown_ids") == "drop"
@@ -408,8 +395,8 @@ class _Finder:
     def _filled(self, profile: Profile) -> str:
         return f"NOT {empty_sql(profile.sql, self.missing)}"
 
-    def _count(self, condition: str, table: str = "raw_nodes") -> int:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()
+    def _count(self, condition: str) -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_nodes WHERE {condition}").fetchone()
         return int(count)
 
     def _rows(self, condition: str) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ class Table:
 
     @property
     def cells(self) -> str:
-        """SQL of its rows without numbers and in any order, which is faster; its parameters are `patterns`."""
+        """SQL of its rows without numbers, which is faster; its parameters are `patterns`."""
         if not self.parts:
             columns = ", ".join(f"c{number}" for number in range(len(self.names)))
             return f"{self._reader} AS t({columns})"
@@ -331,8 +331,8 @@ def open_table(
     Args:
         connection: a DuckDB connection.
         path: its file, or several with the same columns, in any order.
-        delimiter: of CSV. Without one, each file is read by its own first line: the names of its columns, which
-            are public. Lines of data decide nothing.
+        delimiter: of CSV. Without one, each file is read by its own first line, the names of its columns,
+            which are public. Lines of data decide nothing.
         role: what messages call it.
         is_fixed, title: as in `Table`.
     """
@@ -380,15 +380,15 @@ def _check_fits(first: Table, other: Table) -> None:
             holds = f", and has {own[0]!r}, which {here.shown} has not" if own else ""
             near = suggest(missing[0], own)
             raise GraphError(
-                f"{there.shown}: no column {missing[0]!r}, which {here.shown} has{holds}; name the columns of "
-                f"all files alike{near}"
+                f"{there.shown}: no column {missing[0]!r}, which {here.shown} has{holds}; name the columns "
+                f"of all files alike{near}"
             )
     for name in first.names:
         kinds = first.type_of(name), other.type_of(name)
         if kinds[0] != kinds[1] and not (first.is_integer(name) and other.is_integer(name)):
             raise GraphError(
-                f"{other.shown}: column {name!r} holds {kinds[1][:40]}, and {kinds[0][:40]} in {first.shown}; "
-                "store one type in all files"
+                f"{other.shown}: column {name!r} holds {kinds[1][:40]}, and {kinds[0][:40]} in "
+                f"{first.shown}; store one type in all files"
             )
 
 
