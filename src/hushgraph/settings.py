@@ -4,11 +4,9 @@
 settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here.
 """
 
-import csv
 import difflib
 import inspect
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +24,7 @@ from typing import (
     get_origin,
 )
 
+from hushgraph._text import split_list, split_pair
 from hushgraph._validate import convert_numbers
 from hushgraph.errors import InputError
 from hushgraph.graph.columns import EVERY_NUMBER, Columns, UnknownCategory, UnknownIds
@@ -120,39 +119,11 @@ def list_values(hint: Any) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def split_list(text: str, separator: str = ",") -> list[str]:
-    """The values of a flag such as `--classes a,b`; a value with a comma stands in double quotes."""
-    return next(csv.reader([text], delimiter=separator), [""])
-
-
-def join_list(values: Iterable[str], separator: str = ",") -> str:
-    """The text of a flag that `split_list` reads as these values."""
-    special = (separator, '"', "\r", "\n")
-    return separator.join(
-        '"' + value.replace('"', '""') + '"' if any(each in value for each in special) else value
-        for value in values
-    )
-
-
-def join_pair(column: str, value: str) -> str:
-    """The text of a flag such as `--hash city=16`; a column with = in its name stands in double quotes."""
-    quoted = '"' + column.replace('"', '""') + '"' if "=" in column or column.startswith('"') else column
-    return f"{quoted}={value}"
-
-
-def _split_pair(text: str) -> tuple[str, str, str]:
-    """Take apart what `join_pair` joins: the column, = or nothing, and the value."""
-    quoted = re.match(r'"((?:[^"]|"")*)"=', text)
-    if quoted:
-        return quoted[1].replace('""', '"'), "=", text[quoted.end() :]
-    return text.partition("=")
-
-
 def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The columns of a flag such as `--hash city=16` and what each holds."""
     given = set()
     for value in values:
-        column, equals, rest = _split_pair(value)
+        column, equals, rest = split_pair(value)
         if not (column and equals and rest):
             raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {example}")
         if column in given:
@@ -186,7 +157,7 @@ def _read_constants(values: Sequence[str]) -> dict[str, float]:
     """The constants of `--fill`, by column; a number alone is for every column of numbers."""
     constants: dict[str, float] = {}
     for value in values:
-        column, equals, number = _split_pair(value) if "=" in value else ("", "", value)
+        column, equals, number = split_pair(value) if "=" in value else ("", "", value)
         try:
             constants[column if equals else EVERY_NUMBER] = float(number)
         except ValueError:
@@ -210,7 +181,7 @@ def _read_rules(values: Sequence[str]) -> dict[str, str]:
     """The rules of a flag such as `--decimal ,`, by column; one without a column is for every column."""
     rules: dict[str, str] = {}
     for value in values:
-        column, equals, rule = _split_pair(value) if "=" in value else ("", "", value)
+        column, equals, rule = split_pair(value) if "=" in value else ("", "", value)
         rules[column if equals else EVERY_NUMBER] = rule
     return rules
 

@@ -320,7 +320,8 @@ def print_settings(context: Any) -> None:
         if isinstance(value, Path):
             value = value.absolute()
         elif isinstance(value, (list, tuple)):
-            value = [each.absolute() if isinstance(each, Path) else each for each in value]
+            paths = [each.absolute() if isinstance(each, Path) else each for each in value]
+            value = paths[0] if len(paths) == 1 and isinstance(paths[0], Path) else paths
         elif parameter.name == "data" and _is_path(value, Path()):
             value = Path(value).absolute()
         typer.echo(f"{_key(parameter)} = {_toml(value)}")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph._text import digits_up, rounded_up
+from hushgraph._text import digits_up, rounded_up, split_list
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plans import PrivacyPlan, json_number
-from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings, split_list
+from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings
 
 if TYPE_CHECKING:
     from rich.console import Console

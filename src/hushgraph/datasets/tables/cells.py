@@ -46,8 +46,8 @@ def number_sql(
         text = f"rtrim(CAST({cell} AS VARCHAR))"
         short = f"left({text}, greatest(length({text}) - 1, 0))"
         number = number_sql(f"rtrim({short})", decimal=decimal, thousands=thousands)
-        plain = number_sql(cell, decimal=decimal, thousands=thousands)
-        return f"(CASE WHEN {text} LIKE '%\\%' ESCAPE '\\' THEN {number} / 100.0 ELSE {plain} END)"
+        unsigned = number_sql(cell, decimal=decimal, thousands=thousands)
+        return f"(CASE WHEN {text} LIKE '%\\%' ESCAPE '\\' THEN {number} / 100.0 ELSE {unsigned} END)"
     if decimal in (None, ".") and thousands is None:
         return f"TRY_CAST({cell} AS DOUBLE)"
     text, point = f"CAST({cell} AS VARCHAR)", decimal or "."
@@ -100,9 +100,9 @@ def name_remedy(text: str, name: str) -> str | None:
         return f"booleans are read with --boolean {name}"
     if re.fullmatch(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?", word):
         return f"dates are read with --date {name}={FIRST_DAY}"
-    found = re.fullmatch(r"\d{1,2}([./-])\d{1,2}\1\d{4}", word)
-    if found:
-        form = "%m/%d/%Y" if found[1] == "/" else found[1].join(("%d", "%m", "%Y"))
+    match = re.fullmatch(r"\d{1,2}([./-])\d{1,2}\1\d{4}", word)
+    if match:
+        form = "%m/%d/%Y" if match[1] == "/" else match[1].join(("%d", "%m", "%Y"))
         return f"dates are read with --date {name}={FIRST_DAY} --date-format {name}={form}"
     if re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+", word):
         return "such numbers are read with --decimal , --thousands ."
@@ -110,10 +110,10 @@ def name_remedy(text: str, name: str) -> str | None:
         return "such numbers are read with --thousands ,"
     if re.fullmatch(r"[+-]?\d*,\d+", word):
         return "decimal commas are read with --decimal ,"
-    found = re.fullmatch(r"[+-]?\d{1,3}(([ '_\u2019\u00a0\u202f])\d{3})+([.,]\d+)?", word)
-    if found:
+    match = re.fullmatch(r"[+-]?\d{1,3}(([ '_\u2019\u00a0\u202f])\d{3})+([.,]\d+)?", word)
+    if match:
         comma = "--decimal , " if "," in word else ""
-        return f"such numbers are read with {comma}--thousands {found[2]!r}"
+        return f"such numbers are read with {comma}--thousands {match[2]!r}"
     if re.fullmatch(r"[+-]?\d+\.\d+", word):
         return f"a number with a point is read with --decimal {name}=."
     return None

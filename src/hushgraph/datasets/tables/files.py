@@ -125,9 +125,9 @@ def _find_pair(data: Any, connection: Any, folder: Path) -> TableFiles:
             mapping = first / MAPPING
             if mapping.exists():
                 return _from_toml(mapping, names["edges"])
-            found = _find_stem(first, "nodes")
-            if found:
-                files["nodes"] = names["nodes"] = (found,)
+            table = _find_stem(first, "nodes")
+            if table:
+                files["nodes"] = names["nodes"] = (table,)
     if "nodes" not in files:
         files["nodes"] = _find_all(names["nodes"], "nodes")
     return TableFiles(nodes=files["nodes"], edges=files["edges"], columns={}, titles=titles, given=names)
@@ -135,11 +135,11 @@ def _find_pair(data: Any, connection: Any, folder: Path) -> TableFiles:
 
 def _find_all(paths: tuple[Path, ...], role: str) -> tuple[Path, ...]:
     """Return the files that names, folders and patterns stand for, each once."""
-    found = [file for path in paths for file in _find_files(path, role)]
-    twice = next((file for number, file in enumerate(found) if file in found[:number]), None)
+    files = [file for path in paths for file in _find_files(path, role)]
+    twice = next((file for number, file in enumerate(files) if file in files[:number]), None)
     if twice is not None:
         raise GraphError(f"{format_path(twice)}: given twice for {role}; give each file once")
-    return tuple(found)
+    return tuple(files)
 
 
 def _find_files(path: Path, role: str) -> list[Path]:
@@ -155,12 +155,12 @@ def _find_files(path: Path, role: str) -> list[Path]:
             )
         return inside
     if glob.has_magic(str(path)):
-        found = sorted(Path(each) for each in glob.glob(str(path)) if Path(each).is_file())
-        if not found:
+        matches = sorted(Path(each) for each in glob.glob(str(path)) if Path(each).is_file())
+        if not matches:
             raise GraphError(
                 f"{format_path(path)}: no file matches this pattern, given for {role}{_near(path)}"
             )
-        return found
+        return matches
     raise GraphError(f"{format_path(path)}: no such file{_near(path)}")
 
 

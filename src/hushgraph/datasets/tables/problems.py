@@ -211,8 +211,8 @@ class _Finder:
                 "whole numbers from 0 or names"
             )
             self._add(0, profile.name, what, profile.filled, advice, stops=True)
-        elif (found := self._find_lists(profile)) is not None:
-            mark, labels = found
+        elif (lists := self._find_lists(profile)) is not None:
+            mark, labels = lists
             what = f"lists of {labels:,} different labels with {mark!r} between them"
             advice = "this looks like several labels for a row: give --task labels, or choose another --label"
             examples = self._examples(profile, f"contains(CAST({profile.sql} AS VARCHAR), '{mark}')")
@@ -229,14 +229,14 @@ class _Finder:
         """Return what stands between the labels of a cell, and how many labels there are; None if nothing."""
         cell = f"CAST({profile.sql} AS VARCHAR)"
         for mark in _BETWEEN:
-            with_mark, whole, single = self.connection.execute(
+            with_mark, different, single = self.connection.execute(
                 f"SELECT count(*) FILTER (WHERE contains(v, '{mark}')), count(*), (SELECT count(DISTINCT "
                 f"trim(label)) FROM (SELECT unnest(string_split({cell}, '{mark}')) AS label FROM raw_nodes "
                 f"WHERE {self._filled(profile)})) FROM (SELECT DISTINCT {cell} AS v FROM raw_nodes WHERE "
                 f"{self._filled(profile)})"
             ).fetchone()
             # Labels come back in other combinations; names that happen to hold a comma do not.
-            if with_mark * 3 >= whole and single < whole and single <= MOST_CATEGORIES:
+            if with_mark * 3 >= different and single < different and single <= MOST_CATEGORIES:
                 return mark, int(single)
         return None
 

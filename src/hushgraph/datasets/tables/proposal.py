@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushgraph._text import join_list, join_pair
 from hushgraph.datasets.tables.problems import NUMERIC
 from hushgraph.graph.cell_rules import EVERY_COLUMN
 
@@ -43,6 +44,10 @@ _COMMENTS = {
     "looked_up": "read off the rows: a guarantee assumes it to be public; delete what you know to be public",
 }
 _TABLES = ("fill", "categorical", "hashed", "decimal", "thousands", "dates", "date_format", "cycles", "group")
+
+
+FLAGS = {"split": "split-column", "hashed": "hash", "booleans": "boolean", "dates": "date"}
+"""The flags of fields of `Columns` that have another name."""
 
 
 def format_proposal(check: Check, folder: Path | None) -> str:
@@ -89,13 +94,12 @@ def _toml(value: Any) -> str:
 
 def format_flags(settings: Mapping[str, Any]) -> list[str]:
     """Return fields of `Columns` as flags of a command line."""
-    from hushgraph.settings import TABLE, join_list, join_pair
-
     words = []
-    for entry in TABLE.values():
-        value = _shorten(settings.get(entry.column or ""))
-        if entry.column is None or value is None or (not value and value != 0):
+    for key in (*_COMMENTS, *(name for name in settings if name not in _COMMENTS)):
+        value = _shorten(settings.get(key))
+        if value is None or (not value and value != 0):
             continue
+        flag = FLAGS.get(key, key.replace("_", "-"))
         texts: Iterable[str]
         if isinstance(value, Mapping):
             texts = [
@@ -111,7 +115,7 @@ def format_flags(settings: Mapping[str, Any]) -> list[str]:
         for text in texts:
             # A value that begins with a dash would be taken for a flag.
             between = "=" if text.startswith("-") else " "
-            words.append(f"--{entry.key}{between}{shlex.quote(text)}")
+            words.append(f"--{flag}{between}{shlex.quote(text)}")
     return words
 
 

@@ -200,10 +200,10 @@ class RoleGuess:
             return "split"
         free = [p for p in self.nodes.values() if p.name not in without and not self._is_given(p.name)]
         named = [p.name for p in free if p.holds_split_numbers and looks_like_split(p.name)]
-        found = next(iter([*named, *(p.name for p in free if p.holds_splits)]), None)
-        if found is not None:
+        split = next(iter([*named, *(p.name for p in free if p.holds_splits)]), None)
+        if split is not None:
             self.looked_up.append("split")
-        return found
+        return split
 
     def _find_ids(self, without: set[str | None]) -> tuple[str | None, str | None, str | None]:
         """Return the id column and the two columns of an edge's ends.
@@ -292,8 +292,8 @@ def find_named(columns: Iterable[str], names: tuple[str, ...]) -> str | None:
 
 def _find_word(columns: Iterable[str], words: set[str], *, without: str | None) -> str | None:
     """Return the only column whose name has one of these words."""
-    found = [name for name in columns if words & _split_words(name) and name != without]
-    return found[0] if len(found) == 1 else None
+    named = [name for name in columns if words & _split_words(name) and name != without]
+    return named[0] if len(named) == 1 else None
 
 
 def _split_words(name: str) -> set[str]:
