@@ -323,7 +323,7 @@ def test_many_classes_from_zero_are_classes(place: Path, monkeypatch: pytest.Mon
 
 
 def test_repeated_ids_do_not_make_another_column_the_id(place: Path) -> None:
-    """12 rows repeat an id and every name is there once: the ends of edges say which column the ids are in."""
+    """12 rows repeat an id and every name is there once: the ends of edges say where the ids are."""
     nodes = table(["name", "account", "fraud"], lambda n: [f"name {n}", f"p{n if n < 28 else n - 12}", n % 2])
     write({"acc.csv": nodes, "tx.csv": links("from account,to account")})
     checked = hg.check(("acc.csv", "tx.csv"), columns={"label": "fraud"})
@@ -371,7 +371,7 @@ def test_several_names_of_nodes_are_in_the_file(place: Path) -> None:
     checked = hg.check((["acc_1.csv", "acc_2.csv"], ["one.csv", "two.csv"]))
     path = checked.write("all.toml")
     assert load_graph(path, split="1/0/0").num_nodes == COUNT + 2
-    with pytest.raises(hg.InputError, match="expected a name that ends in .toml"):
+    with pytest.raises(hg.InputError, match=r"expected a name that ends in \.toml"):
         checked.write("all.txt")
     with pytest.raises(hg.InputError, match="no folder nowhere; create it first"):
         checked.write("nowhere/all.toml")

@@ -52,10 +52,16 @@ def _describe_number(columns: Columns, name: str) -> str:
     """Say what becomes of a numeric column."""
     constants = columns.constants
     constant = constants.get(name, constants.get("*"))
+    what = "a number"
+    if name in columns.booleans:
+        what = "true or false, as 1 or 0"
+    elif name in columns.dates:
+        parts = "".join(f", and its {part} as sine and cosine" for part in columns.cycles.get(name, ()))
+        what = f"a date, as days since {columns.dates[name]}{parts}"
     if constant is None:
-        return "a number, taken as it is"
+        return "a number, taken as it is" if what == "a number" else what
     flag = ", and one more feature says so" if name in columns.indicators else ""
-    return f"a number; an empty cell is filled with {constant:g}{flag}"
+    return f"{what}; an empty cell is filled with {constant:g}{flag}"
 
 
 def tabulate_attributes(attributes: Mapping[str, Any]) -> Table | None:

@@ -148,8 +148,10 @@ def test_cycles_are_sine_and_cosine_of_parts_of_a_date(tmp_path: Path) -> None:
 def test_parquet_has_dates_and_text_of_its_own(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
-            "COPY (SELECT * FROM (VALUES ('a', DATE '2000-01-03', TIMESTAMP '2000-01-02 12:00', '1,5', true, 0),"
-            " ('b', DATE '2000-01-01', TIMESTAMP '2000-01-01', '2', false, 1)) AS t(id, day, \"at\", x, flag, label))"
+            "COPY (SELECT * FROM (VALUES "
+            "('a', DATE '2000-01-03', TIMESTAMP '2000-01-02 12:00', '1,5', true, 0), "
+            "('b', DATE '2000-01-01', TIMESTAMP '2000-01-01', '2', false, 1)) "
+            'AS t(id, day, "at", x, flag, label))'
             f" TO '{tmp_path / 'nodes.parquet'}'"
         )
     (tmp_path / "edges.csv").write_text(EDGES)

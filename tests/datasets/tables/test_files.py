@@ -90,7 +90,9 @@ def test_parquet_parts(parts: Path, whole: Any, tmp_path: Path) -> None:
             f"COPY (SELECT id, 1.5::DOUBLE AS age, label, split FROM '{tmp_path}/part0.parquet') "
             f"TO '{tmp_path}/part2.parquet'"
         )
-    with pytest.raises(GraphError, match="'age' holds DOUBLE, and INTEGER in .*part0.*store one type in all"):
+    with pytest.raises(
+        GraphError, match=r"'age' holds DOUBLE, and INTEGER in .*part0.*store one type in all"
+    ):
         load_graph((tmp_path / "part*.parquet", parts / "tx"))
     with pytest.raises(GraphError, match="Parquet and CSV in one table"):
         load_graph(([parts / "people_1.csv", tmp_path / "part1.parquet"], parts / "tx"))

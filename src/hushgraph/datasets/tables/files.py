@@ -59,7 +59,9 @@ def is_tables(data: Any) -> bool:
     if not isinstance(data, (str, os.PathLike)):
         return False
     path = Path(data)
-    return path.suffix.casefold() in (*_ENDINGS, ".toml") or (path_exists(path) and path.is_dir())
+    ending = path.suffix.casefold()
+    is_pattern = glob.has_magic(str(path)) and ending not in (".npz", ".pt")
+    return ending in (*_ENDINGS, ".toml") or is_pattern or (path_exists(path) and path.is_dir())
 
 
 def _is_table(given: Any) -> bool:

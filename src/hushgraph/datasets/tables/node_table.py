@@ -77,8 +77,11 @@ class NodeTable:
         # Checked even if it is not read: a name without a column is a mistake.
         if (self.splits or self.labels) and columns.split is not None:
             table.check_exists(columns.split, "split")
+        for role, rule in (("date", columns.dates), ("boolean", columns.booleans)):
+            for name in rule:
+                table.check_exists(name, role)
         for name in columns.features or ():
-            table.check_exists(name, "date" if name in columns.dates else "feature")
+            table.check_exists(name, "feature")
             if name in columns.dates:
                 table.check_date(name)
             elif not self._has_text_rule(name):
