@@ -1,9 +1,11 @@
-"""Text for readers: numbers that never read better than they are, and the name that was probably meant."""
+"""Text for readers and of flags: numbers that never read better than they are, near names, and lists."""
 
 from __future__ import annotations
 
+import csv
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
@@ -43,3 +45,31 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     folded = {each.casefold(): each for each in known}
     near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=cutoff)
     return folded[near[0]] if near else None
+
+
+def split_list(text: str, separator: str = ",") -> list[str]:
+    """The values of a flag such as `--classes a,b`; a value with a comma stands in double quotes."""
+    return next(csv.reader([text], delimiter=separator), [""])
+
+
+def join_list(values: Iterable[str], separator: str = ",") -> str:
+    """The text of a flag that `split_list` reads as these values."""
+    special = (separator, '"', "\r", "\n")
+    return separator.join(
+        '"' + value.replace('"', '""') + '"' if any(each in value for each in special) else value
+        for value in values
+    )
+
+
+def join_pair(column: str, value: str) -> str:
+    """The text of a flag such as `--hash city=16`; a column with = in its name stands in double quotes."""
+    quoted = '"' + column.replace('"', '""') + '"' if "=" in column or column.startswith('"') else column
+    return f"{quoted}={value}"
+
+
+def split_pair(text: str) -> tuple[str, str, str]:
+    """Take apart what `join_pair` joins: the column, = or nothing, and the value."""
+    quoted = re.match(r'"((?:[^"]|"")*)"=', text)
+    if quoted:
+        return quoted[1].replace('""', '"'), "=", text[quoted.end() :]
+    return text.partition("=")

@@ -24,6 +24,7 @@ from typing import (
     get_origin,
 )
 
+from hushgraph._text import split_list, split_pair
 from hushgraph._validate import convert_numbers
 from hushgraph.errors import InputError
 from hushgraph.graph.columns import EVERY_NUMBER, Columns, UnknownCategory, UnknownIds
@@ -118,15 +119,11 @@ def list_values(hint: Any) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def _split_list(text: str) -> list[str]:
-    return text.split(",")
-
-
 def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The columns of a flag such as `--hash city=16` and what each holds."""
     given = set()
     for value in values:
-        column, equals, rest = value.partition("=")
+        column, equals, rest = split_pair(value)
         if not (column and equals and rest):
             raise InputError(f"{flag}={value!r}: expected a column and what it holds, as {example}")
         if column in given:
@@ -136,7 +133,7 @@ def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tup
 
 
 def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
-    return {column: text.split("|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
+    return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
 
 
 def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
@@ -158,7 +155,7 @@ def _read_groups(value: str) -> dict[str, list[str]]:
             f"group={value!r}: expected a column and its declared values, as region=north|south; values are "
             "never looked up in the data"
         )
-    return {column: text.split("|") for column, text in _split_pairs("group", "COL=A|B", [value])}
+    return {column: split_list(text, "|") for column, text in _split_pairs("group", "COL=A|B", [value])}
 
 
 def _read_buckets(values: Sequence[str]) -> dict[str, int]:
@@ -173,7 +170,7 @@ def _read_constants(values: Sequence[str]) -> dict[str, float]:
     """The constants of `--fill`, by column; a number alone is for every column of numbers."""
     constants: dict[str, float] = {}
     for value in values:
-        column, equals, number = value.rpartition("=")
+        column, equals, number = split_pair(value) if "=" in value else ("", "", value)
         try:
             constants[column if equals else EVERY_NUMBER] = float(number)
         except ValueError:
@@ -201,11 +198,30 @@ def _read_scales(values: Sequence[str]) -> dict[str, dict[str, Any]]:
     return scales
 
 
+def _read_cycles(values: Sequence[str]) -> dict[str, list[str]]:
+    return {
+        column: split_list(text, "|") for column, text in _split_pairs("cycles", "COL=weekday|month", values)
+    }
+
+
+def _read_days(values: Sequence[str]) -> dict[str, str]:
+    return dict(_split_pairs("date", "COL=2000-01-01", values))
+
+
+def _read_rules(values: Sequence[str]) -> dict[str, str]:
+    """The rules of a flag such as `--decimal ,`, by column; one without a column is for every column."""
+    rules: dict[str, str] = {}
+    for value in values:
+        column, equals, rule = split_pair(value) if "=" in value else ("", "", value)
+        rules[column if equals else EVERY_NUMBER] = rule
+    return rules
+
+
 _budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="What training may read")
 _model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
 _table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES)
-_list = partial(_table, metavar="A,B,...", read=_split_list)
+_list = partial(_table, metavar="A,B,...", read=split_list)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -542,6 +558,68 @@ class Settings(TypedDict, total=False):
             read=_read_scales,
             repeats=True,
         ),
+    ]
+    decimal: Annotated[
+        Mapping[str, str] | str | None,
+        _table(
+            "Before decimals: a comma for all columns, or COL=, for one. [a point]",
+            metavar="[COL=]CHAR",
+            column="decimal",
+            read=_read_rules,
+            repeats=True,
+        ),
+    ]
+    thousands: Annotated[
+        Mapping[str, str] | str | None,
+        _table(
+            "Between groups of three digits, as --decimal. [nothing]",
+            metavar="[COL=]CHAR",
+            column="thousands",
+            read=_read_rules,
+            repeats=True,
+        ),
+    ]
+    percent: Annotated[
+        Sequence[str] | None, _list("Columns where 12% is 0.12; * for all. [refused]", column="percent")
+    ]
+    booleans: Annotated[
+        Sequence[str] | None,
+        _list("Columns of true or yes, 1, and false or no, 0. [refused]", flag="boolean", column="booleans"),
+    ]
+    dates: Annotated[
+        Mapping[str, str] | None,
+        _table(
+            "A column and the day that its days are counted from; repeat it. [refused]",
+            flag="date",
+            metavar="COL=YYYY-MM-DD",
+            column="dates",
+            read=_read_days,
+            repeats=True,
+        ),
+    ]
+    date_format: Annotated[
+        Mapping[str, str] | str | None,
+        _table(
+            "Of dates, as %d.%m.%Y, for all or as COL=. [year-month-day]",
+            metavar="[COL=]FORMAT",
+            column="date_format",
+            read=_read_rules,
+            repeats=True,
+        ),
+    ]
+    cycles: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        _table(
+            "A date and weekday, month, day, hour: sine and cosine too. [none]",
+            metavar="COL=A|B",
+            column="cycles",
+            read=_read_cycles,
+            repeats=True,
+        ),
+    ]
+    looked_up: Annotated[
+        Sequence[str] | None,
+        _list("What was read off rows, so assumed public: classes, ... [none]", column="looked_up"),
     ]
     group: Annotated[
         Mapping[str, Sequence[str]] | None,

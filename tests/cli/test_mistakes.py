@@ -279,7 +279,7 @@ CELLS = [
     Mistake(
         PLAIN, "count it as empty (--missing)", f"{PLAIN} --missing later", before=nodes(",val", ",later")
     ),
-    Mistake(PLAIN, "give --delimiter ';'", f"{PLAIN} --delimiter ;", before=semicolons),
+    Mistake(f"{PLAIN} --delimiter |", "leave out --delimiter", PLAIN, before=semicolons),
     Mistake(
         PLAIN,
         "'p4' is the id of line 6 too; expected each id once",

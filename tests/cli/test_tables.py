@@ -128,7 +128,6 @@ def test_predicting_advises_no_flag_that_it_lacks(run: Run, mapping: Path, pair:
     first = text.splitlines()[1].split('",')[1].split(",")[0]
     kept = "(a run keeps the columns of its training)"
     for changed, wanted in (
-        (text.replace(",", ";"), f"and holds ';'; write it with ',' {kept}"),
         (text.replace(first, "NA", 1), f"column 'f': 'NA' is not a number; correct it {kept}"),
         (text.replace(first, "", 1), f"column 'f': empty; expected a number; fill it {kept}"),
         (

@@ -371,8 +371,8 @@ def test_load_graph_refuses_other_things(data: Any) -> None:
 
 
 def test_load_graph_refuses_other_files(tmp_path: Path) -> None:
-    (tmp_path / "graph.txt").write_text("0,1\n")
-    for data in (tmp_path / "graph.txt", str(tmp_path / "graph.txt")):
+    (tmp_path / "graph.dat").write_text("0,1\n")
+    for data in (tmp_path / "graph.dat", str(tmp_path / "graph.dat")):
         with pytest.raises(
             GraphError, match=r"unknown kind of file; expected \.npz, \.pt, tables or a dataset"
         ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,6 @@ import typer
 
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import section
-from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
     from hushgraph.datasets.tables.check import Check
@@ -20,14 +18,13 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 hushgraph check people
 hushgraph check people --label school
-hushgraph check nodes.csv --edges edges.csv --out graph.toml"""
+hushgraph check accounts.csv --edges 'tx_*.csv' --label fraud"""
 
 _output = section("Run and output")
 
 
 @options.with_flags("check")
 def check(
-    context: typer.Context,
     data: Annotated[str, options.data_argument("A folder of tables, the table of nodes, or a .toml.")],
     *,
     edges: options.Edges = None,
@@ -51,9 +48,9 @@ def check(
         written = _write(result, out, force=force)
     if as_json:
         path = None if written is None else str(written)
-        typer.echo(json.dumps(result.to_json() | {"out": path}, allow_nan=False))
+        typer.echo(json.dumps(result.to_json(written) | {"out": path}, allow_nan=False))
     else:
-        _show(result, written, "" if written else _repeat_flags(context))
+        _show(result, written)
     return 0 if result.can_train else 2
 
 
@@ -64,18 +61,7 @@ def _write(result: Check, out: Path | None, *, force: bool) -> Path | None:
     return result.write(out, force=force)
 
 
-def _repeat_flags(context: typer.Context) -> str:
-    """The table flags of this call, which the next one needs too where no file keeps them."""
-    words = []
-    for parameter in context.command.params:
-        value = context.params.get(str(parameter.name))
-        if parameter.name in TABLE and value:
-            for each in value if isinstance(value, (list, tuple)) else [value]:
-                words += [parameter.opts[0], shlex.quote(str(each))]
-    return "".join(f" {word}" for word in words)
-
-
-def _show(result: Check, written: Path | None, flags: str) -> None:
+def _show(result: Check, written: Path | None) -> None:
     screen = terminal.console()
     terminal.print_line(screen, result.to_text())
     kept = written or result.target()
@@ -86,9 +72,12 @@ def _show(result: Check, written: Path | None, flags: str) -> None:
         noun = "1 problem stops" if count == 1 else f"{count} problems stop"
         print(f"hushgraph: {noun} training; see above, then run check again", file=sys.stderr)
         return
-    terminal.print_line(screen, f"Next: {result.next_command()}{flags}")
-    if result.declared:
-        names = ", ".join(f"--{name}" for name in result.declared)
+    terminal.print_line(screen, f"Next: {result.next_command(written)}")
+    looked_up = result.to_columns().looked_up
+    if looked_up:
+        what = "1 thing was" if len(looked_up) == 1 else f"{len(looked_up)} things were"
         terminal.print_line(
-            screen, f"What {names} lists was read off the data: to run it is to call it public."
+            screen,
+            f"{what} read off the data: {', '.join(looked_up)}. A guarantee assumes that they are public, "
+            "and says so, until you take them out of looked_up or --looked-up.",
         )

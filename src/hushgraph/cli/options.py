@@ -159,7 +159,10 @@ def _choose_data_root(context: typer.Context, value: Path | None) -> None:
 _data, _output = section("Data"), section("Run and output")
 
 Data = Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")]
-Edges = Annotated[Path | None, _data("The edges, where DATA is the nodes. [edges.* in the folder DATA]")]
+Edges = Annotated[
+    list[Path] | None,
+    _data("The edges, where DATA is the nodes: a file, folder or 'pattern*'; repeat it. [edges.*]"),
+]
 DataRoot = Annotated[
     Path | None,
     _data(
@@ -236,9 +239,9 @@ def read_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     return settings | {"columns": columns or None}
 
 
-def join_edges(data: str, edges: Path | None) -> Any:
+def join_edges(data: str, edges: Sequence[Path] | None) -> Any:
     """DATA, with its table of edges where one is given, as `load_graph` accepts it."""
-    return data if edges is None else (data, edges)
+    return (data, edges[0] if len(edges) == 1 else list(edges)) if edges else data
 
 
 def _fill_defaults(context: typer.Context, value: Path | None) -> None:
@@ -316,6 +319,9 @@ def print_settings(context: Any) -> None:
             continue
         if isinstance(value, Path):
             value = value.absolute()
+        elif isinstance(value, (list, tuple)):
+            paths = [each.absolute() if isinstance(each, Path) else each for each in value]
+            value = paths[0] if len(paths) == 1 and isinstance(paths[0], Path) else paths
         elif parameter.name == "data" and _is_path(value, Path()):
             value = Path(value).absolute()
         typer.echo(f"{_key(parameter)} = {_toml(value)}")
@@ -339,6 +345,8 @@ def _key(parameter: Any) -> str:
 def _value(where: str, parameter: Any, value: Any, folder: Path) -> Any:
     kind = parameter.type_descriptor.annotation
     if parameter.multiple:
+        if get_args(kind)[0] is Path and isinstance(value, str):
+            value = [value]
         if not isinstance(value, list):
             raise InputError(f"{where}={_show_value(value)}: expected a list, as [{_show_value(value)}]")
         return [_single(where, parameter.name, get_args(kind)[0], each, folder) for each in value]

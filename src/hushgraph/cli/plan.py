@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph._text import digits_up, rounded_up
+from hushgraph._text import digits_up, rounded_up, split_list
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
@@ -342,7 +342,7 @@ def _count_classes(flags: Mapping[str, Any]) -> int:
     if names is None:
         return int(number)
     # No model has one class, so a number alone is no name.
-    listed = int(names) if names.isdecimal() else len(set(names.split(",")))
+    listed = int(names) if names.isdecimal() else len(set(split_list(names)))
     if number is not None and number != listed:
         raise InputError(f"--num-classes {number} with --classes {names}: that is {listed}; give one of them")
     return listed

@@ -274,6 +274,9 @@ def _describe_usage(error: Any) -> str:
         message = error.message + _suggest_flag(error.option_name, context.command.params)
     else:
         message = _describe_value(error) or error.format_message().rstrip(".")
+    if "unexpected extra argument" in message and re.search(r"\.(csv|tsv|parquet|txt)\b", message):
+        # The shell has put names of files in place of a pattern.
+        message += "; quote a pattern, as --edges 'tx_*.csv', or give --edges once for each file"
     if message.endswith("?") or context is None:
         return str(message)
     return f"{message}; see {context.command_path} --help"

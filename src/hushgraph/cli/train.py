@@ -146,12 +146,17 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             else:
                 run = training.resume(resume, source, charge_again=flags["charge_again"], **hooks)
     except KeyboardInterrupt:
-        given = {"edges": edges}
+        given: dict[str, Any] = {"edges": edges}
         if _uses_engine(context):
             given |= {name: flags[name] for name in ("engine", "memory")}
             if not folders and out is not None and (out / "run.json").exists():
                 folders.append(RunFolder.open(out))
-        more = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given.items() if value)
+        more = "".join(
+            f" --{name} {shlex.quote(str(each))}"
+            for name, value in given.items()
+            for each in (value if isinstance(value, (list, tuple)) else [value])
+            if each
+        )
         message = describe_stop(folders[0], data) + more if folders else "interrupted"
         raise terminal.StoppedError(message) from None
     if resume is not None and not (folders or is_silent) and group.leads:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -163,14 +163,28 @@ def resume_rows(
 
 
 def find_pair(
-    data: str, edges: str | os.PathLike[str] | None, columns: Mapping[str, Any] | None
+    data: str, edges: Sequence[str | os.PathLike[str]] | None, columns: Mapping[str, Any] | None
 ) -> tuple[str, str, Mapping[str, Any]]:
     """Nodes, edges and columns of DATA: two files or patterns, or a folder or TOML file that names them."""
-    if edges is not None and Path(data).suffix in (".parquet", ".csv", ".tsv"):
-        return data, os.fspath(edges), columns or {}
+    if edges and Path(data).suffix in (".parquet", ".csv", ".tsv"):
+        return data, _name_one(edges), columns or {}
     # A connection and a folder are for DataFrames alone.
-    files = find_tables(data if edges is None else (data, Path(edges)), None, Path())
-    return str(files.nodes), str(files.edges), merge_columns(files.columns, columns or {})
+    files = find_tables((data, _name_one(edges)) if edges else data, None, Path())
+    return (
+        _name_one(files.given["nodes"]),
+        _name_one(files.given["edges"]),
+        merge_columns(files.columns, columns or {}),
+    )
+
+
+def _name_one(paths: Sequence[str | os.PathLike[str]]) -> str:
+    """The one path or pattern of a table."""
+    if len(paths) > 1:
+        raise InputError(
+            f"{os.fspath(paths[0])} and {os.fspath(paths[1])}: an engine takes one file or one pattern for "
+            "each table; give a pattern that both match"
+        )
+    return os.fspath(paths[0])
 
 
 class _Source(NamedTuple):

@@ -87,7 +87,6 @@ class ParquetTable:
             raise GraphError(f"{pattern}: no such file; expected Parquet or CSV")
         endings = {Path(name).suffix for name in files}
         if endings <= {".csv", ".tsv"}:
-            delimiter = delimiter or ("\t" if endings == {".tsv"} else ",")
             _copy_csv(connection, files, delimiter, copy)
             files = [str(copy)]
         elif endings != {".parquet"}:
@@ -418,23 +417,16 @@ class Tables:
         self.connection.unregister("columns_of_rows")
 
 
-def _copy_csv(connection: Any, files: list[str], delimiter: str, copy: Path) -> None:
+def _copy_csv(connection: Any, files: list[str], delimiter: str | None, copy: Path) -> None:
     """Copy CSV files to one Parquet file, every cell as text.
 
     Names of columns come from the first line and nothing is guessed: DuckDB would look at rows to decide
     which lines to skip, so that one row could remove others.
     """
-    opened = [open_table(connection, Path(name), delimiter=delimiter, role="tables") for name in files]
-    names = opened[0].names
-    for table in opened:
-        if table.names != names:
-            raise GraphError(f"{table.path}: other columns than {opened[0].path}; expected one table")
-    cells = ", ".join(f"c{number} AS {quote_name(name)}" for number, name in enumerate(names))
-    types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(names)))
+    table = open_table(connection, [Path(name) for name in files], delimiter=delimiter, role="tables")
+    cells = ", ".join(f"{table.sql_name(name)} AS {quote_name(name)}" for name in table.names)
     connection.execute(
-        f"COPY (SELECT {cells} FROM read_csv({quote_list(files)}, auto_detect = false, header = false, "
-        f"skip = 1, delim = {quote(delimiter)}, quote = '\"', escape = '\"', hive_partitioning = false, "
-        f"columns = {{{types}}})) TO {quote(str(copy))} (FORMAT parquet)"
+        f"COPY (SELECT {cells} FROM {table.cells}) TO {quote(str(copy))} (FORMAT parquet)", table.patterns
     )
 
 

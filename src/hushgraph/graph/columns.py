@@ -9,15 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from hushgraph._text import find_nearest
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
+from hushgraph.graph import cell_rules
+from hushgraph.graph.cell_rules import suggest as suggest
 
 LARGEST_BUCKETS = 1 << 20
 _NAMES = ("id", "label", "split", "source", "target", "delimiter")
-_LISTS = ("features", "ignore", "classes", "missing", "indicators")
+_CELL_LISTS = ("percent", "booleans", "looked_up")
+_LISTS = ("features", "ignore", "classes", "missing", "indicators", *_CELL_LISTS)
 # These lists may be empty.
-_MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators")
+_MAY_BE_EMPTY = ("features", "ignore", "missing", "indicators", *_CELL_LISTS)
+# Rules that are given by column.
+_CELL_MAPS = ("decimal", "thousands", "dates", "date_format", "cycles")
 EVERY_NUMBER = "*"
 """The key of `fill` for every column of numbers without a constant of its own."""
 _LARGEST_FLOAT = 3.4e38
@@ -25,8 +29,6 @@ _SCALE_KEYS = {"centre", "spread", "log"}
 
 UnknownCategory = Literal["refuse", "zeros", "other"]
 UnknownIds = Literal["refuse", "drop"]
-# The least similarity of a suggested name: `north` must not suggest `south`, which has 3 of 5 letters.
-_ALIKE = 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +84,26 @@ class Columns:
         group: maps one column to its values: figures are given for each of these groups too. The values are
             public. A row with another value, or an empty cell, is in no group and in no figure. The column is
             a feature only where it is given as one.
+        decimal: what stands before decimals, "." or ","; for every column of numbers, or by column, with "*"
+            for the others. By default a point.
+        thousands: what may stand between groups of three digits, in the same form. By default nothing.
+        percent: columns in which a cell that ends in % is divided by 100; "*" stands for all columns.
+        booleans: columns of true and false, or yes and no, as 1 and 0, in any case.
+        dates: maps a column of dates or times to the day, as 2000-01-01, from which its days are counted.
+        date_format: how dates are written, as %d.%m.%Y; for all, or by column. By default year-month-day,
+            with or without a time of day.
+        cycles: maps a column of dates to parts of them, "weekday", "month", "day" or "hour". Each becomes two
+            more features, sine and cosine; both are 0 where there is no date.
+        looked_up: what of these settings was read off rows rather than known: "classes", "id", "ends",
+            "split", "roles", "numbers", "dates", "missing". The guarantee then assumes that it is public.
 
-    Numeric features come first, then categorical, then hashed columns, then indicators; categorical and
-    hashed columns are sorted by name.
+    Numeric features come first, among them booleans and dates, then categorical, then hashed columns, then
+    indicators, then cycles; categorical and hashed columns and cycles are sorted by name.
 
     Guarantees:
-        Nothing here is derived from the data: no list of values, no scale and no mean. What becomes of a cell
-        or an edge depends on that cell or edge, on the ids of the nodes and on these settings alone.
+        Nothing here is derived from the data, but for what `looked_up` names: no list of values, no scale and
+        no mean. What becomes of a cell or an edge depends on that cell or edge, on the ids of the nodes and
+        on these settings alone.
 
     Examples:
         >>> import hushgraph as hg
@@ -114,6 +129,14 @@ class Columns:
     unknown_category: UnknownCategory = "refuse"
     unknown_ids: UnknownIds = "refuse"
     group: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decimal: Mapping[str, str] | str = field(default_factory=dict)
+    thousands: Mapping[str, str] | str = field(default_factory=dict)
+    percent: Sequence[str] = ()
+    booleans: Sequence[str] = ()
+    dates: Mapping[str, str] = field(default_factory=dict)
+    date_format: Mapping[str, str] | str = field(default_factory=dict)
+    cycles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    looked_up: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -157,10 +180,12 @@ class Columns:
         for name, allowed in (("unknown_category", UnknownCategory), ("unknown_ids", UnknownIds)):
             if getattr(self, name) not in get_args(allowed):
                 known_values = ", ".join(map(repr, get_args(allowed)))
-                raise InputError(f"{name}={getattr(self, name)!r}: expected one of {known_values}")
+                near = suggest(str(getattr(self, name)), get_args(allowed))
+                raise InputError(f"{name}={getattr(self, name)!r}: expected one of {known_values}{near}")
         object.__setattr__(self, "fill", _check_fill(self.fill))
         object.__setattr__(self, "scale", _check_scales(self.scale))
         self._check_clean_up()
+        self._check_cell_rules()
         if self.source == self.target:
             raise InputError(f"source and target are both {self.source!r}; expected two columns")
         self._check_roles()
@@ -195,6 +220,9 @@ class Columns:
         if features is None:
             other = {self.id, self.label, split, *self.ignore, *self.categorical, *self.hashed, *self.group}
             features = tuple(name for name in names if name not in other)
+        elif self.booleans or self.dates:
+            # Declared as numbers of another kind: to name them twice would say nothing more.
+            features = (*features, *(each for each in (*self.booleans, *self.dates) if each not in features))
         constants = self.constants
         if EVERY_NUMBER in constants:
             usual = constants.pop(EVERY_NUMBER)
@@ -228,6 +256,7 @@ class Columns:
             rules.append(f"A category that is not listed becomes {code}.")
         if self.unknown_ids == "drop":
             rules.append("Edges with an empty end, or with an end that is not a node, are dropped.")
+        rules += self._describe_cell_rules()
         return [*rules, "Self-loops and repeats of an edge are dropped."]
 
     @property
@@ -236,7 +265,48 @@ class Columns:
         one_hot = sum(map(len, self.categorical.values())) + sum(self.hashed.values())
         if self.unknown_category == "other":
             one_hot += len(self.categorical)
-        return len(self.features or ()) + one_hot + len(self.indicators)
+        return len(self.features or ()) + one_hot + len(self.indicators) + self.num_cycles
+
+    @property
+    def num_cycles(self) -> int:
+        """The number of features that parts of dates become."""
+        return 2 * sum(map(len, self.cycles.values()))
+
+    def _check_cell_rules(self) -> None:
+        """Check the rules for cells and bring them into one form."""
+        put = object.__setattr__
+        put(self, "decimal", cell_rules.check_marks("decimal", self.decimal, cell_rules.DECIMALS))
+        put(self, "thousands", cell_rules.check_marks("thousands", self.thousands, cell_rules.THOUSANDS))
+        put(self, "dates", cell_rules.check_dates(self.dates))
+        put(self, "date_format", cell_rules.check_formats(self.date_format))
+        put(self, "cycles", cell_rules.check_cycles(self.cycles, self.dates, _check_texts))
+        cell_rules.check_looked_up(tuple(self.looked_up))
+        cell_rules.check_marks_differ(dict(self.decimal), dict(self.thousands))
+        cell_rules.check_one_rule({"percent": self.percent, "boolean": self.booleans, "date": self.dates})
+        for column in self.date_format:
+            if column != EVERY_NUMBER and column not in self.dates:
+                raise InputError(
+                    f"date_format holds {column!r}, which is no date; declare it, as --date "
+                    f"{column}=2000-01-01 (columns.dates){suggest(column, self.dates)}"
+                )
+
+    def _describe_cell_rules(self) -> list[str]:
+        rules = []
+        for name, what in (("decimal", "before decimals"), ("thousands", "between groups of three digits")):
+            for mark in sorted(set(getattr(self, name).values())):
+                names = [column for column, each in getattr(self, name).items() if each == mark]
+                rules.append(f"Numbers have {mark!r} {what} in {_list_columns(names)}.")
+        if self.percent:
+            rules.append(f"A cell that ends in % is divided by 100 in {_list_columns(self.percent)}.")
+        if self.booleans:
+            rules.append(f"True and yes are 1, false and no are 0 in {_list_columns(self.booleans)}.")
+        for column, first in self.dates.items():
+            form = cell_rules.rule_for(self.date_format, column)
+            written = f", written as {form}" if form else ""
+            parts = " and ".join(self.cycles.get(column, ()))
+            more = f"; {parts} are features too" if parts else ""
+            rules.append(f"{column!r} is a date{written}, as days since {first}{more}.")
+        return rules
 
     def _check_clean_up(self) -> None:
         """Raise InputError if an indicator has no constant, or if a text is both missing and a value."""
@@ -260,6 +330,7 @@ class Columns:
         roles: dict[str, str] = {}
         named = {"id": [self.id], "label": [self.label], "split": [self.split] if self.split else []}
         lists = {"features": self.features or (), "ignore": self.ignore}
+        dates = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.booleans, "boolean")
         for role, columns in (
             named | lists | {"categorical": self.categorical, "hashed": self.hashed}
         ).items():
@@ -267,6 +338,10 @@ class Columns:
                 if column in roles:
                     raise InputError(
                         f"column {column!r} is given as {roles[column]} and as {role}; give it once"
+                    )
+                if role != "features" and column in dates:
+                    raise InputError(
+                        f"column {column!r} is given as {role} and as {dates[column]}; give it once"
                     )
                 roles[column] = role
 
@@ -282,25 +357,33 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
     merged = {**file, **flags}
     if "fill" in file and "fill" in flags:
         merged["fill"] = {**_check_fill(file["fill"]), **_check_fill(flags["fill"])}
-    for name in ("categorical", "hashed", "scale"):
-        if isinstance(file.get(name), Mapping):
+    for name in ("categorical", "hashed", "scale", *_CELL_MAPS):
+        if isinstance(file.get(name), Mapping) and isinstance(flags.get(name, {}), Mapping):
             merged[name] = {**file[name], **flags.get(name, {})}
-    by_flag = {name: _columns_in(flags.get(name)) for name in ("features", "ignore", "categorical", "hashed")}
+    if "looked_up" in file:
+        merged["looked_up"] = cell_rules.merge_looked_up(file, flags)
+    kinds = ("ignore", "categorical", "hashed", "percent", "booleans", "dates")
+    by_flag = {name: _columns_in(flags.get(name)) for name in ("features", *kinds)}
     named = {flags[role] for role in ("id", "label", "split") if isinstance(flags.get(role), str)}
+    rules = ("percent", "booleans", "dates")
     for name in by_flag:
-        others = named.union(*(columns for other, columns in by_flag.items() if other != name))
+        # A feature may have a rule for its cells.
+        apart = rules if name == "features" else ("features",) if name in rules else ()
+        others = named.union(*(c for other, c in by_flag.items() if other != name and other not in apart))
         value = merged.get(name)
         if isinstance(value, Mapping):
             merged[name] = {c: each for c, each in value.items() if c not in others or c in by_flag[name]}
         elif isinstance(value, (list, tuple)):
             merged[name] = [c for c in value if c not in others or c in by_flag[name]]
+    lost = _columns_in(file.get("dates")) - _columns_in(merged.get("dates"))
+    for name in ("cycles", "date_format"):
+        if lost and isinstance(merged.get(name), Mapping):
+            merged[name] = {c: each for c, each in merged[name].items() if c not in lost}
     return merged
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the nearest known name, or an empty string if none is near."""
-    near = find_nearest(name, known, cutoff=_ALIKE)
-    return f"; did you mean {near!r}?" if near else ""
+def _list_columns(names: Iterable[str]) -> str:
+    return ", ".join("every column of numbers" if name == EVERY_NUMBER else repr(name) for name in names)
 
 
 def _columns_in(value: Any) -> set[str]:

@@ -60,9 +60,38 @@ CLASSES_NOT_RECORDED = Assumption(
 )
 
 
+def _assume_looked_up(kind: str, what: str) -> Assumption:
+    return Assumption(
+        code=f"{kind}-looked-up",
+        clause=f"{what} is public",
+        sentence=f"{what[0].upper()}{what[1:]} was read off the rows, by check or by whoever looked at "
+        "them, and is assumed to be public. One row may have decided it.",
+    )
+
+
+LOOKED_UP = {
+    kind: _assume_looked_up(kind, what)
+    for kind, what in {
+        "classes": "the list of classes",
+        "id": "the choice of the column of ids",
+        "ends": "the choice of the columns of edges",
+        "split": "the choice of the column of splits",
+        "roles": "the choice of columns to hash or leave out",
+        "numbers": "the way numbers are written",
+        "dates": "the choice of the columns of dates",
+        "missing": "the list of texts for empty cells",
+        "bounds": "the range of the target",
+        "rare": "the choice of the rare class",
+    }.items()
+}
+"""The assumption for each kind of thing in `Columns.looked_up`."""
+
+
 def find_assumptions(graph: Graph) -> tuple[Assumption, ...]:
     """What a guarantee for training on `graph` takes as public although nobody declared it."""
-    return () if graph.has_declared_classes else (CLASSES_FROM_LABELS,)
+    looked_up = () if graph.columns is None else graph.columns.looked_up
+    assumed = () if graph.has_declared_classes else (CLASSES_FROM_LABELS,)
+    return (*assumed, *(LOOKED_UP[kind] for kind in looked_up))
 
 
 def name_kind(kind: str, assumptions: Sequence[Assumption]) -> str:

@@ -50,18 +50,23 @@ def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
 
 def _describe_number(folder: RunFolder, columns: Columns, name: str) -> str:
     """Say what becomes of a numeric column."""
-    how = "a number, taken as it is"
+    what = "a number"
+    if name in columns.booleans:
+        what = "true or false, as 1 or 0"
+    elif name in columns.dates:
+        parts = "".join(f", and its {part} as sine and cosine" for part in columns.cycles.get(name, ()))
+        what = f"a date, as days since {columns.dates[name]}{parts}"
+    scaled = ""
     if name in folder.paid_columns:
-        how = "a number, scaled with constants from a noisy histogram, which is paid for"
+        scaled = ", scaled with constants from a noisy histogram, which is paid for"
     elif name in columns.scale and folder.config.numbers != "as-is":
-        how = "a number, scaled with declared constants"
+        scaled = ", scaled with declared constants"
     constants = columns.constants
     constant = constants.get(name, constants.get("*"))
     if constant is None:
-        return how
+        return f"{what}{scaled}" if scaled or what != "a number" else "a number, taken as it is"
     flag = ", and one more feature says so" if name in columns.indicators else ""
-    how = "a number" if how.endswith("as it is") else how
-    return f"{how}; an empty cell is filled with {constant:g}{flag}"
+    return f"{what}{scaled}; an empty cell is filled with {constant:g}{flag}"
 
 
 def tabulate_attributes(attributes: Mapping[str, Any]) -> Table | None:

@@ -213,11 +213,16 @@ MISTAKES: list[tuple[str, Callable[[Path], Any], dict[str, Any], str]] = [
     ("first line empty", nodes("\n" + NODES), IGNORED, r"nodes\.csv: line 1 is empty"),
     (
         "wrong delimiter",
-        nodes(NODES.replace(",", ";")),
+        nodes(NODES.replace(",", ";").replace("split", "split|part")),
         IGNORED,
-        r"nodes\.csv: line 1 is one column with delimiter ',', and holds ';'; give --delimiter ';'",
+        r"nodes\.csv: line 1 is one column with delimiter ',', and holds ';' and '\|'; give --delimiter ';'",
     ),
-    ("tabs", edges(EDGES.replace(",", "\t")), IGNORED, r"edges\.csv: line 1 is one column .*--delimiter tab"),
+    (
+        "tabs where another delimiter is declared",
+        edges(EDGES.replace(",", "\t")),
+        IGNORED | {"delimiter": ","},
+        r"edges\.csv: line 1 is one column with delimiter ',', and holds tab; leave out --delimiter",
+    ),
     (
         "unknown split",
         nodes(NODES.replace("val", "later")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,12 +13,14 @@ from typing import Any
 
 from hushgraph._files import write_whole
 from hushgraph.datasets.paths import format_path
-from hushgraph.datasets.tables.files import MAPPING, TableFiles, find_tables, is_tables, sniff_delimiter
-from hushgraph.datasets.tables.problems import Problem, list_problems
+from hushgraph.datasets.tables.files import MAPPING, TableFiles, find_tables, is_tables
+from hushgraph.datasets.tables.formats import guess_formats
+from hushgraph.datasets.tables.problems import NUMERIC, Problem, list_problems
 from hushgraph.datasets.tables.profile import Profile, copy_table, profile_table
 from hushgraph.datasets.tables.reading import open_database, open_pair
 from hushgraph.datasets.tables.roles import BUCKETS, RoleGuess, Roles
 from hushgraph.errors import GraphError, InputError
+from hushgraph.graph.cell_rules import LOOKED_UP
 from hushgraph.graph.columns import Columns, merge_columns
 
 PRIVATE = "This shows private data. It is for the owner of the data alone: do not share it."
@@ -33,8 +36,8 @@ class ColumnCheck:
     Attributes:
         table: "nodes" or "edges".
         name: of the column.
-        looks_like: "id", "label", "split", "number", "category", "text", "weight", "source", "target" or a
-            reason to leave it out.
+        looks_like: "id", "label", "split", "number", "boolean", "date", "category", "text", "weight",
+            "source", "target" or a reason to leave it out.
         holds: its range or its number of values, and how many cells are empty; private.
     """
 
@@ -53,11 +56,14 @@ class Check:
         rows: their numbers of rows.
         columns: their columns.
         problems: everything that stands in the way, or that a rule of `settings` takes care of.
-        settings: the fields of `Columns` to go on with; names of columns and fixed rules alone.
+        settings: the fields of `Columns` to go on with; names of columns and fixed rules alone. What rows
+            decided of them is named in `looked_up`.
         declared: more fields, which list values of the data; to use them is to declare these values public.
-        data: DATA of the next command; None for DataFrames.
-        files: the two files; None for DataFrames.
+        looked_up: the kinds of things in `declared`, as in `Columns.looked_up`.
+        source: DATA and the edges as they were given; None for DataFrames.
+        files: names, folders or patterns of the files of nodes and of edges; None for DataFrames.
         mapping: the TOML file that was read, if there is one.
+        in_file: the fields of `Columns` in that file.
 
     Examples:
         >>> from pathlib import Path
@@ -75,9 +81,19 @@ class Check:
     problems: tuple[Problem, ...]
     settings: Mapping[str, Any]
     declared: Mapping[str, Any] = field(default_factory=dict)
-    data: str | None = None
-    files: tuple[Path, Path] | None = None
+    looked_up: tuple[str, ...] = ()
+    source: tuple[str, tuple[str, ...]] | None = None
+    files: tuple[tuple[Path, ...], tuple[Path, ...]] | None = None
     mapping: Path | None = None
+    in_file: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def data(self) -> str | None:
+        """DATA of the next command, once `write` has written the file of the tables; None for DataFrames."""
+        if self.source is None:
+            return None
+        data = self.source[0]
+        return data if Path(data).is_dir() else str(self.target())
 
     @property
     def missing_roles(self) -> tuple[str, ...]:
@@ -92,26 +108,56 @@ class Check:
 
     def to_columns(self) -> Columns:
         """Return the columns to train with, as `hushgraph.train` takes them."""
-        return Columns.of({**self.settings, **self.declared})
+        return Columns.of({**self.settings, **self.declared, "looked_up": self._all_looked_up})
 
-    def next_command(self) -> str:
-        """Return the command, or the Python call, that trains with these settings."""
-        if self.data is None:
+    @property
+    def _all_looked_up(self) -> list[str]:
+        in_settings = self.settings.get("looked_up", ())
+        return [*in_settings, *(kind for kind in self.looked_up if kind not in in_settings)]
+
+    def next_command(self, written: Path | None = None) -> str:
+        """Return the command, or the Python call, that trains with these settings.
+
+        Args:
+            written: the file that `write` returned. Without one, the command has those settings as flags that
+                the file of the tables has not.
+        """
+        if self.source is None:
             return "hg.train(data, epsilon=4.0, columns=checked.to_columns())"
-        flags = [f"--{name} {shlex.quote(','.join(values))}" for name, values in self.declared.items()]
-        return " ".join(["hushgraph train", shlex.quote(self.data), "--epsilon 4", *flags])
+        from hushgraph.datasets.tables.proposal import format_flags
 
-    def to_toml(self) -> str:
-        """Return graph.toml: names of columns and rules, with a comment each, and no value of the data."""
+        more: dict[str, Any] = dict(self.declared)
+        data, edges = self.source
+        if written is None:
+            more = {name: value for name, value in self.settings.items() if value != self.in_file.get(name)}
+            more = {**more, **self.declared}
+            kinds = self._all_looked_up
+        else:
+            is_found = Path(data).is_dir() and written == Path(data) / MAPPING
+            data, edges, kinds = data if is_found else str(written), (), list(self.looked_up)
+        if kinds and kinds != self.in_file.get("looked_up"):
+            more["looked_up"] = kinds
+        words = ["hushgraph train", _quote(data), *(f"--edges {_quote(each)}" for each in edges)]
+        return " ".join([*words, "--epsilon 4", *format_flags(more)])
+
+    def to_toml(self, folder: Path | None = None) -> str:
+        """Return graph.toml: names of columns and rules, with a comment each, and no value of the data.
+
+        Args:
+            folder: where the file will be; the folder of the nodes unless given.
+        """
         from hushgraph.datasets.tables.proposal import format_proposal
 
-        return format_proposal(self)
+        return format_proposal(self, folder)
 
     def target(self) -> Path:
         """Return the path of the TOML file that belongs to these tables, whether or not it exists."""
         if self.files is None:
             raise InputError("path: DataFrames have no folder; name the file to write")
-        return self.mapping or self.files[0].parent / MAPPING
+        if self.mapping is not None:
+            return self.mapping
+        first = self.files[0][0]
+        return (first if first.is_dir() else first.parent) / MAPPING
 
     def write(self, path: str | PathLike[str] | None = None, *, force: bool = False) -> Path:
         """Write graph.toml beside the tables, or to `path`; a file that is there is kept unless `force`.
@@ -120,15 +166,21 @@ class Check:
             The path that was written.
         """
         target = self.target() if path is None else Path(path)
+        if target.suffix != ".toml":
+            raise InputError(f"{format_path(target)}: expected a name that ends in .toml, such as graph.toml")
         if target.exists() and not force:
             raise InputError(
                 f"{format_path(target)}: it is there already; give force (--force) to replace it"
             )
-        write_whole(target, self.to_toml().encode())
+        if not target.parent.is_dir():
+            raise InputError(
+                f"{format_path(target)}: no folder {format_path(target.parent)}; create it first"
+            )
+        write_whole(target, self.to_toml(target.parent).encode())
         return target
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values, the private figures included."""
+    def to_json(self, written: Path | None = None) -> dict[str, Any]:
+        """Return everything as JSON values, the private figures included; `written` as in `next_command`."""
         return {
             "private": PRIVATE,
             "can_train": self.can_train,
@@ -138,7 +190,8 @@ class Check:
             "problems": [asdict(problem) for problem in self.problems],
             "settings": json.loads(json.dumps(dict(self.settings))),
             "declared": {name: list(values) for name, values in self.declared.items()},
-            "next": self.next_command(),
+            "looked_up": self._all_looked_up,
+            "next": self.next_command(written),
         }
 
     def to_text(self) -> str:
@@ -179,8 +232,8 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
 
     Guarantees:
         `settings`, and so the file that `write` keeps, holds names of columns and fixed rules, and no value,
-        count or statistic of the data. Which role a column was given may depend on what it holds, as it does
-        where a person looks at a table and decides.
+        count or statistic of the data. What rows decided, such as which column is the id, is named in
+        `looked_up`, and the guarantee of a run with it assumes that it is public.
 
     Examples:
         >>> from pathlib import Path
@@ -202,23 +255,23 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
     with open_database() as (connection, folder):
         files = find_tables(data, connection, folder)
         given = _collect_given(files, columns)
-        if "delimiter" not in given and (sniffed := sniff_delimiter(files.nodes)):
-            given["delimiter"] = sniffed
         # Wrong names are listed with the other problems, so only the form of the settings is checked here.
         known = Columns.of(given)
         nodes, edges = open_pair(connection, files, known, is_fixed=False)
-        nodes, edges = copy_table(connection, nodes, "raw_nodes"), copy_table(connection, edges, "raw_edges")
+        nodes = copy_table(connection, nodes, "raw_nodes")
+        edges = copy_table(connection, edges, "raw_edges", is_numbered=False)
         missing = tuple(known.missing) if "missing" in given else _choose_missing(known)
         profiles = profile_table(connection, nodes, "raw_nodes", missing)
-        edge_profiles = profile_table(connection, edges, "raw_edges", ())
-        roles = RoleGuess(connection, profiles, edge_profiles, given).guess()
-        settings = _propose(given, roles, missing)
+        edge_profiles = profile_table(connection, edges, "raw_edges", (), are_nodes=False)
+        formats = guess_formats(connection, profiles, given, missing)
+        roles = RoleGuess(connection, profiles, edge_profiles, given, formats.words).guess()
+        settings = _propose(given, roles, missing, _keep_features(formats.settings, roles))
         listing = list_problems(
             connection, (nodes, edges), (profiles, edge_profiles), roles, settings, missing=missing
         )
         is_frames = bool(files.titles)
         return Check(
-            tables=(nodes.title or nodes.path.name, edges.title or edges.path.name),
+            tables=(nodes.short_name, edges.short_name),
             rows=(_count_rows(profiles), _count_rows(edge_profiles)),
             columns=(
                 *_describe_columns("nodes", profiles, roles.nodes),
@@ -227,9 +280,11 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
             problems=tuple(listing.problems),
             settings=settings | listing.changes,
             declared=listing.declared,
-            data=None if is_frames else _name_next(data, files),
-            files=None if is_frames else (files.nodes, files.edges),
+            looked_up=tuple(kind for kind in LOOKED_UP if kind in listing.declared),
+            source=None if is_frames else _name_source(data),
+            files=None if is_frames else (files.given["nodes"], files.given["edges"]),
             mapping=files.mapping,
+            in_file=files.columns,
         )
 
 
@@ -248,7 +303,21 @@ def _choose_missing(columns: Columns) -> tuple[str, ...]:
     return tuple(text for text in MISSING if text not in values)
 
 
-def _propose(given: Mapping[str, Any], roles: Roles, missing: tuple[str, ...]) -> dict[str, Any]:
+def _keep_features(formats: Mapping[str, Any], roles: Roles) -> dict[str, Any]:
+    """Return the rules for cells of the columns that are numbers in the end."""
+    numeric = {*(name for name, word in roles.nodes.items() if word in NUMERIC), "*"}
+    kept: dict[str, Any] = {}
+    for key, value in formats.items():
+        if isinstance(value, Mapping):
+            kept[key] = {name: each for name, each in value.items() if name in numeric}
+        else:
+            kept[key] = [name for name in value if name in numeric] if isinstance(value, list) else value
+    return {key: value for key, value in kept.items() if value}
+
+
+def _propose(
+    given: Mapping[str, Any], roles: Roles, missing: tuple[str, ...], formats: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the settings to go on with: what is given, what was guessed, and the usual rules."""
     guessed = {name: getattr(roles, name) for name in _ROLES}
     usual = asdict(Columns())
@@ -258,9 +327,19 @@ def _propose(given: Mapping[str, Any], roles: Roles, missing: tuple[str, ...]) -
         settings["ignore"] = [*settings.get("ignore", ()), *roles.ignored]
     if roles.hashed:
         settings["hashed"] = {**settings.get("hashed", {}), **dict.fromkeys(roles.hashed, BUCKETS)}
+    settings |= formats
+    read_off = [kind for kind in ("numbers", "dates") if _differs(kind, formats, given)]
+    kinds = [*given.get("looked_up", ()), *roles.looked_up, *read_off]
+    if kinds:
+        settings["looked_up"] = [kind for kind in LOOKED_UP if kind in kinds]
     # Proposed whether or not a row needs them, so that the file does not tell whether one does.
     rules = {"missing": list(missing), "fill": 0.0, "unknown_category": "zeros", "unknown_ids": "drop"}
     return {**rules, **settings}
+
+
+def _differs(kind: str, formats: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether rules of a kind were found that nobody gave."""
+    return any(formats.get(name) and formats.get(name) != given.get(name) for name in LOOKED_UP[kind])
 
 
 def _describe_columns(
@@ -277,7 +356,8 @@ def _describe(profile: Profile, word: str) -> str:
     if word in ("number", "weight") and profile.least is not None and profile.most is not None:
         parts.append(f"{profile.least:g} to {profile.most:g}")
     elif profile.filled:
-        parts.append(f"{profile.distinct:,} different")
+        about = "" if profile.is_exact or profile.distinct < 2 else "about "
+        parts.append(f"{about}{profile.distinct:,} different")
     if profile.empty:
         parts.append(f"{profile.empty:,} empty")
     notes = {
@@ -295,8 +375,17 @@ def _count_rows(profiles: Mapping[str, Profile]) -> int:
     return next(iter(profiles.values())).rows
 
 
-def _name_next(data: Any, files: TableFiles) -> str:
-    """Return DATA for the next command; of a pair, the TOML file beside the nodes."""
-    if isinstance(data, (tuple, list)):
-        return str(files.mapping or files.nodes.parent / MAPPING)
-    return str(data)
+def _name_source(data: Any) -> tuple[str, tuple[str, ...]]:
+    """Return DATA and the edges as they were given."""
+    if not isinstance(data, (tuple, list)):
+        return os.fspath(data), ()
+    nodes, edges = (
+        tuple(map(os.fspath, each)) if isinstance(each, (tuple, list)) else (os.fspath(each),)
+        for each in data
+    )
+    # A command names the nodes once; several names for them are in the file that is written.
+    return nodes[0], edges
+
+
+def _quote(text: str) -> str:
+    return shlex.quote(text)

@@ -92,6 +92,6 @@ class EdgeTable:
         advice = f"ids are {kinds[0]} there and {kinds[1]} here" if kinds[0] != kinds[1] else "add the node"
         advice += f", or {drop}"
         raise GraphError(
-            f"{where}: {text[:40]!r} is not an id in {self.nodes.title or self.nodes.path.name}, column "
+            f"{where}: {text[:40]!r} is not an id in {self.nodes.short_name}, column "
             f"{self.columns.id!r}; {advice}"
         )

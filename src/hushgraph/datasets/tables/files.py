@@ -1,11 +1,12 @@
-"""Find the files of nodes and edges: in a folder, as a pair, or named by a TOML file."""
+"""Find the files of nodes and edges: in a folder, as a pair, by a pattern, or named by a TOML file."""
 
 from __future__ import annotations
 
+import glob
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns, merge_columns, suggest
 
 MAPPING = "graph.toml"
-_ENDINGS = (".parquet", ".csv", ".tsv")
+_ENDINGS = (".parquet", ".csv", ".tsv", ".txt")
 _KEYS = ("nodes", "edges", "columns")
 _TITLES = {"nodes": "the DataFrame of nodes", "edges": "the DataFrame of edges"}
+# Names of files that a message lists.
+_NAMED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +28,19 @@ class TableFiles:
     """The files of nodes and edges, and the columns given in a TOML file.
 
     Attributes:
-        nodes, edges: the two files.
+        nodes, edges: the files of the two tables; a table may be in several.
         columns: the fields of `Columns` given in the TOML file; empty without one.
         mapping: the TOML file, if there is one.
         titles: what messages call a file that stands for a DataFrame, by role.
+        given: the names, folders and patterns that the files were found by, by role.
     """
 
-    nodes: Path
-    edges: Path
+    nodes: tuple[Path, ...]
+    edges: tuple[Path, ...]
     columns: Mapping[str, Any]
     mapping: Path | None = None
     titles: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     def columns_with(self, given: Columns | Mapping[str, Any] | None) -> Columns:
         """Return the given columns; a mapping of some of them takes precedence over the TOML file."""
@@ -50,17 +55,26 @@ class TableFiles:
 def is_tables(data: Any) -> bool:
     """Return whether this is a folder, a table, a pair of tables or a TOML file; files need not exist."""
     if isinstance(data, (tuple, list)):
-        return len(data) == 2 and all(isinstance(each, (str, os.PathLike)) or is_frame(each) for each in data)
+        return len(data) == 2 and all(_is_table(each) for each in data)
     if not isinstance(data, (str, os.PathLike)):
         return False
     path = Path(data)
-    return path.suffix in (*_ENDINGS, ".toml") or (path_exists(path) and path.is_dir())
+    ending = path.suffix.casefold()
+    is_pattern = glob.has_magic(str(path)) and ending not in (".npz", ".pt")
+    return ending in (*_ENDINGS, ".toml") or is_pattern or (path_exists(path) and path.is_dir())
+
+
+def _is_table(given: Any) -> bool:
+    """Return whether this can be one of a pair: a path, a list of paths, or a DataFrame."""
+    if isinstance(given, (tuple, list)):
+        return bool(given) and all(isinstance(each, (str, os.PathLike)) for each in given)
+    return isinstance(given, (str, os.PathLike)) or is_frame(given)
 
 
 def name_tables(data: Any) -> str:
     """Return what messages call these tables: the path of the nodes, or their DataFrame."""
     nodes = data[0] if isinstance(data, (tuple, list)) else data
-    return _TITLES["nodes"] if is_frame(nodes) else format_path(Path(nodes))
+    return _TITLES["nodes"] if is_frame(nodes) else format_path(_as_paths(nodes)[0])
 
 
 def find_tables(data: Any, connection: Any, folder: Path) -> TableFiles:
@@ -72,48 +86,108 @@ def find_tables(data: Any, connection: Any, folder: Path) -> TableFiles:
         folder: the temporary folder for DataFrames.
     """
     if isinstance(data, (tuple, list)):
-        paths, titles = [], {}
-        for role, given in zip(_TITLES, data, strict=True):
-            path = folder / f"{role}.parquet" if is_frame(given) else Path(given)
-            if is_frame(given):
-                write_frame(connection, given, path, _TITLES[role])
-                titles[role] = _TITLES[role]
-            paths.append(path)
-        return replace(_pair(*paths), titles=titles)
+        return _find_pair(data, connection, folder)
     path = Path(data)
     if path.is_dir():
         mapping = path / MAPPING
         return _from_toml(mapping) if mapping.exists() else _in_folder(path, {}, None)
     if path.suffix == ".toml":
         return _from_toml(path)
-    if not path_exists(path):
-        raise GraphError(f"{format_path(path)}: no such file")
+    _find_files(path, "nodes")
     raise GraphError(
         f"{format_path(path)}: one table; expected nodes and edges; give the edges with --edges, or the "
         "folder of both"
     )
 
 
-def sniff_delimiter(path: Path) -> str | None:
-    """Return the delimiter of a CSV file whose first line has no comma; None if it is the usual one."""
-    if path.suffix != ".csv" or not path_exists(path) or not path.is_file():
-        return None
-    with path.open("rb") as file:
-        first = file.readline(1 << 16).decode("utf-8", errors="replace")
-    return next((each for each in (";", "\t", "|") if each in first and "," not in first), None)
+def _as_paths(given: Any) -> tuple[Path, ...]:
+    return tuple(map(Path, given)) if isinstance(given, (tuple, list)) else (Path(given),)
 
 
-def _pair(nodes: Path, edges: Path) -> TableFiles:
-    """Return a pair of files. `nodes` may be a folder or TOML file, whose edges are then replaced."""
-    if nodes.suffix == ".toml" or (path_exists(nodes) and nodes.is_dir()):
-        mapping = nodes if nodes.suffix == ".toml" else nodes / MAPPING
-        if mapping.exists():
-            return _from_toml(mapping, edges)
-        return TableFiles(nodes=_find_file(nodes, "nodes"), edges=edges, columns={})
-    return TableFiles(nodes=nodes, edges=edges, columns={})
+def _find_pair(data: Any, connection: Any, folder: Path) -> TableFiles:
+    """Return a pair of tables. The nodes may be a folder or TOML file, whose edges are then replaced."""
+    files: dict[str, tuple[Path, ...]] = {}
+    names: dict[str, tuple[Path, ...]] = {}
+    titles = {}
+    for role, given in zip(_TITLES, data, strict=True):
+        if is_frame(given):
+            path = folder / f"{role}.parquet"
+            write_frame(connection, given, path, _TITLES[role])
+            titles[role] = _TITLES[role]
+            files[role] = names[role] = (path,)
+            continue
+        names[role] = _as_paths(given)
+        if role == "edges":
+            files[role] = _find_all(names[role], role)
+    first = names["nodes"][0]
+    if "nodes" not in files and len(names["nodes"]) == 1:
+        if first.suffix == ".toml":
+            return _from_toml(first, names["edges"])
+        if path_exists(first) and first.is_dir():
+            mapping = first / MAPPING
+            if mapping.exists():
+                return _from_toml(mapping, names["edges"])
+            table = _find_stem(first, "nodes")
+            if table:
+                files["nodes"] = names["nodes"] = (table,)
+    if "nodes" not in files:
+        files["nodes"] = _find_all(names["nodes"], "nodes")
+    return TableFiles(nodes=files["nodes"], edges=files["edges"], columns={}, titles=titles, given=names)
 
 
-def _from_toml(path: Path, edges: Path | None = None) -> TableFiles:
+def _find_all(paths: tuple[Path, ...], role: str) -> tuple[Path, ...]:
+    """Return the files that names, folders and patterns stand for, each once."""
+    files = [file for path in paths for file in _find_files(path, role)]
+    twice = next((file for number, file in enumerate(files) if file in files[:number]), None)
+    if twice is not None:
+        raise GraphError(f"{format_path(twice)}: given twice for {role}; give each file once")
+    return tuple(files)
+
+
+def _find_files(path: Path, role: str) -> list[Path]:
+    """Return the file of this name, the tables in the folder, or what the pattern matches, sorted."""
+    if path_exists(path):
+        if not path.is_dir():
+            return [path]
+        inside = _list_tables(path)
+        if not inside:
+            raise GraphError(
+                f"{format_path(path)}: no table in this folder, given for {role}; expected files that end in "
+                f"{', '.join(_ENDINGS)}"
+            )
+        return inside
+    if glob.has_magic(str(path)):
+        matches = sorted(Path(each) for each in glob.glob(str(path)) if Path(each).is_file())
+        if not matches:
+            raise GraphError(
+                f"{format_path(path)}: no file matches this pattern, given for {role}{_near(path)}"
+            )
+        return matches
+    raise GraphError(f"{format_path(path)}: no such file{_near(path)}")
+
+
+def _list_tables(folder: Path) -> list[Path]:
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise GraphError(f"{format_path(folder)}: cannot be read ({error.strerror})") from None
+    return [path for path in paths if path.suffix.casefold() in _ENDINGS and path.is_file()]
+
+
+def _near(path: Path) -> str:
+    """Return the table in the same folder that was probably meant, or those that are there."""
+    try:
+        tables = [each.name for each in _list_tables(path.parent)]
+    except (GraphError, ValueError):
+        return ""
+    near = suggest(path.name, tables, cutoff=0.6)
+    if near or not tables:
+        return near
+    more = ", ..." if len(tables) > _NAMED else ""
+    return f"; the folder has {', '.join(map(repr, tables[:_NAMED]))}{more}"
+
+
+def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
     try:
         check_is_file(path)
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -133,29 +207,41 @@ def _from_toml(path: Path, edges: Path | None = None) -> TableFiles:
     columns = content.get("columns", {})
     if not isinstance(columns, dict):
         raise GraphError(f"{format_path(path)}: columns={columns!r}; expected a table, [columns]")
-    named = {key: content[key] for key in ("nodes", "edges") if key in content}
-    for key, value in named.items():
-        if not isinstance(value, str) or not value:
-            raise GraphError(f"{format_path(path)}: {key}={value!r}; expected the name of a file")
-    files: dict[str, Path] = {key: path.parent / Path(value).expanduser() for key, value in named.items()}
+    named: dict[str, tuple[Path, ...]] = {}
+    for key in ("nodes", "edges"):
+        if key in content:
+            value = content[key]
+            texts = value if isinstance(value, list) and value else [value]
+            if not all(isinstance(text, str) and text for text in texts):
+                raise GraphError(
+                    f"{format_path(path)}: {key}={value!r}; expected the name of a file, or a list of them"
+                )
+            named[key] = tuple(path.parent / Path(text).expanduser() for text in texts)
     if edges is not None:
-        files["edges"] = edges
-    inside = _in_folder(path.parent, files, path)
-    return TableFiles(nodes=inside.nodes, edges=inside.edges, columns=columns, mapping=path)
-
-
-def _in_folder(folder: Path, named: Mapping[str, Path], mapping: Path | None) -> TableFiles:
-    """Return the named files; a file without a name is nodes.* or edges.* in the folder."""
+        named["edges"] = edges
+    inside = _in_folder(path.parent, named, path)
     return TableFiles(
-        nodes=named["nodes"] if "nodes" in named else _find_file(folder, "nodes"),
-        edges=named["edges"] if "edges" in named else _find_file(folder, "edges"),
-        columns={},
-        mapping=mapping,
+        nodes=inside.nodes, edges=inside.edges, columns=columns, mapping=path, given=inside.given
     )
 
 
-def _find_file(folder: Path, stem: str) -> Path:
-    """Return the only table with this stem in the folder."""
+def _in_folder(folder: Path, named: Mapping[str, tuple[Path, ...]], mapping: Path | None) -> TableFiles:
+    """Return the named files; a table without a name is nodes.* or edges.* in the folder."""
+    given = {
+        role: named[role] if role in named else (_find_stem(folder, role, is_needed=True),)
+        for role in ("nodes", "edges")
+    }
+    return TableFiles(
+        nodes=_find_all(given["nodes"], "nodes"),
+        edges=_find_all(given["edges"], "edges"),
+        columns={},
+        mapping=mapping,
+        given=given,
+    )
+
+
+def _find_stem(folder: Path, stem: str, *, is_needed: bool = False) -> Any:
+    """Return the only table with this stem in the folder; None where there is none and none is needed."""
     paths = [path for ending in _ENDINGS if (path := folder / f"{stem}{ending}").exists()]
     if len(paths) == 1:
         return paths[0]
@@ -164,7 +250,17 @@ def _find_file(folder: Path, stem: str) -> Path:
             f"{format_path(folder)}: both {paths[0].name} and {paths[1].name} in it; keep one, or name it in "
             f"{MAPPING}"
         )
+    if not is_needed:
+        return None
+    tables = [path.name for path in _list_tables(folder)]
+    holds = ""
+    if tables:
+        more = ", ..." if len(tables) > _NAMED else ""
+        holds = (
+            f"; it has {', '.join(map(repr, tables[:_NAMED]))}{more}: give the table of nodes as DATA, and "
+            "the edges with --edges"
+        )
     raise GraphError(
-        f"{format_path(folder)}: no {', '.join(stem + ending for ending in _ENDINGS)} in it; expected one "
-        f"of them, or a {MAPPING} that names the file"
+        f"{format_path(folder)}: no {', '.join(stem + ending for ending in _ENDINGS[:3])} in it; expected "
+        f"one of them, or a {MAPPING} that names the file{holds}"
     )

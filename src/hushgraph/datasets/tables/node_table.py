@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph.datasets.tables.cells import cycle_sql, feature_sql, name_remedy
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
-from hushgraph.graph.columns import Columns, suggest
+from hushgraph.graph.cell_rules import rule_for
+from hushgraph.graph.columns import EVERY_NUMBER, Columns, suggest
 
 SPLITS = ("train", "val", "test")
 # What a split column may hold, in lower case, by the number of the split.
@@ -75,16 +77,26 @@ class NodeTable:
         # Checked even if it is not read: a name without a column is a mistake.
         if (self.splits or self.labels) and columns.split is not None:
             table.check_exists(columns.split, "split")
+        for role, rule in (("date", columns.dates), ("boolean", columns.booleans)):
+            for name in rule:
+                table.check_exists(name, role)
         for name in columns.features or ():
             table.check_exists(name, "feature")
-            table.check_number(name)
-        for name in columns.constants:
-            table.check_exists(name, "fill")
-            if name not in (columns.features or ()):
-                raise GraphError(
-                    f"{table.place(None, name)}: it is given as fill, but is not a column of numbers; give "
-                    "constants to columns of numbers alone"
-                )
+            if name in columns.dates:
+                table.check_date(name)
+            elif not self._has_text_rule(name):
+                table.check_number(name)
+        for role in ("fill", "decimal", "thousands", "percent"):
+            for name in columns.constants if role == "fill" else getattr(columns, role):
+                if name == EVERY_NUMBER:
+                    continue
+                table.check_exists(name, role)
+                if name not in (columns.features or ()):
+                    what = "constants" if role == "fill" else "such rules"
+                    raise GraphError(
+                        f"{table.place(None, name)}: it is given as {role}, but is not a column of numbers; "
+                        f"give {what} to columns of numbers alone"
+                    )
         for name in columns.scale:
             if name not in (columns.features or ()):
                 raise GraphError(
@@ -122,7 +134,7 @@ class NodeTable:
         if self._split is not None:
             cells.append(f"{_split_sql(sql(self._split))} AS split")
         for number, name in enumerate(columns.features or ()):
-            value = f"TRY_CAST(TRY_CAST({sql(name)} AS DOUBLE) AS FLOAT)"
+            value = f"TRY_CAST({feature_sql(columns, name, sql(name))} AS FLOAT)"
             if name in columns.constants:
                 is_missing = missing_sql(sql(name))
                 cells.append(f"{is_missing} AS m{number}")
@@ -139,7 +151,23 @@ class NodeTable:
             digits = f"'0x' || substr(md5(CAST({sql(name)} AS VARCHAR)), 1, 15)"
             place = f"CAST({digits} AS BIGINT) % {buckets}"
             cells.append(f"CASE WHEN {sql(name)} IS NULL THEN -1 ELSE {place} END AS h{number}")
+        waves = (wave for name, part in self._cycles for wave in self._wave_sql(name, part))
+        cells += [f"{wave} AS w{number}" for number, wave in enumerate(waves)]
         return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {table.rows}"
+
+    def _has_text_rule(self, name: str) -> bool:
+        """Whether numbers are read from the text of a column by a declared rule."""
+        columns = self.columns
+        rules = (columns.decimal, columns.thousands, columns.percent, columns.booleans)
+        return self.table.type_of(name) == "VARCHAR" and any({name, EVERY_NUMBER} & {*rule} for rule in rules)
+
+    @property
+    def _cycles(self) -> list[tuple[str, str]]:
+        """The columns of dates and the parts of them that are features, in order."""
+        return [(name, part) for name, parts in self.columns.cycles.items() for part in parts]
+
+    def _wave_sql(self, name: str, part: str) -> tuple[str, str]:
+        return cycle_sql(self._cell_sql(name), part, rule_for(self.columns.date_format, name))
 
     def _enum(self, name: str, values: Any) -> str:
         """Return SQL that maps a cell to the position of its text in values, and an empty cell to -1."""
@@ -222,6 +250,9 @@ class NodeTable:
             for number, name in enumerate(columns.indicators):
                 is_missing = np.ma.getdata(block[f"m{places[name]}"])
                 features.put(rows, first + number, is_missing.astype(np.float32))
+            first += len(columns.indicators)
+            for number in range(columns.num_cycles):
+                features.put(rows, first + number, np.ma.getdata(block[f"w{number}"]).astype(np.float32))
         self._check_labels(y, split)
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
         if groups is not None:
@@ -272,6 +303,19 @@ class NodeTable:
                 f"fill empty cells (--fill {name}=0) or leave the column out (--ignore {name})", "fill it"
             )
             raise GraphError(f"{where}: empty; expected a number; {advice}")
+        if name in self.columns.dates:
+            form = rule_for(self.columns.date_format, name)
+            advice = self.table.advice(
+                "correct it, or say how dates are written "
+                f"(--date-format {name}={'%d.%m.%Y' if form is None else 'FORMAT'})",
+                "correct it",
+            )
+            raise GraphError(f"{where}: {text[:40]!r} is not {form or 'year-month-day'}; {advice}")
+        if name in self.columns.booleans:
+            advice = self.table.advice(
+                f"correct it, or list such values (--categorical {name}='yes|no|...')", "correct it"
+            )
+            raise GraphError(f"{where}: {text[:40]!r} is not true, false, yes, no, 1 or 0; {advice}")
         try:
             # NaN compares as false with everything.
             is_number = not abs(float(text)) <= float(np.finfo(np.float32).max)
@@ -279,6 +323,11 @@ class NodeTable:
             is_number = False
         if is_number:
             raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for example by 0")
+        remedy = name_remedy(text, name)
+        if remedy is not None:
+            raise GraphError(
+                f"{where}: {text[:40]!r} is not a number; {self.table.advice(remedy, 'correct it')}"
+            )
         advice = self.table.advice(
             f"correct it, fill it (--missing {text[:40]!r} --fill {name}=0), list the column's values "
             f"(--categorical), hash it (--hash {name}=16) or leave it out (--ignore {name})",
@@ -292,7 +341,7 @@ class NodeTable:
         if key == "split":
             raise GraphError(
                 f"{where}: {text}; expected {', '.join(SPLITS)} (or 0, 1, 2) or an empty cell; correct "
-                "it, or count it as empty (--missing)"
+                f"it, or count it as empty (--missing){suggest(text[1:-1], SPLITS)}"
             )
         if key != "label":
             values = list(self.columns.categorical[name])
@@ -349,7 +398,7 @@ class _Features:
     def __init__(self, columns: Columns, count: int) -> None:
         self.shape = (count, columns.num_features)
         per_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
-        per_row += len(columns.indicators)
+        per_row += len(columns.indicators) + columns.num_cycles
         # Depends on the columns alone: their content is private.
         self.is_sparse = columns.num_features > _DENSE_WIDTH and per_row * 4 < columns.num_features
         shape = (0, 0) if self.is_sparse else self.shape

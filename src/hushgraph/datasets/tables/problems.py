@@ -6,14 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hushgraph.datasets.tables.cells import feature_sql
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
+from hushgraph.graph.cell_rules import LOOKED_UP, suggest
 from hushgraph.graph.columns import Columns
 
 _EXAMPLES = 3
 # More different texts than this in a column of numbers are not ways to write an empty cell.
 _MOST_TEXTS = 8
+# Words for a column whose cells become numbers.
+NUMERIC = ("number", "boolean", "date")
+_LISTED = ("features", "ignore", "categorical", "hashed")
+# What stands between the labels of a cell that holds several.
+_BETWEEN = ("|", ";", ",")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +82,7 @@ def list_problems(
     finder.check_label()
     finder.check_split()
     for name, word in roles.nodes.items():
-        if word == "number" and name in profiles[0]:
+        if word in NUMERIC and name in profiles[0]:
             finder.check_number(profiles[0][name])
     finder.check_categories()
     finder.check_edges()
@@ -97,6 +104,9 @@ class _Finder:
         self.connection, self.roles, self.settings, self.missing = connection, roles, settings, missing
         self.tables, self.profiles = tables, profiles
         self.listing = Listing()
+        rules = ("numbers", "dates")
+        names = [name for kind in rules for name in LOOKED_UP[kind] if name in settings]
+        self.rules = Columns(**{name: settings[name] for name in names})
 
     def check_names(self) -> None:
         """Columns that are given and do not exist, and roles that no column has."""
@@ -108,15 +118,18 @@ class _Finder:
                     continue
                 if name is None or name not in self.profiles[place]:
                     self._add_missing_role(place, role, name)
-        for key in ("features", "ignore", "categorical", "hashed"):
+        for key in (*_LISTED, *LOOKED_UP["numbers"], *LOOKED_UP["dates"]):
             for name in self.settings.get(key) or ():
-                if name not in self.profiles[0]:
-                    self._add(0, name, f"no such column, given as {key}", 1, "correct the name", stops=True)
+                if name not in self.profiles[0] and name != "*":
+                    what, near = f"no such column, given as {key}", suggest(name, self.profiles[0])
+                    self._add(0, name, what, 1, f"correct the name{near}", stops=True)
 
     def _add_missing_role(self, place: int, role: str, name: str | None) -> None:
         what = f"no column {name!r}" if name else "none looks like it"
         likely = [repr(each) for each in self._list_likely(role)]
-        advice = f"name it with --{role}" + (f": {', '.join(likely)}?" if likely else "")
+        near = suggest(name or "", self.profiles[place])
+        flag = "split-column" if role == "split" else role
+        advice = f"name it with --{flag}" + (near or (f": {', '.join(likely)}?" if likely else ""))
         self._add(place, role, what, 1, advice, stops=True)
 
     def _list_likely(self, role: str) -> list[str]:
@@ -144,14 +157,15 @@ class _Finder:
         if count:
             rows = self._rows(f"{cell} IS NULL")
             self._add(0, name, f"{count:,} ids are empty", count, "give each row an id", rows, stops=True)
-        repeated = (
-            f"SELECT CAST({cell} AS VARCHAR), count(*) - 1 FROM raw_nodes WHERE {cell} IS NOT NULL "
-            f"GROUP BY 1 HAVING count(*) > 1 ORDER BY 1"
-        )
-        twice = self.connection.execute(f"SELECT * FROM ({repeated})").fetchall()
-        if twice:
-            extra = sum(int(more) for _, more in twice)
-            examples = tuple(repr(text[:40]) for text, _ in twice[:_EXAMPLES])
+        (extra,) = self.connection.execute(
+            f"SELECT count({cell}) - count(DISTINCT CAST({cell} AS VARCHAR)) FROM raw_nodes"
+        ).fetchone()
+        if extra:
+            twice = self.connection.execute(
+                f"SELECT CAST({cell} AS VARCHAR) FROM raw_nodes WHERE {cell} IS NOT NULL "
+                f"GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT {_EXAMPLES}"
+            ).fetchall()
+            examples = tuple(repr(text[:40]) for (text,) in twice)
             what = f"{extra:,} rows repeat an id"
             self._add(0, name, what, extra, "keep one row for each id", examples, stops=True)
 
@@ -161,11 +175,10 @@ class _Finder:
         if profile is None:
             return
         classes = self.settings.get("classes")
-        if classes is None and profile.integers < profile.filled:
-            if profile.numbers == profile.filled or profile.distinct > MOST_CATEGORIES:
-                values = f"{profile.distinct:,} different values"
-                advice = "expected whole numbers from 0, or names of a few classes; choose another --label"
-                self._add(0, profile.name, values, profile.filled, advice, stops=True)
+        # Numbers from 0 without a gap are classes as they are.
+        is_numbered = profile.integers == profile.filled and profile.distinct == (profile.most or 0) + 1
+        if classes is None and not is_numbered:
+            if self._find_other_task(profile):
                 return
             names = self._values(profile)
             self.listing.declared["classes"] = names
@@ -187,6 +200,45 @@ class _Finder:
         if profile.empty:
             what = f"{profile.empty:,} rows have no label"
             self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
+
+    def _find_other_task(self, profile: Profile) -> bool:
+        """Whether the label is no class but a number, a list or free text; say so."""
+        is_number, is_whole = profile.numbers == profile.filled, profile.fractions == 0
+        if is_number and (profile.distinct > MOST_CATEGORIES or not is_whole):
+            what = f"{profile.distinct:,} different numbers: this looks like a number to predict"
+            advice = (
+                "bin it, or give --task number --bounds a,b with bounds that you know; for classes, expected "
+                "whole numbers from 0 or names"
+            )
+            self._add(0, profile.name, what, profile.filled, advice, stops=True)
+        elif (lists := self._find_lists(profile)) is not None:
+            mark, labels = lists
+            what = f"lists of {labels:,} different labels with {mark!r} between them"
+            advice = "this looks like several labels for a row: give --task labels, or choose another --label"
+            examples = self._examples(profile, f"contains(CAST({profile.sql} AS VARCHAR), '{mark}')")
+            self._add(0, profile.name, what, profile.filled, advice, examples, stops=True)
+        elif profile.distinct > MOST_CATEGORIES:
+            values = f"{profile.distinct:,} different values"
+            advice = "expected whole numbers from 0, or names of a few classes; choose another --label"
+            self._add(0, profile.name, values, profile.filled, advice, stops=True)
+        else:
+            return False
+        return True
+
+    def _find_lists(self, profile: Profile) -> tuple[str, int] | None:
+        """Return what stands between the labels of a cell, and how many labels there are; None if nothing."""
+        cell = f"CAST({profile.sql} AS VARCHAR)"
+        for mark in _BETWEEN:
+            with_mark, different, single = self.connection.execute(
+                f"SELECT count(*) FILTER (WHERE contains(v, '{mark}')), count(*), (SELECT count(DISTINCT "
+                f"trim(label)) FROM (SELECT unnest(string_split({cell}, '{mark}')) AS label FROM raw_nodes "
+                f"WHERE {self._filled(profile)})) FROM (SELECT DISTINCT {cell} AS v FROM raw_nodes WHERE "
+                f"{self._filled(profile)})"
+            ).fetchone()
+            # Labels come back in other combinations; names that happen to hold a comma do not.
+            if with_mark * 3 >= different and single < different and single <= MOST_CATEGORIES:
+                return mark, int(single)
+        return None
 
     def check_split(self) -> None:
         """Cells that name no split, and no training node."""
@@ -219,15 +271,23 @@ class _Finder:
                 self._rows(empty_sql(profile.sql, self.missing)),
             )
             self._add(0, name, what, profile.empty, how, rows, stops=constant is None)
-        texts = profile.filled - profile.numbers - profile.infinite
+        value = feature_sql(self.rules, name, profile.sql)
+        texts, infinite = profile.filled - profile.numbers - profile.infinite, profile.infinite
+        not_number = f"{self._filled(profile)} AND {value} IS NULL"
+        if texts or self._has_rule(name):
+            texts = self._count(not_number)
+            infinite = self._count(f"{self._filled(profile)} AND isinf({value})")
         if texts:
-            not_number = f"{self._filled(profile)} AND TRY_CAST({profile.sql} AS DOUBLE) IS NULL"
             self._add_texts(profile, texts, not_number)
-        if profile.infinite:
-            what = f"{profile.infinite:,} numbers are infinite"
+        if infinite:
+            what = f"{infinite:,} numbers are infinite"
             self._leave_out(name)
             advice = "left out (ignore) until they are corrected"
-            self._add(0, name, what, profile.infinite, advice)
+            self._add(0, name, what, infinite, advice)
+
+    def _has_rule(self, name: str) -> bool:
+        rules = (self.rules.decimal, self.rules.thousands, self.rules.percent, self.rules.booleans)
+        return any(name in rule or "*" in rule for rule in (*rules, self.rules.dates))
 
     def _add_texts(self, profile: Profile, count: int, condition: str) -> None:
         values = [
@@ -239,7 +299,7 @@ class _Finder:
         ]
         examples = tuple(repr(text[:40]) for text in values[:_EXAMPLES])
         what = f"{count:,} cells are not numbers"
-        if len(values) > _MOST_TEXTS or any("," in text for text in values):
+        if len(values) > _MOST_TEXTS:
             self._leave_out(profile.name)
             self._add(0, profile.name, what, count, "left out (ignore) until they are corrected", examples)
             return
@@ -281,45 +341,44 @@ class _Finder:
         node_id = self._profile(0, self.roles.id)
         if node_id is None or ends[0] is None or ends[1] is None:
             return
-        self._link(ends[0].sql, ends[1].sql, node_id.sql)
-        self._check_unknown_ids()
-        loops = self._count("u = w", "linked")
+        linked = self._link(ends[0].sql, ends[1].sql, node_id.sql)
+        # A pair of row numbers as one integer, in its direction and in either.
+        width = f"{max(node_id.rows, 1)}::BIGINT"
+        pair = f"CASE WHEN u <> w THEN u * {width} + w END"
+        either = f"CASE WHEN u <> w THEN least(u, w) * {width} + greatest(u, w) END"
+        unknown, loops, count, different, undirected = self.connection.execute(
+            f"SELECT count(*) FILTER (WHERE u IS NULL OR w IS NULL), count(*) FILTER (WHERE is_loop), "
+            f"count({pair}), count(DISTINCT {pair}), count(DISTINCT {either}) FROM {linked}"
+        ).fetchone()
+        if unknown:
+            self._add_unknown_ids(unknown, linked)
         if loops:
             self._add(1, "", f"{_edges(loops)} between a node and itself", loops, "dropped")
-        known = "FROM linked WHERE u_known AND w_known AND u <> w"
-        count, different = self.connection.execute(
-            f"SELECT count(*), count(DISTINCT (u, w)) {known}"
-        ).fetchone()
         if different < count:
             self._add(
                 1, "", f"{_edges(count - different)} given more than once", count - different, "dropped"
             )
-        (reversed_edges,) = self.connection.execute(
-            f"WITH known AS (SELECT DISTINCT u, w {known}) SELECT count(*) FROM known AS a JOIN known AS b "
-            "ON a.u = b.w AND a.w = b.u"
-        ).fetchone()
-        if different and not reversed_edges:
+        if different and undirected == different:
             advice = "give --symmetrize to train if an edge has no direction"
             self._add(1, "", "no edge has its reverse", int(different), advice)
 
-    def _link(self, source: str, target: str, node_id: str) -> None:
-        """Make the table `linked`: the ends of every edge as text, and whether they are nodes."""
-        ids = f"(SELECT DISTINCT CAST({node_id} AS VARCHAR) AS id FROM raw_nodes WHERE {node_id} IS NOT NULL)"
+    def _link(self, source: str, target: str, node_id: str) -> str:
+        """Return SQL of the ends of every edge as text and as rows of nodes, NULL where they are none."""
         self.connection.execute(
-            f"CREATE OR REPLACE TABLE linked AS SELECT row_no, u, w, a.id IS NOT NULL AS u_known, "
-            f"b.id IS NOT NULL AS w_known FROM (SELECT row_no, CAST({source} AS VARCHAR) AS u, "
-            f"CAST({target} AS VARCHAR) AS w FROM raw_edges) LEFT JOIN {ids} AS a ON u = a.id "
-            f"LEFT JOIN {ids} AS b ON w = b.id"
+            f"CREATE OR REPLACE TABLE ids AS SELECT CAST({node_id} AS VARCHAR) AS id, min(row_no) AS n "
+            f"FROM raw_nodes WHERE {node_id} IS NOT NULL GROUP BY 1"
+        )
+        return (
+            "(SELECT row_no, u_text, w_text, a.n AS u, b.n AS w, u_text = w_text AS is_loop FROM (SELECT "
+            f"rowid AS row_no, CAST({source} AS VARCHAR) AS u_text, CAST({target} AS VARCHAR) AS w_text FROM "
+            "raw_edges) LEFT JOIN ids AS a ON u_text = a.id LEFT JOIN ids AS b ON w_text = b.id)"
         )
 
-    def _check_unknown_ids(self) -> None:
-        is_unknown = "NOT (u_known AND w_known)"
-        count, total = self._count(is_unknown, "linked"), self.profiles[1][str(self.roles.source)].rows
-        if not count:
-            return
+    def _add_unknown_ids(self, count: int, linked: str) -> None:
+        total = self.profiles[1][str(self.roles.source)].rows
         texts = self.connection.execute(
-            f"SELECT CASE WHEN u_known THEN w ELSE u END FROM linked WHERE {is_unknown} ORDER BY row_no "
-            f"LIMIT {_EXAMPLES}"
+            f"SELECT CASE WHEN u IS NULL THEN u_text ELSE w_text END FROM {linked} WHERE u IS NULL OR w IS "
+            f"NULL ORDER BY row_no LIMIT {_EXAMPLES}"
         ).fetchall()
         examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in texts)
         is_dropped = self.settings.get("unknown_ids") == "drop"
@@ -336,8 +395,8 @@ class _Finder:
     def _filled(self, profile: Profile) -> str:
         return f"NOT {empty_sql(profile.sql, self.missing)}"
 
-    def _count(self, condition: str, table: str = "raw_nodes") -> int:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()
+    def _count(self, condition: str) -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_nodes WHERE {condition}").fetchone()
         return int(count)
 
     def _rows(self, condition: str) -> tuple[str, ...]:
@@ -373,7 +432,7 @@ class _Finder:
         *,
         stops: bool = False,
     ) -> None:
-        table = self.tables[place].title or self.tables[place].path.name
+        table = self.tables[place].short_name
         where = f"{table}, column {column!r}" if column else table
         self.listing.problems.append(
             Problem(where=where, what=what, count=count, remedy=remedy, examples=examples, stops=stops)

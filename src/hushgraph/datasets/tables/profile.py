@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hushgraph.datasets.tables.node_table import SPLIT_WORDS
@@ -13,9 +14,13 @@ _COLUMNS = 100
 _WORDS = [word for words in SPLIT_WORDS for word in words]
 _NUMBERS = [word for word in _WORDS if word[0].isdigit()]
 _COUNTS = (
-    *("empty", "distinct", "numbers", "integers", "infinite"),
+    *("empty", "distinct", "numbers", "integers", "fractions", "infinite"),
     *("splits", "split_words", "trains", "least", "most"),
 )
+# Counts that only columns of nodes need.
+_OF_NODES = ("integers", "fractions", "splits", "split_words", "trains")
+# Different values are counted exactly where they are few, or where they may be different in every row.
+_FEW, _NEARLY_ALL = 2_000, 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +32,18 @@ class Profile:
         sql: its name in the copy.
         rows: of the table.
         empty: cells that are empty, blank, NaN or a text that counts as missing.
-        distinct: different values among the others.
+        distinct: different values among the others; an estimate where they are neither few nor nearly as many
+            as rows.
         numbers: cells that are finite numbers.
         integers: of these, integers that are at least 0.
+        fractions: of these, those that are no integers.
         infinite: cells that are numbers but not finite.
         splits: cells that name a split, by a word or by 0, 1, 2.
         split_words: of these, words.
         trains: of `splits`, training.
         least, most: the range of the numbers.
         can_be_numeric: whether the type of the column allows numbers to be read from it.
+        is_exact: whether `distinct` is no estimate.
     """
 
     name: str
@@ -45,6 +53,7 @@ class Profile:
     distinct: int
     numbers: int
     integers: int
+    fractions: int
     infinite: int
     splits: int
     split_words: int
@@ -52,6 +61,7 @@ class Profile:
     least: float | None
     most: float | None
     can_be_numeric: bool
+    is_exact: bool = False
 
     @property
     def filled(self) -> int:
@@ -80,31 +90,74 @@ class Profile:
         return self.filled > 0 and self.splits == self.filled and self.trains > 0
 
 
-def copy_table(connection: Any, table: Table, name: str) -> Table:
-    """Copy a table into DuckDB under a name, with `row_no`; return it with the options that read it."""
+def copy_table(connection: Any, table: Table, name: str, *, is_numbered: bool = True) -> Table:
+    """Copy a table into DuckDB under a name; return it with the options that read it.
+
+    Args:
+        connection: a DuckDB connection.
+        table: the table.
+        name: of the copy.
+        is_numbered: whether rows get `row_no`, which takes longer than to read them.
+    """
     return table.execute(
-        connection, lambda each: f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {each.rows}"
+        connection,
+        lambda each: (
+            f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {each.rows if is_numbered else each.cells}"
+        ),
     )
 
 
-def profile_table(connection: Any, table: Table, name: str, missing: tuple[str, ...]) -> dict[str, Profile]:
-    """Count what the columns of a copied table hold; return the counts by column."""
+def profile_table(
+    connection: Any, table: Table, name: str, missing: tuple[str, ...], *, are_nodes: bool = True
+) -> dict[str, Profile]:
+    """Count what the columns of a copied table hold; return the counts by column.
+
+    Args:
+        connection: a DuckDB connection with the copy.
+        table: the table.
+        name: of the copy.
+        missing: texts that count as an empty cell.
+        are_nodes: whether different values are counted exactly where it matters. Otherwise the counts that
+            only nodes need are 0.
+    """
     (rows,) = connection.execute(f"SELECT count(*) FROM {name}").fetchone()
     profiles: dict[str, Profile] = {}
+    kinds = _COUNTS if are_nodes else tuple(kind for kind in _COUNTS if kind not in _OF_NODES)
     for begin in range(0, len(table.names), _COLUMNS):
         names = table.names[begin : begin + _COLUMNS]
-        cells = [expression for each in names for expression in _count_sql(table.sql_name(each), missing)]
-        values = list(connection.execute(f"SELECT {', '.join(cells)} FROM {name}").fetchone())
+        cells, parts, numeric = [], [], {}
+        for number, each in enumerate(names):
+            numeric[each] = table.delimiter is not None or table.is_numeric(each)
+            parts += _part_sql(table.sql_name(each), number, is_numeric=numeric[each])
+            counted = dict(zip(_COUNTS, _count_sql(number, missing), strict=True))
+            cells += [counted[kind] for kind in kinds]
+        inner = f"(SELECT {', '.join(parts)} FROM {name})"
+        values = list(connection.execute(f"SELECT {', '.join(cells)} FROM {inner}").fetchone())
         for column in names:
-            counts, values = values[: len(_COUNTS)], values[len(_COUNTS) :]
+            counts, values = values[: len(kinds)], values[len(kinds) :]
             profiles[column] = Profile(
                 name=column,
                 sql=table.sql_name(column),
                 rows=rows,
-                can_be_numeric=table.delimiter is not None or table.is_numeric(column),
-                **dict(zip(_COUNTS, counts, strict=True)),
+                can_be_numeric=numeric[column],
+                **dict.fromkeys(_OF_NODES, 0) | dict(zip(kinds, counts, strict=True)),
             )
-    return profiles
+    return _count_exactly(connection, profiles, name, missing) if are_nodes else profiles
+
+
+def _count_exactly(
+    connection: Any, profiles: dict[str, Profile], name: str, missing: tuple[str, ...]
+) -> dict[str, Profile]:
+    """Return profiles with exact counts of different values where they are few or nearly as many as cells."""
+    exact = dict(profiles)
+    for column, each in profiles.items():
+        if each.distinct <= _FEW or each.distinct >= _NEARLY_ALL * each.filled:
+            (distinct,) = connection.execute(
+                f"SELECT count(DISTINCT CAST({each.sql} AS VARCHAR)) FROM {name} "
+                f"WHERE NOT {empty_sql(each.sql, missing)}"
+            ).fetchone()
+            exact[column] = replace(each, distinct=int(distinct), is_exact=True)
+    return exact
 
 
 def empty_sql(cell: str, missing: tuple[str, ...]) -> str:
@@ -113,26 +166,34 @@ def empty_sql(cell: str, missing: tuple[str, ...]) -> str:
     return f"({cell} IS NULL OR {text} IN ({list_sql(('', 'nan', 'NaN', *missing))}))"
 
 
-def list_sql(texts: tuple[str, ...] | list[str]) -> str:
+def list_sql(texts: Iterable[str]) -> str:
     """Return texts as SQL strings between commas."""
     return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
 
 
-def _count_sql(cell: str, missing: tuple[str, ...]) -> list[str]:
+def _part_sql(cell: str, number: int, *, is_numeric: bool) -> tuple[str, str]:
+    """Return the SQL of a cell as trimmed text and as a number, which are computed once."""
+    # A date, for example, cannot be cast to a number at all.
+    value = f"TRY_CAST({cell} AS DOUBLE)" if is_numeric else "NULL::DOUBLE"
+    return f"trim(CAST({cell} AS VARCHAR)) AS t{number}", f"{value} AS n{number}"
+
+
+def _count_sql(number: int, missing: tuple[str, ...]) -> list[str]:
     """Return the SQL of the counts of a column, in the order of `_COUNTS`."""
-    empty, number = empty_sql(cell, missing), f"TRY_CAST({cell} AS DOUBLE)"
-    word = f"lower(trim(CAST({cell} AS VARCHAR)))"
-    is_number = f"NOT {empty} AND {number} IS NOT NULL AND isfinite({number})"
-    split = f"NOT {empty} AND {word} IN ({list_sql(_WORDS)})"
+    text, value = f"t{number}", f"n{number}"
+    filled = f"({text} IS NOT NULL AND {text} NOT IN ({list_sql(('', 'nan', 'NaN', *missing))}))"
+    is_number = f"{filled} AND {value} IS NOT NULL AND isfinite({value})"
+    split = f"{filled} AND length({text}) < 12 AND lower({text}) IN ({list_sql(_WORDS)})"
     return [
-        f"count(*) FILTER (WHERE {empty})",
-        f"count(DISTINCT CASE WHEN NOT {empty} THEN CAST({cell} AS VARCHAR) END)",
+        f"count(*) FILTER (WHERE NOT {filled})",
+        f"approx_count_distinct({text}) FILTER (WHERE {filled})",
         f"count(*) FILTER (WHERE {is_number})",
-        f"count(*) FILTER (WHERE {is_number} AND {number} >= 0 AND {number} = floor({number}))",
-        f"count(*) FILTER (WHERE NOT {empty} AND isinf({number}))",
+        f"count(*) FILTER (WHERE {is_number} AND {value} >= 0 AND {value} = floor({value}))",
+        f"count(*) FILTER (WHERE {is_number} AND {value} <> floor({value}))",
+        f"count(*) FILTER (WHERE {filled} AND isinf({value}))",
         f"count(*) FILTER (WHERE {split})",
-        f"count(*) FILTER (WHERE {split} AND {word} NOT IN ({list_sql(_NUMBERS)}))",
-        f"count(*) FILTER (WHERE {word} IN ({list_sql(SPLIT_WORDS[0])}))",
-        f"min(CASE WHEN {is_number} THEN {number} END)",
-        f"max(CASE WHEN {is_number} THEN {number} END)",
+        f"count(*) FILTER (WHERE {split} AND lower({text}) NOT IN ({list_sql(_NUMBERS)}))",
+        f"count(*) FILTER (WHERE {filled} AND lower({text}) IN ({list_sql(SPLIT_WORDS[0])}))",
+        f"min({value}) FILTER (WHERE {is_number})",
+        f"max({value}) FILTER (WHERE {is_number})",
     ]

@@ -1,11 +1,17 @@
-"""The graph.toml that `check` proposes: names of columns, rules and comments, and no value of the data."""
+"""What `check` proposes: graph.toml, with names of columns and rules and no value of the data; and flags."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hushgraph._text import join_list, join_pair
+from hushgraph.datasets.tables.problems import NUMERIC
+from hushgraph.graph.cell_rules import EVERY_COLUMN
 
 if TYPE_CHECKING:
     from hushgraph.datasets.tables.check import Check
@@ -28,25 +34,41 @@ _COMMENTS = {
     "unknown_ids": "edges with an end that is not a node: refuse or drop",
     "categorical": "one feature for each value listed; list values that are public",
     "hashed": "text columns, each with a number of buckets",
+    "decimal": "what stands before decimals",
+    "thousands": "what may stand between groups of three digits",
+    "percent": "columns where 12% is 0.12",
+    "booleans": "columns of true or yes, 1, and false or no, 0",
+    "dates": "columns of dates, as days since this day",
+    "date_format": "how dates are written",
+    "cycles": "parts of dates that are features too: weekday, month, day or hour",
+    "group": "figures are given for each of these groups too",
+    "looked_up": "read off the rows: a guarantee assumes it to be public; delete what you know to be public",
 }
-_TABLES = ("fill", "scale", "categorical", "hashed")
+_TABLES = (
+    *("fill", "scale", "categorical", "hashed", "decimal", "thousands", "dates", "date_format", "cycles"),
+    "group",
+)
 
 
-def format_proposal(check: Check) -> str:
-    """Return the text of graph.toml."""
+FLAGS = {"split": "split-column", "hashed": "hash", "booleans": "boolean", "dates": "date"}
+"""The flags of fields of `Columns` that have another name."""
+
+
+def format_proposal(check: Check, folder: Path | None) -> str:
+    """Return the text of graph.toml for this folder; that of the nodes if it is None."""
     settings = check.settings
     lines = [
         "# Proposed by hushgraph check. Change what is wrong: what stays is declared by you, is kept with a",
-        "# run and is public. It holds names of columns and rules, and nothing that was read off the rows.",
+        "# run and is public. It holds names of columns and rules, and no value of a row.",
     ]
     if check.files is not None:
-        nodes, edges = check.files
-        lines.append(f"nodes = {_toml(nodes.name)}")
-        lines.append(f"edges = {_toml(os.path.relpath(edges, nodes.parent))}")
+        for role, paths in zip(("nodes", "edges"), check.files, strict=True):
+            names = [os.path.relpath(path, folder or check.target().parent) for path in paths]
+            lines.append(f"{role} = {_toml(names[0] if len(names) == 1 else names)}")
     lines += ["", "[columns]"]
-    numbers = [each.name for each in check.columns if each.table == "nodes" and each.looks_like == "number"]
+    numbers = [each.name for each in check.columns if each.table == "nodes" and each.looks_like in NUMERIC]
     for key, comment in _COMMENTS.items():
-        value = settings.get(key)
+        value = _shorten(settings.get(key))
         if value is not None and not isinstance(value, Mapping):
             lines.append(f"{key} = {_toml(value)}  # {comment}")
         elif key == "label" and "label" in check.missing_roles:
@@ -56,12 +78,10 @@ def format_proposal(check: Check) -> str:
         elif key == "features" and numbers:
             lines.append("# Every column without another role is a number: a feature.")
     for key in _TABLES:
-        value = settings.get(key)
+        value = _shorten(settings.get(key))
         if isinstance(value, Mapping):
             lines += ["", f"[columns.{key}]  # {_COMMENTS[key]}"]
-            lines += [
-                f"{json.dumps(str(name), ensure_ascii=False)} = {_toml(each)}" for name, each in value.items()
-            ]
+            lines += [f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -76,3 +96,39 @@ def _toml(value: Any) -> str:
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     # A JSON string is a TOML string, but for one control character.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def format_flags(settings: Mapping[str, Any]) -> list[str]:
+    """Return fields of `Columns` as flags of a command line."""
+    words = []
+    for key in (*_COMMENTS, *(name for name in settings if name not in _COMMENTS)):
+        value = _shorten(settings.get(key))
+        if value is None or (not value and value != 0):
+            continue
+        flag = FLAGS.get(key, key.replace("_", "-"))
+        texts: Iterable[str]
+        if isinstance(value, Mapping):
+            texts = [
+                _text(each)
+                if name == EVERY_COLUMN
+                else join_pair(name, join_list(each, "|") if isinstance(each, (list, tuple)) else _text(each))
+                for name, each in value.items()
+            ]
+        elif isinstance(value, (list, tuple)):
+            texts = [join_list(value)]
+        else:
+            texts = ["tab" if value == "\t" else _text(value)]
+        for text in texts:
+            # A value that begins with a dash would be taken for a flag.
+            between = "=" if text.startswith("-") else " "
+            words.append(f"--{flag}{between}{shlex.quote(text)}")
+    return words
+
+
+def _shorten(value: Any) -> Any:
+    """Return a rule for every column alone as that rule."""
+    return value[EVERY_COLUMN] if isinstance(value, Mapping) and set(value) == {EVERY_COLUMN} else value
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,77 @@ from hushgraph.graph.columns import looks_like_split
 BUCKETS = 16
 # A text column with more different values than this is free text rather than a category.
 MOST_CATEGORIES = 50
-_LABELS = ("label", "class", "y", "labels", "classes", "outcome", "target")
+_LABELS = (
+    *("label", "class", "y", "labels", "classes", "outcome", "target"),
+    *("is_fraud", "isfraud", "fraud", "churn", "churned"),
+)
 _SOURCES = ("source", "src", "from", "sender", "u", "start", "source_id", "from_id", "src_id")
 _TARGETS = ("target", "dst", "to", "receiver", "v", "end", "target_id", "to_id", "dst_id", "dest")
-_IDS = ("id", "node", "node_id", "name", "key", "uid")
+# Words in names such as `account_from`, `nameOrig` or `PayerID`.
+_SOURCE_WORDS = {
+    *[
+        "source",
+        "src",
+        "from",
+        "sender",
+        "payer",
+        "orig",
+        "origin",
+        "start",
+        "caller",
+        "debtor",
+        "buyer",
+        "follower",
+        "giver",
+        "von",
+    ]
+}
+_TARGET_WORDS = {
+    *[
+        "target",
+        "dst",
+        "dest",
+        "destination",
+        "to",
+        "receiver",
+        "recipient",
+        "payee",
+        "end",
+        "callee",
+        "creditor",
+        "seller",
+        "beneficiary",
+        "followee",
+        "nach",
+    ]
+}
+_IDS = ("id", "node", "node_id", "key", "uid")
 _ID_NAME = re.compile(r"(^|[^a-z])(id|uuid|guid|key)$")
+_ID_WORDS = {"id", "uuid", "guid", "key", "no", "nr", "number", "iban"}
 _WEIGHTS = re.compile(r"weight|strength|count|score|^w$")
-# Columns tried as ids, and columns of edges tried as ends.
-_TRIED = 6
+# Whole numbers under such a name are codes rather than amounts.
+_CODE_WORDS = {
+    *[
+        "code",
+        "type",
+        "kind",
+        "category",
+        "zip",
+        "zipcode",
+        "postcode",
+        "plz",
+        "postal",
+        "sector",
+        "branch",
+        "region",
+        "country",
+        "segment",
+    ]
+}
+# Columns tried as ids, columns of edges tried as ends, and edges that are looked at for it.
+_TRIED, _SAMPLE = 12, 50_000
+# Shares of matching ends that differ by less are equal.
+_EQUAL = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +95,7 @@ class Roles:
         nodes, edges: the word for what a column looks like, by column.
         id, label, split, source, target: names of columns.
         hashed, ignored: columns that are categories, and columns to leave out.
+        looked_up: which of these follow from what columns hold rather than from their names.
     """
 
     nodes: Mapping[str, str]
@@ -43,6 +107,7 @@ class Roles:
     target: str | None
     hashed: tuple[str, ...]
     ignored: tuple[str, ...]
+    looked_up: tuple[str, ...] = ()
 
 
 class RoleGuess:
@@ -52,6 +117,7 @@ class RoleGuess:
         connection: a DuckDB connection with the copies `raw_nodes` and `raw_edges`.
         nodes, edges: the profiles of the columns.
         given: the roles that are given, which no guess replaces.
+        formats: "number", "boolean" or "date" for columns that are written in a special way.
     """
 
     def __init__(
@@ -60,12 +126,15 @@ class RoleGuess:
         nodes: Mapping[str, Profile],
         edges: Mapping[str, Profile],
         given: Mapping[str, Any],
+        formats: Mapping[str, str],
     ) -> None:
-        self.connection, self.nodes, self.edges, self.given = connection, nodes, edges, given
+        self.connection, self.nodes, self.edges = connection, nodes, edges
+        self.given, self.formats = given, formats
+        self.looked_up: list[str] = []
 
     def guess(self) -> Roles:
         """Return the role of every column."""
-        label = self.given.get("label") or _named(self.nodes, _LABELS)
+        label = self.given.get("label") or find_named(self.nodes, _LABELS)
         node_id, source, target = self._find_ids(without={label})
         split = self._find_split(without={node_id, label})
         taken = {node_id: "id", label: "label", split: "split"}
@@ -80,6 +149,8 @@ class RoleGuess:
         if self.given.get("features") is not None:
             # Features that are named leave the other columns out anyway.
             hashed, ignored = [], []
+        if hashed or any(words[name] != "another split" for name in ignored):
+            self.looked_up.append("roles")
         ends = {source: "source", target: "target"}
         edge_words = {name: ends.get(name) or _name_edge_column(self.edges[name]) for name in self.edges}
         return Roles(
@@ -92,13 +163,13 @@ class RoleGuess:
             target=target,
             hashed=tuple(hashed),
             ignored=tuple(ignored),
+            looked_up=tuple(self.looked_up),
         )
 
     def _is_given(self, name: str) -> bool:
         """Whether a feature column has a role that was given."""
-        return any(
-            name in (self.given.get(key) or ()) for key in ("features", "ignore", "categorical", "hashed")
-        )
+        keys = ("features", "ignore", "categorical", "hashed", "dates", "booleans", "percent")
+        return any(name in (self.given.get(key) or ()) for key in keys)
 
     def _name_feature(self, profile: Profile) -> str:
         name = profile.name
@@ -108,6 +179,8 @@ class RoleGuess:
             return "category"
         if profile.filled == 0:
             return "empty"
+        if name in self.formats:
+            return self.formats[name]
         if name in (self.given.get("features") or ()):
             return "number"
         if looks_like_split(name) or profile.holds_splits:
@@ -115,7 +188,8 @@ class RoleGuess:
         if profile.is_unique and profile.rows > 1 and _ID_NAME.search(name.casefold()):
             return "another id"
         if profile.is_number:
-            return "number"
+            is_code = profile.integers == profile.filled and profile.distinct <= MOST_CATEGORIES
+            return "category" if is_code and _CODE_WORDS & _split_words(name) else "number"
         is_category = profile.distinct <= MOST_CATEGORIES and profile.distinct * 2 <= profile.filled
         return "category" if is_category else "text"
 
@@ -126,48 +200,81 @@ class RoleGuess:
             return "split"
         free = [p for p in self.nodes.values() if p.name not in without and not self._is_given(p.name)]
         named = [p.name for p in free if p.holds_split_numbers and looks_like_split(p.name)]
-        return next(iter([*named, *(p.name for p in free if p.holds_splits)]), None)
+        split = next(iter([*named, *(p.name for p in free if p.holds_splits)]), None)
+        if split is not None:
+            self.looked_up.append("split")
+        return split
 
     def _find_ids(self, without: set[str | None]) -> tuple[str | None, str | None, str | None]:
-        """Return the id column and the two columns of an edge's ends."""
-        ends = self._find_ends()
-        if self.given.get("id") is not None:
-            candidates = [str(self.given["id"])]
-        elif "id" in self.nodes:
-            candidates = ["id"]
+        """Return the id column and the two columns of an edge's ends.
+
+        Names decide where they are clear; else the columns of nodes and edges that hold the same texts do.
+        """
+        ends = self._name_ends()
+        tried = [end for end in ends or list(self.edges)[:_TRIED] if end in self.edges]
+        given = self.given.get("id")
+        if given is not None:
+            candidates = [str(given)] if given in self.nodes else []
         else:
-            unique = [p.name for p in self.nodes.values() if p.is_unique and p.name not in without]
-            named = _named(self.nodes, _IDS)
-            # Repeated ids are a problem to report, not a reason to look elsewhere.
-            candidates = unique[:_TRIED] or ([named] if named else list(self.nodes)[:1])
-        best = max(candidates, key=lambda name: self._count_matches(name, ends), default=None)
-        if best in self.nodes and len(ends) > 2:
-            ends = sorted(ends, key=lambda end: -self._count_matches(str(best), [end]))[:2]
+            candidates = self._list_candidates(without)
+        shares = {name: self._match(name, tried) for name in candidates}
+        best = str(given) if given is not None else self._choose_id(candidates, shares)
+        if not ends and best in shares:
+            matches = shares[best]
+            ends = sorted(tried, key=lambda end: -matches[end])[:2]
             ends.sort(key=list(self.edges).index)
-        source, target = [*ends, None, None][:2]
+            if len(self.edges) > 1 and any(matches.values()):
+                self.looked_up.append("ends")
+            else:
+                ends = list(self.edges)[:2]
+        source, target = [*(ends or list(self.edges)[:2]), None, None][:2]
         return best, source, target
 
-    def _find_ends(self) -> list[str]:
-        """Return the ends of an edge by what is given or by name; else every column they may be in."""
-        source = self.given.get("source") or _named(self.edges, _SOURCES)
-        target = self.given.get("target") or _named(self.edges, _TARGETS)
-        if source and target and source != target:
-            return [source, target]
-        return list(self.edges)[:_TRIED]
+    def _list_candidates(self, without: set[str | None]) -> list[str]:
+        """Columns of nodes that may hold ids, the likeliest names first; ids may be repeated by mistake."""
+        free = [p for p in self.nodes.values() if p.name not in without and p.filled]
+        many = [p for p in free if p.distinct * 2 >= p.filled and not p.fractions]
+        named = find_named(self.nodes, _IDS)
 
-    def _count_matches(self, name: str, ends: Iterable[str]) -> int:
-        """Return how many cells of these edge columns hold an id of this node column."""
-        if name not in self.nodes:
-            return 0
-        total = 0
-        for end in ends:
-            if end in self.edges:
-                (count,) = self.connection.execute(
-                    f"SELECT count(*) FROM raw_edges WHERE CAST({self.edges[end].sql} AS VARCHAR) IN "
-                    f"(SELECT CAST({self.nodes[name].sql} AS VARCHAR) FROM raw_nodes)"
-                ).fetchone()
-                total += int(count)
-        return total
+        def rank(profile: Profile) -> tuple[bool, bool, bool]:
+            has_word = bool(_ID_WORDS & _split_words(profile.name))
+            return profile.name != named, not has_word, not profile.is_unique
+
+        return [p.name for p in sorted(many or free, key=rank)][:_TRIED]
+
+    def _choose_id(self, candidates: list[str], shares: Mapping[str, Mapping[str, float]]) -> str | None:
+        """Return the column that the ends of edges are found in; without a difference, by name."""
+        if not candidates:
+            return next(iter(self.nodes), None)
+
+        def score(name: str) -> float:
+            return sum(sorted(shares[name].values())[-2:])
+
+        most = max(map(score, candidates))
+        best = next(name for name in candidates if score(name) >= most - _EQUAL)
+        if best != find_named(self.nodes, _IDS):
+            self.looked_up.append("id")
+        return best
+
+    def _name_ends(self) -> list[str]:
+        """Return the ends of an edge by what is given or by name; empty where names do not say."""
+        source = self.given.get("source") or find_named(self.edges, _SOURCES)
+        target = self.given.get("target") or find_named(self.edges, _TARGETS)
+        source = source or _find_word(self.edges, _SOURCE_WORDS, without=target)
+        target = target or _find_word(self.edges, _TARGET_WORDS, without=source)
+        return [source, target] if source and target and source != target else []
+
+    def _match(self, name: str, ends: Sequence[str]) -> dict[str, float]:
+        """Return which share of the cells of these edge columns holds a value of this node column."""
+        if not ends:
+            return {}
+        cells = [f"CAST({self.edges[end].sql} AS VARCHAR)" for end in ends]
+        known = f"(SELECT CAST({self.nodes[name].sql} AS VARCHAR) FROM raw_nodes)"
+        counts = ", ".join(f"avg(CASE WHEN {cell} IN {known} THEN 1.0 ELSE 0.0 END)" for cell in cells)
+        shares = self.connection.execute(
+            f"SELECT {counts} FROM (SELECT * FROM raw_edges LIMIT {_SAMPLE})"
+        ).fetchone()
+        return {end: float(share or 0) for end, share in zip(ends, shares, strict=True)}
 
 
 def _name_edge_column(profile: Profile) -> str:
@@ -177,7 +284,19 @@ def _name_edge_column(profile: Profile) -> str:
     return "number" if profile.is_number else "text"
 
 
-def _named(columns: Iterable[str], names: tuple[str, ...]) -> str | None:
+def find_named(columns: Iterable[str], names: tuple[str, ...]) -> str | None:
     """Return the column with the first of these names, whatever its case."""
     folded = {name.casefold(): name for name in reversed(list(columns))}
     return next((folded[name] for name in names if name in folded), None)
+
+
+def _find_word(columns: Iterable[str], words: set[str], *, without: str | None) -> str | None:
+    """Return the only column whose name has one of these words."""
+    named = [name for name in columns if words & _split_words(name) and name != without]
+    return named[0] if len(named) == 1 else None
+
+
+def _split_words(name: str) -> set[str]:
+    """Return the words of a name such as account_from, nameOrig or `Payer ID`, in lower case."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return {word for word in re.split(r"[\W_]+", apart.casefold()) if word}

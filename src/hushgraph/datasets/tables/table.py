@@ -1,4 +1,4 @@
-"""One table on disk, CSV or Parquet: its columns, the SQL that reads it, and messages about its cells."""
+"""One table on disk, in one file or several: its columns, the SQL that reads it, messages about its cells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import csv
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 # Types that DuckDB gives to a column of Python objects after looking at all of them.
 _GUESSED = re.compile(r"BOOLEAN|DECIMAL\(.*|DATE|TIME.*")
 _TEXTS = re.compile(r"VARCHAR|ENUM\(.*|UUID|DATE|TIMESTAMP.*|TIME.*")
+_TIMES = re.compile(r"DATE|TIMESTAMP.*")
 _MAGIC = b"PAR1"
 # The columns whose default name is their role.
 _DEFAULTS = ("id", "label", "source", "target")
@@ -34,13 +35,15 @@ class Table:
     """A table whose columns are known and whose rows have not been read yet.
 
     Attributes:
-        path: the file.
+        path: the file; of several, the first.
         title: what messages call it; its path unless given.
         names: the names of its columns, in order; in SQL they are c0, c1 and so on.
         types: DuckDB's names of their types; always VARCHAR in CSV, where no type is guessed.
         delimiter: the delimiter of CSV; None for Parquet.
         is_fixed: whether the roles of the columns are fixed, as by a run, so that no flag can change them.
         has_mixed_line_ends: whether it is CSV with both LF and CRLF line ends.
+        parts: the files of a table of several, in order; empty for one file.
+        num_rows: how many rows a Parquet file has; unknown for CSV.
     """
 
     path: Path
@@ -50,6 +53,8 @@ class Table:
     is_fixed: bool = False
     has_mixed_line_ends: bool = False
     title: str | None = None
+    parts: tuple[Table, ...] = ()
+    num_rows: int | None = None
 
     @property
     def shown(self) -> str:
@@ -57,10 +62,34 @@ class Table:
         return format_path(self.path) if self.title is None else self.title
 
     @property
+    def short_name(self) -> str:
+        """What messages call it where the folder is clear."""
+        more = f" and {len(self.parts) - 1} more" if len(self.parts) > 1 else ""
+        return self.title or self.path.name + more
+
+    @property
     def rows(self) -> str:
-        """SQL of its rows, numbered from 0 in file order (`row_no`); its parameter is `pattern`."""
-        columns = ", ".join(f"c{number}" for number in range(len(self.names)))
-        return f"(SELECT row_number() OVER () - 1 AS row_no, * FROM {self._reader} AS t({columns}))"
+        """SQL of its rows, numbered from 0 in file order (`row_no`); its parameters are `patterns`."""
+        return f"(SELECT row_number() OVER () - 1 AS row_no, * FROM {self.cells})"
+
+    @property
+    def cells(self) -> str:
+        """SQL of its rows without numbers, which is faster; its parameters are `patterns`."""
+        if not self.parts:
+            columns = ", ".join(f"c{number}" for number in range(len(self.names)))
+            return f"{self._reader} AS t({columns})"
+        # Columns may be in another order in each file.
+        selects = [
+            f"SELECT {', '.join(f'{part.sql_name(name)} AS {self.sql_name(name)}' for name in self.names)} "
+            f"FROM {part.cells}"
+            for part in self.parts
+        ]
+        return f"({' UNION ALL '.join(selects)})"
+
+    @property
+    def patterns(self) -> list[str]:
+        """The parameters of the SQL that reads it."""
+        return [part.pattern for part in self.parts or (self,)]
 
     @property
     def pattern(self) -> str:
@@ -111,6 +140,8 @@ class Table:
         if name not in self.names:
             near = suggest(name, self.names) or f"; it has {', '.join(map(repr, self.names[:6]))}"
             near += ", ..." if near.startswith("; it") and len(self.names) > 6 else ""
+            if near.startswith("; it") and not self.is_fixed:
+                near += "; hushgraph check proposes roles"
             is_default = role in _DEFAULTS and name == role
             what = f"no column {name!r}" + ("" if is_default else f", given as {role}")
             if self.is_fixed:
@@ -126,9 +157,20 @@ class Table:
                 f"{self.shown}: column {name!r} holds {self.type_of(name)[:40]}; expected "
                 "numbers; "
                 + self.advice(
-                    "list its values (--categorical), hash it (--hash) or leave it out (--ignore)",
+                    f"read it as dates (--date {name}=2000-01-01)"
+                    if _TIMES.fullmatch(self.type_of(name))
+                    else "list its values (--categorical), hash it (--hash) or leave it out (--ignore)",
                     "store numbers in it",
                 )
+            )
+
+    def check_date(self, name: str) -> None:
+        """Raise GraphError if the type of a column can hold no dates; cells of text are checked later."""
+        kind = self.type_of(name)
+        if _TEXTS.fullmatch(kind) is None or kind == "UUID":
+            raise GraphError(
+                f"{self.shown}: column {name!r}, given as date, holds {kind[:40]}; expected dates or text; "
+                + self.advice("leave out --date for it", "store dates in it")
             )
 
     def check_scalar(self, name: str, role: str) -> None:
@@ -158,11 +200,29 @@ class Table:
         """Return the position of a cell for a message; without a row, that of the column name."""
         if row is None:
             return f"{self._header()}, column {name!r}"
-        return f"{self.shown} {self.row_name(row)}, column {name!r}"
+        part, number = self._find_part(row)
+        return f"{part.shown} {part.row_name(number)}, column {name!r}"
 
     def row_name(self, row: int) -> str:
-        """Return the line of a CSV file or the number of a Parquet row, both from 1."""
+        """Return the line of a CSV file or the number of a Parquet row, both from 1; of several, the file."""
+        if self.parts:
+            part, number = self._find_part(row)
+            return f"{part.path.name} {part.row_name(number)}"
         return f"row {row + 1}" if self.delimiter is None else f"line {self._line(row)}"
+
+    def _find_part(self, row: int) -> tuple[Table, int]:
+        """Return the file that holds a row, and the number of the row in it."""
+        for part in self.parts[:-1]:
+            count = part.num_rows if part.num_rows is not None else part._count_lines()
+            if row < count:
+                return part, row
+            row -= count
+        return (self.parts[-1] if self.parts else self), row
+
+    def _count_lines(self) -> int:
+        with self.path.open(encoding="utf-8", errors="replace", newline="") as file:
+            lines = csv.reader(file, delimiter=self.delimiter or ",")
+            return sum(1 for _ in filter(None, lines)) - 1
 
     def cell(self, connection: Any, row: int, name: str) -> str | None:
         """Return the text of a cell for a message; None if it is empty."""
@@ -180,7 +240,7 @@ class Table:
         import duckdb
 
         try:
-            connection.execute(write_sql(self), [self.pattern])
+            connection.execute(write_sql(self), self.patterns)
         except duckdb.Error as error:
             return self._reread(connection, error).execute(connection, write_sql)
         return self
@@ -192,6 +252,12 @@ class Table:
         if isinstance(error, duckdb.OutOfMemoryException):
             raise error
         reason = " ".join(str(error).split("\n")[0].split())[:120]
+        if self.parts:
+            probe = "CREATE OR REPLACE TEMP TABLE probe AS SELECT count(COLUMNS(*)) FROM "
+            parts = tuple(part.execute(connection, lambda each: probe + each.cells) for part in self.parts)
+            if parts == self.parts:
+                raise GraphError(f"{self.shown}: the files cannot be read together ({reason})") from None
+            return replace(self, parts=parts)
         if self.delimiter is None:
             raise GraphError(f"{self.shown}: damaged Parquet ({reason}); write it again") from None
         rows, ends = self._check_csv()
@@ -253,22 +319,41 @@ class Table:
 
 def open_table(
     connection: Any,
-    path: Path,
+    path: Path | Sequence[Path],
     *,
     delimiter: str | None,
     role: str,
     is_fixed: bool = False,
     title: str | None = None,
 ) -> Table:
-    """Open a table and read its header or schema; a file that is not a table raises GraphError."""
+    """Open a table and read its header or schema; files that are no table raise GraphError.
+
+    Args:
+        connection: a DuckDB connection.
+        path: its file, or several with the same columns, in any order.
+        delimiter: of CSV. Without one, each file is read by its own first line, the names of its columns,
+            which are public. Lines of data decide nothing.
+        role: what messages call it.
+        is_fixed, title: as in `Table`.
+    """
+    paths = [path] if isinstance(path, Path) else list(path)
+    options = {"delimiter": delimiter, "role": role, "is_fixed": is_fixed}
+    tables = [_open_file(connection, each, **options) for each in paths]
+    first, *others = tables
+    for other in others:
+        _check_fits(first, other)
+    return replace(first, parts=tuple(tables) if others else (), title=title, num_rows=first.num_rows)
+
+
+def _open_file(connection: Any, path: Path, *, delimiter: str | None, role: str, is_fixed: bool) -> Table:
     try:
         check_is_file(path)
-        if path.suffix == ".parquet":
-            return replace(_open_parquet(connection, path), is_fixed=is_fixed, title=title)
-        if path.suffix not in (".csv", ".tsv"):
-            raise GraphError(f"unknown kind of table for {role}; expected .parquet, .csv or .tsv")
-        delimiter = delimiter or ("\t" if path.suffix == ".tsv" else ",")
-        names = _read_csv_header(path, delimiter, is_fixed)
+        ending = path.suffix.casefold()
+        if ending == ".parquet":
+            return replace(_open_parquet(connection, path), is_fixed=is_fixed)
+        if ending not in (".csv", ".tsv", ".txt"):
+            raise GraphError(f"unknown kind of table for {role}; expected .parquet, .csv, .tsv or .txt")
+        names, delimiter = _read_csv_header(path, delimiter, is_fixed)
     except OSError as error:
         raise GraphError(f"{format_path(path)}: cannot be read ({error.strerror})") from None
     except GraphError as error:
@@ -280,6 +365,31 @@ def open_table(
         delimiter=delimiter,
         is_fixed=is_fixed,
     )
+
+
+def _check_fits(first: Table, other: Table) -> None:
+    """Raise GraphError unless two files can be parts of one table."""
+    if (first.delimiter is None) != (other.delimiter is None):
+        raise GraphError(
+            f"{other.shown}: Parquet and CSV in one table, with {first.shown}; store all files as one of them"
+        )
+    for here, there in ((first, other), (other, first)):
+        missing = [name for name in here.names if name not in there.names]
+        if missing:
+            own = [name for name in there.names if name not in here.names]
+            holds = f", and has {own[0]!r}, which {here.shown} has not" if own else ""
+            near = suggest(missing[0], own)
+            raise GraphError(
+                f"{there.shown}: no column {missing[0]!r}, which {here.shown} has{holds}; name the columns "
+                f"of all files alike{near}"
+            )
+    for name in first.names:
+        kinds = first.type_of(name), other.type_of(name)
+        if kinds[0] != kinds[1] and not (first.is_integer(name) and other.is_integer(name)):
+            raise GraphError(
+                f"{other.shown}: column {name!r} holds {kinds[1][:40]}, and {kinds[0][:40]} in "
+                f"{first.shown}; store one type in all files"
+            )
 
 
 def _open_parquet(connection: Any, path: Path) -> Table:
@@ -298,15 +408,20 @@ def _open_parquet(connection: Any, path: Path) -> Table:
     except duckdb.Error as error:
         reason = " ".join(str(error).split("\n")[0].split())[:120]
         raise GraphError(f"damaged Parquet ({reason}); write it again") from None
+    (rows,) = connection.execute(
+        "SELECT sum(num_rows) FROM parquet_file_metadata(?)", [table.pattern]
+    ).fetchone()
     return Table(
         path=path,
         names=tuple(row[0] for row in columns),
         types=tuple(row[1] for row in columns),
         delimiter=None,
+        num_rows=int(rows),
     )
 
 
-def _read_csv_header(path: Path, delimiter: str, is_fixed: bool) -> list[str]:
+def _read_csv_header(path: Path, delimiter: str | None, is_fixed: bool) -> tuple[list[str], str]:
+    """Return the names of the columns of a CSV file and its delimiter, from its first line alone."""
     with path.open("rb") as file:
         begin = file.read(4)
     if begin == b"":
@@ -322,27 +437,49 @@ def _read_csv_header(path: Path, delimiter: str, is_fixed: bool) -> list[str]:
             first = file.readline(1 << 22)
     if not _is_utf8(first):
         raise GraphError("line 1 is not UTF-8; save the file as UTF-8")
+    usual = "\t" if path.suffix.casefold() == ".tsv" else ","
+    if first.strip() == "":
+        raise GraphError("line 1 is empty; expected column names")
+    chosen = delimiter or usual
+    fitting = [each for each in _DELIMITERS if each != chosen and _count_columns(first, each) > 1]
+    if fitting and _count_columns(first, chosen) < 2:
+        if delimiter is not None or len(fitting) > 1:
+            raise GraphError(_explain_one_column(delimiter, usual, fitting, is_fixed))
+        chosen = fitting[0]
     try:
-        names = next(csv.reader([first], delimiter=delimiter, strict=True), [])
+        names = next(csv.reader([first], delimiter=chosen, strict=True))
     except csv.Error as error:
         raise GraphError(f"line 1 is not CSV ({error}); correct its quotes") from None
     if not any(name.strip() for name in names):
         raise GraphError("line 1 is empty; expected column names")
-    if len(names) == 1:
-        others = [each for each in _DELIMITERS if each in names[0]]
-        if others:
-            flag = f"give --delimiter {'tab' if others[0] == chr(9) else repr(others[0])}"
-            advice = f"write it with {delimiter!r} ({_FIXED})" if is_fixed else flag
-            raise GraphError(
-                f"line 1 is one column with delimiter {delimiter!r}, and holds {others[0]!r}; {advice}"
-            )
     if "" in names:
         number = names.index("") + 1
         raise GraphError(f"line 1: column {number} has no name; name it, or write the file without an index")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise GraphError(f"line 1: two columns are called {twice!r}; rename one")
-    return names
+    return names, chosen
+
+
+def _count_columns(line: str, delimiter: str) -> int:
+    """Return how many columns a header has by a delimiter; 0 if it is not CSV by it."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter, strict=True), []))
+    except csv.Error:
+        return 0
+
+
+def _explain_one_column(delimiter: str | None, usual: str, others: list[str], is_fixed: bool) -> str:
+    """Say that a header is one column by its delimiter, and what to do."""
+    shown = ["tab" if each == "\t" else repr(each) for each in others]
+    what = f"line 1 is one column with delimiter {delimiter or usual!r}, and holds {' and '.join(shown)}"
+    if is_fixed:
+        return f"{what}; write it with {delimiter or usual!r} ({_FIXED})"
+    if delimiter is None:
+        return f"{what}; give --delimiter {shown[0]}"
+    if len(others) == 1:
+        return f"{what}; leave out --delimiter: each file is then read by its own first line"
+    return f"{what}; give --delimiter {shown[0]}"
 
 
 def _is_utf8(text: str) -> bool:

@@ -1,0 +1,145 @@
+"""How the cells of a column are likely to be written: decimal commas, percentages, booleans and dates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hushgraph.datasets.tables.cells import (
+    DATE_FORMATS,
+    FALSE_WORDS,
+    FIRST_DAY,
+    TRUE_WORDS,
+    number_sql,
+    time_sql,
+)
+from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
+from hushgraph.graph.cell_rules import EVERY_COLUMN, LOOKED_UP
+
+# Different values of a column that are tried.
+_TRIED = 20_000
+_GROUPS = r"[+-]?\d{1,3}(\.\d{3})+"
+_FIELDS = (*LOOKED_UP["numbers"], *LOOKED_UP["dates"], "cycles")
+# A column is written in some way if nine of ten different values are, and so are all that are not numbers.
+_MOST = 0.9
+
+
+@dataclass
+class Formats:
+    """Rules for cells, as fields of `Columns`, and what the columns are.
+
+    Attributes:
+        settings: the rules to propose.
+        words: "number", "boolean" or "date", by column.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+
+
+def guess_formats(
+    connection: Any, profiles: Mapping[str, Profile], given: Mapping[str, Any], missing: tuple[str, ...]
+) -> Formats:
+    """Return how columns of `raw_nodes` are written that are no plain numbers; what is given stays."""
+    formats = Formats(settings={name: given[name] for name in _FIELDS if given.get(name)})
+    taken = _list_taken(given)
+    commas: dict[str, bool] = {}
+    points: dict[str, bool] = {}
+    for name, profile in profiles.items():
+        if name in taken:
+            continue
+        if name in (given.get("dates") or ()) or name in (given.get("booleans") or ()):
+            formats.words[name] = "date" if name in (given.get("dates") or ()) else "boolean"
+        elif profile.filled and (not profile.is_number or profile.fractions):
+            counts = _count_ways(connection, profile, missing)
+            if profile.is_number:
+                points[name] = counts["grouped"] >= counts["fractional"]
+            else:
+                _choose(name, counts, formats, commas)
+    if given.get("decimal") is None and given.get("thousands") is None:
+        _propose_marks(formats, commas, points)
+    return formats
+
+
+def _list_taken(given: Mapping[str, Any]) -> set[str]:
+    """Columns with a role in which the text counts."""
+    names = {given[role] for role in ("id", "label", "split") if given.get(role)}
+    return names.union(*(given.get(key) or () for key in ("ignore", "categorical", "hashed")))
+
+
+def _choose(name: str, counts: Mapping[str, int], formats: Formats, commas: dict[str, bool]) -> None:
+    """Choose the way in which a column of text is written, if there is one."""
+    tried = counts["tried"]
+
+    def fits(way: str) -> bool:
+        return counts[way] > 0 and counts[way] >= _MOST * tried
+
+    settings = formats.settings
+    if counts["boolean"] == tried <= 4 and counts["boolean_word"]:
+        settings["booleans"] = [*settings.get("booleans", ()), name]
+        formats.words[name] = "boolean"
+    elif fits("iso"):
+        settings["dates"] = {**settings.get("dates", {}), name: FIRST_DAY}
+        formats.words[name] = "date"
+    elif (fits("comma") or fits("comma_groups")) and counts["comma_groups"] > counts["plain"]:
+        commas[name] = counts["comma_groups"] > counts["comma"]
+        formats.words[name] = "number"
+    elif fits("point_groups") and counts["point_groups"] > counts["plain"]:
+        settings["thousands"] = {**settings.get("thousands", {}), name: ","}
+        formats.words[name] = "number"
+    elif counts["percent_sign"] and (fits("percent") or fits("percent_comma")):
+        settings["percent"] = [*settings.get("percent", ()), name]
+        formats.words[name] = "number"
+        if counts["percent_comma"] > counts["percent"]:
+            commas[name] = False
+    else:
+        best = max(DATE_FORMATS, key=lambda form: counts[form])
+        if fits(best):
+            settings["dates"] = {**settings.get("dates", {}), name: FIRST_DAY}
+            settings["date_format"] = {**settings.get("date_format", {}), name: best}
+            formats.words[name] = "date"
+
+
+def _propose_marks(formats: Formats, commas: Mapping[str, bool], points: Mapping[str, bool]) -> None:
+    """Propose decimal commas: for the table where no column has decimal points, else for their columns."""
+    if not commas:
+        return
+    settings = formats.settings
+    grouped = any(commas.values()) or any(points.values())
+    if all(points.values()) and "thousands" not in settings:
+        settings["decimal"] = {EVERY_COLUMN: ","}
+        if grouped:
+            settings["thousands"] = {EVERY_COLUMN: "."}
+        return
+    settings["decimal"] = dict.fromkeys(commas, ",")
+    with_groups = [name for name, has_groups in commas.items() if has_groups]
+    if with_groups:
+        settings["thousands"] = {**settings.get("thousands", {}), **dict.fromkeys(with_groups, ".")}
+
+
+def _count_ways(connection: Any, profile: Profile, missing: tuple[str, ...]) -> dict[str, int]:
+    """Count the different values of a column that can be read in each way."""
+    word = "lower(trim(v))"
+    ways = {
+        "tried": "true",
+        "plain": "TRY_CAST(v AS DOUBLE) IS NOT NULL",
+        "boolean": f"{word} IN ({list_sql((*TRUE_WORDS, *FALSE_WORDS))})",
+        "boolean_word": f"{word} IN ({list_sql((*TRUE_WORDS[:-1], *FALSE_WORDS[:-1]))})",
+        "comma": f"{number_sql('v', decimal=',')} IS NOT NULL",
+        "comma_groups": f"{number_sql('v', decimal=',', thousands='.')} IS NOT NULL",
+        "point_groups": f"{number_sql('v', thousands=',')} IS NOT NULL",
+        "percent_sign": "rtrim(v) LIKE '%\\%' ESCAPE '\\'",
+        "percent": f"{number_sql('v', percent=True)} IS NOT NULL",
+        "percent_comma": f"{number_sql('v', decimal=',', percent=True)} IS NOT NULL",
+        "iso": f"{time_sql('v', None)} IS NOT NULL",
+        "fractional": "TRY_CAST(v AS DOUBLE) <> floor(TRY_CAST(v AS DOUBLE))",
+        "grouped": f"regexp_full_match(v, '{_GROUPS}')",
+        **{form: f"{time_sql('v', form)} IS NOT NULL" for form in DATE_FORMATS},
+    }
+    counts = ", ".join(f"count(*) FILTER (WHERE {way})" for way in ways.values())
+    values = connection.execute(
+        f"SELECT {counts} FROM (SELECT DISTINCT CAST({profile.sql} AS VARCHAR) AS v FROM raw_nodes WHERE NOT "
+        f"{empty_sql(profile.sql, missing)} LIMIT {_TRIED})"
+    ).fetchone()
+    return dict(zip(ways, map(int, values), strict=True))

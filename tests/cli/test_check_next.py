@@ -1,0 +1,377 @@
+"""What `check` prints after "Next:" runs as it is, for tables as people have them, from where the user is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hushgraph as hg
+from hushgraph.datasets import load_graph
+from hushgraph.datasets.tables.proposal import FLAGS, format_flags
+from hushgraph.graph.columns import Columns
+from hushgraph.privacy.guarantee import LOOKED_UP
+from hushgraph.settings import TABLE
+
+Run = Callable[..., tuple[int, str, str]]
+QUICK = ("--steps", "1", "--hidden", "4", "--device", "cpu", "--out", "run", "--json")
+COUNT = 40
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Raw tables and how `check` is called on them.
+
+    Attributes:
+        call: the words after `check`.
+        files: the text of each file.
+        proposed: fields of the columns that the run must have.
+        looked_up: what was read off rows.
+    """
+
+    call: str
+    files: dict[str, str]
+    proposed: dict[str, Any] = field(default_factory=dict)
+    looked_up: tuple[str, ...] = ()
+
+
+def table(head: list[str], row: Callable[[int], list[Any]], *, delimiter: str = ",") -> str:
+    """A table of `COUNT` rows; cells that hold the delimiter or quotes are quoted."""
+
+    def quote(cell: Any) -> str:
+        text = str(cell)
+        return f'"{text.replace(chr(34), chr(34) * 2)}"' if delimiter in text or '"' in text else text
+
+    rows = [head, *(row(n) for n in range(COUNT))]
+    return "\n".join(delimiter.join(map(quote, cells)) for cells in rows) + "\n"
+
+
+def links(head: str = "source,target", name: str = "p{}", delimiter: str = ",", more: str = "") -> str:
+    ends = [(n, (n * 7 + 3) % COUNT) for n in range(COUNT)]
+    lines = [f"{name.format(u)}{delimiter}{name.format(w)}{more}" for u, w in ends]
+    return "\n".join([head.replace(",", delimiter), *lines]) + "\n"
+
+
+PEOPLE = table(["id", "age", "label"], lambda n: [f"p{n}", 20 + n % 9, n % 2])
+KINDS: dict[str, Tables] = {
+    "the usual names": Tables("t", {"t/nodes.csv": PEOPLE, "t/edges.csv": links()}),
+    "semicolons and decimal commas": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(["id", "sum", "label"], lambda n: [f"p{n}", f"{n},5", n % 2], delimiter=";"),
+            "t/edges.csv": links(delimiter=";"),
+        },
+        {"decimal": {"*": ","}},
+        ("numbers",),
+    ),
+    "thousands in some columns and decimal points in others": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "sum", "rate", "label"], lambda n: [f"p{n}", f"{n + 1}.234,5", f"{n}.25", n % 2]
+            ),
+            "t/edges.csv": links(),
+        },
+        {"decimal": {"sum": ","}, "thousands": {"sum": "."}},
+        ("numbers",),
+    ),
+    "two files of edges by a pattern": Tables(
+        "acc.csv --edges 'tx_*.csv' --label fraud",
+        {
+            "acc.csv": table(["no", "age", "fraud"], lambda n: [f"p{n}", n, n % 2]),
+            "tx_1.csv": links("payer,payee"),
+            "tx_2.csv": links("payee,payer", delimiter=";"),
+        },
+        {"id": "no", "source": "payer", "target": "payee"},
+        ("id",),
+    ),
+    "two files of edges by two flags, and two of nodes": Tables(
+        "'acc_?.csv' --edges one.csv --edges two.csv",
+        {
+            "acc_1.csv": PEOPLE,
+            "acc_2.csv": "label,id,age\n1,q1,3\n0,q2,4\n",
+            "one.csv": links(),
+            "two.csv": links("target,source"),
+        },
+    ),
+    "names with spaces, quotes and letters of other languages": Tables(
+        "'my tables/Leute & Co.csv' --edges 'my tables/größte \"Kanten\".csv' --label 'is it \"fraud\"?'",
+        {
+            "my tables/Leute & Co.csv": table(
+                ["Schlüssel", "a,b", 'the "x"', "é=1", "$HOME", 'is it "fraud"?'],
+                lambda n: [f"ä {n}", n, n % 5, ["x", "y"][n % 2], f"t {n % 3}", ["ja, klar", "nein"][n % 2]],
+            ),
+            'my tables/größte "Kanten".csv': links("von wem,nach wem", "ä {}"),
+        },
+        {"classes": ["ja, klar", "nein"], "hashed": {"é=1": 16, "$HOME": 16}},
+        ("id", "roles", "classes"),
+    ),
+    "ids as numbers, found by the edges": Tables(
+        "t --label y",
+        {
+            "t/nodes.csv": table(["rank", "customer", "y"], lambda n: [n * 3 % COUNT, 1000 + n, n % 2]),
+            "t/edges.csv": links("a,b,amount", "10{:02}", more=",5"),
+        },
+        {"id": "customer", "source": "a", "target": "b"},
+        ("id", "ends"),
+    ),
+    "dates": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "opened", "seen", "label"],
+                lambda n: [
+                    f"p{n}",
+                    f"{n % 28 + 1:02}.{n % 12 + 1:02}.2020",
+                    f"2021-03-{n % 28 + 1:02}",
+                    n % 2,
+                ],
+            ),
+            "t/edges.csv": links(),
+        },
+        {"dates": {"opened": "2000-01-01", "seen": "2000-01-01"}, "date_format": {"opened": "%d.%m.%Y"}},
+        ("dates",),
+    ),
+    "booleans and percentages": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "active", "share", "label"],
+                lambda n: [f"p{n}", ["yes", "No"][n % 2], f"{n}%", ["true", "false"][n % 2]],
+            ),
+            "t/edges.csv": links(),
+        },
+        {"booleans": ["active"], "percent": ["share"], "classes": ["false", "true"]},
+        ("numbers", "classes"),
+    ),
+    "missing values": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "age", "income", "label"],
+                lambda n: [
+                    f"p{n}",
+                    ["", "NA", n][n % 3],
+                    "unknown, yet" if n % 20 == 3 else n,
+                    ["0", "1", ""][n % 3],
+                ],
+            ),
+            "t/edges.csv": links() + "p1,\np1,x99\n",
+        },
+        {"fill": {"age": 0.0, "income": 0.0}, "unknown_ids": "drop"},
+        ("missing",),
+    ),
+    "categories, text and integers that are codes": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "city", "note", "branch code", "label"],
+                lambda n: [f"p{n}", ["Oslo", "Bergen"][n % 2], f"note {n}", n % 6, n % 2],
+            ),
+            "t/edges.csv": links(),
+        },
+        {"hashed": {"branch code": 16, "city": 16}, "ignore": ["note"]},
+        ("roles",),
+    ),
+    "labels that are numbers from 1": Tables(
+        "t --label grade",
+        {
+            "t/nodes.csv": table(["id", "age", "grade"], lambda n: [f"p{n}", n, n % 3 + 1]),
+            "t/edges.csv": links(),
+        },
+        {"classes": ["1", "2", "3"]},
+        ("classes",),
+    ),
+    "splits under another name": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "age", "role", "label"],
+                lambda n: [f"p{n}", n, ("train", "train", "val", "test")[n % 4], n % 2],
+            ),
+            "t/edges.csv": links("source,target,kind,when", more=",x,2020-01-01"),
+        },
+        {"split": "role"},
+        ("split",),
+    ),
+    "values that begin with a dash": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(["id", "age", "label"], lambda n: [f"p{n}", n, ["-a", "-b"][n % 2]]),
+            "t/edges.csv": links(),
+        },
+        {"classes": ["-a", "-b"]},
+        ("classes",),
+    ),
+    "tabs in a text file": Tables(
+        "people.txt --edges friends.TSV",
+        {"people.txt": PEOPLE.replace(",", "\t"), "friends.TSV": links(delimiter="\t")},
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+
+
+def follow(run: Run, out: str, *flags: str) -> dict[str, Any]:
+    """Run the command after "Next:" word by word as a shell would; return the JSON of the run."""
+    line = next(line for line in out.splitlines() if line.startswith("Next: "))
+    program, *words = shlex.split(line.removeprefix("Next: "))
+    assert program == "hushgraph"
+    code, printed, err = run(*words, *QUICK, *flags)
+    assert code == 0, (line, err)
+    return dict(json.loads(printed.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_command_runs(kind: str, run: Run, place: Path) -> None:
+    tables = KINDS[kind]
+    write(tables.files)
+    code, out, err = run("check", *shlex.split(tables.call))
+    assert (code, err) == (0, ""), out
+    result = follow(run, out)
+    columns = json.loads(Path("run/run.json").read_text())["columns"]
+    assert {name: columns[name] for name in tables.proposed} == tables.proposed
+    # What was read off rows is assumed in the guarantee, and nothing else is.
+    codes = {each["code"] for each in result["assumptions"]} - {"classes-from-labels"}
+    assert codes == {LOOKED_UP[each].code for each in tables.looked_up}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_command_runs_where_the_file_is_elsewhere_or_kept(kind: str, run: Run, place: Path) -> None:
+    tables = KINDS[kind]
+    write(tables.files)
+    words = shlex.split(tables.call)
+    Path("far away").mkdir()
+    code, out, err = run("check", *words, "--out", "far away/other.toml")
+    assert (code, err) == (0, ""), out
+    assert "hushgraph train 'far away/other.toml'" in out
+    first = follow(run, out, "--dry-run")
+    # A file that is kept leaves it to flags to say the same.
+    nodes = Path(words[0])
+    beside = (nodes if nodes.is_dir() else nodes.parent) / "graph.toml"
+    beside.write_text("[columns]\nfill = 1\n" if nodes.is_dir() else "")
+    code, out, err = run("check", *words)
+    assert (code, err) == (0, ""), out
+    assert "kept; --force replaces it" in out
+    second = follow(run, out, "--dry-run")
+    keys = ("assumptions", "epsilon", "guarantee")
+    assert [first[key] for key in keys] == [second[key] for key in keys]
+
+
+def test_there_are_twelve_kinds() -> None:
+    assert len(KINDS) >= 12
+
+
+def test_flags_of_fields_are_those_of_the_table() -> None:
+    flags = {entry.column: entry.key for entry in TABLE.values() if entry.column is not None}
+    assert flags == {name: FLAGS.get(name, name.replace("_", "-")) for name in flags}
+    assert format_flags({"fill": {"*": 0.0, "a": 1.5}, "delimiter": "\t", "missing": ["-", "a,b"]}) == [
+        "--delimiter tab",
+        "--missing '-,\"a,b\"'".replace(" '-", "='-"),
+        "--fill 0",
+        "--fill a=1.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (
+            lambda n: n * 7 + 1,
+            "40 different numbers: this looks like a number to predict; bin it, or give --task",
+        ),
+        (lambda n: n / 4, "--task number --bounds a,b"),
+        (lambda n: ["a|b", "b", "a|c", "c|b|a", "a"][n % 5], "give --task labels, or choose another --label"),
+        (lambda n: f"person {n}", "40 different values; expected whole numbers from 0, or names of a few"),
+    ],
+)
+def test_a_label_that_is_no_class(
+    cells: Callable[[int], Any], words: str, place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hushgraph.datasets.tables.problems.MOST_CATEGORIES", 20)
+    write(
+        {
+            "t/nodes.csv": table(["id", "age", "views"], lambda n: [f"p{n}", n, cells(n)]),
+            "t/edges.csv": links(),
+        }
+    )
+    code, out, _ = run("check", "t", "--label", "views")
+    assert code == 2
+    assert words in out
+    assert "Next:" not in out
+
+
+def test_many_classes_from_zero_are_classes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hushgraph.datasets.tables.problems.MOST_CATEGORIES", 20)
+    write({"t/nodes.csv": table(["id", "a", "label"], lambda n: [f"p{n}", n, n]), "t/edges.csv": links()})
+    assert hg.check("t").can_train
+
+
+def test_repeated_ids_do_not_make_another_column_the_id(place: Path) -> None:
+    """12 rows repeat an id and every name is there once: the ends of edges say where the ids are."""
+    nodes = table(["name", "account", "fraud"], lambda n: [f"name {n}", f"p{n if n < 28 else n - 12}", n % 2])
+    write({"acc.csv": nodes, "tx.csv": links("from account,to account")})
+    checked = hg.check(("acc.csv", "tx.csv"), columns={"label": "fraud"})
+    assert checked.to_columns().id == "account"
+    assert (checked.to_columns().source, checked.to_columns().target) == ("from account", "to account")
+    assert [problem.what for problem in checked.problems if problem.stops] == ["12 rows repeat an id"]
+
+
+def test_names_decide_where_they_are_clear(place: Path) -> None:
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": links()})
+    assert hg.check("t").to_columns().looked_up == ()
+    # A person who deletes the list, or declares a thing by a flag, assumes nothing.
+    columns = Columns(looked_up=["classes", "id"], classes=["0", "1"])
+    graph = load_graph("t", columns=columns, split="1/0/0")
+    assert graph.columns.looked_up == ("classes", "id")
+
+
+def test_what_is_looked_up_stands_in_the_file_and_in_the_guarantee(run: Run, place: Path) -> None:
+    write(KINDS["dates"].files)
+    assert run("check", "t")[0] == 0
+    text = Path("t/graph.toml").read_text()
+    assert 'looked_up = ["dates"]  # read off the rows' in text
+    code, out, _ = run("plan", "t", "--epsilon", "4", "--num-classes", "2", "--json")
+    assert code == 0
+    clauses = [each["clause"] for each in json.loads(out.splitlines()[-1])["assumptions"]]
+    assert clauses == ["the choice of the columns of dates is public"]
+    # Declared anew, or known: nothing is assumed.
+    Path("t/graph.toml").write_text(text.replace('looked_up = ["dates"]', ""))
+    _, out, _ = run("plan", "t", "--epsilon", "4", "--num-classes", "2", "--json")
+    assert json.loads(out.splitlines()[-1])["assumptions"] == []
+
+
+def test_every_kind_has_one_assumption() -> None:
+    from hushgraph.graph import cell_rules
+
+    assert LOOKED_UP.keys() == cell_rules.LOOKED_UP.keys()
+    assert len({each.code for each in LOOKED_UP.values()}) == len(LOOKED_UP)
+    assert all(
+        each.clause.startswith("the ") and each.clause.endswith(" is public") for each in LOOKED_UP.values()
+    )
+
+
+def test_several_names_of_nodes_are_in_the_file(place: Path) -> None:
+    write(KINDS["two files of edges by two flags, and two of nodes"].files)
+    checked = hg.check((["acc_1.csv", "acc_2.csv"], ["one.csv", "two.csv"]))
+    path = checked.write("all.toml")
+    assert load_graph(path, split="1/0/0").num_nodes == COUNT + 2
+    with pytest.raises(hg.InputError, match=r"expected a name that ends in \.toml"):
+        checked.write("all.txt")
+    with pytest.raises(hg.InputError, match="no folder nowhere; create it first"):
+        checked.write("nowhere/all.toml")
