@@ -36,6 +36,7 @@ _PLAN_ARGUMENTS = (
     *("epsilon", "delta", "method", "model", "max_readers", "max_reads", "edge_owner", "steps"),
     *("batch_size", "directed"),
 )
+_DATA_ARGUMENTS = ("symmetrize", "split", "split_seed", "num_classes", "task", "positive", "rare")
 # Named here, so that help does not wait for PyTorch.
 _FAULTS = (
     *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
@@ -168,7 +169,7 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
     terminal.show_loading(line, subject)
     arguments = {name: flags[name] for name in _PLAN_ARGUMENTS}
     settings = options.read_settings(flags)
-    arguments |= {name: settings[name] for name in ("symmetrize", "split", "split_seed", "num_classes")}
+    arguments |= {name: settings[name] for name in _DATA_ARGUMENTS}
     arguments |= {"num_layers": flags["layers"], "columns": settings["columns"]}
     arguments["method"] = _choose_method(context)
     return settings_for(options.join_edges(subject, flags["edges"]), **arguments)

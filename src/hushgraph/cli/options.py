@@ -207,7 +207,7 @@ def declare_flag(entry: Setting, command: Command, *, is_required: bool = False)
     kind: Any = entry.type
     if entry.repeats:
         kind = list[str] | None
-    elif entry.values or entry.read is not None:
+    elif entry.values or entry.read is not None or str in get_args(kind):
         kind = str | None
     elif isinstance(kind, ForwardRef):
         kind = Path | None
@@ -232,10 +232,14 @@ def read_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
         entry = TABLE.get(name)
         if entry is None:
             continue
+        if entry.negated:
+            value = not value
+        elif entry.read is not None:
+            value = entry.read(value) if value else None
         if entry.column is None:
-            settings[name] = not value if entry.negated else value
+            settings[name] = value
         elif value:
-            columns[entry.column] = value if entry.read is None else entry.read(value)
+            columns[entry.column] = value
     return settings | {"columns": columns or None}
 
 
