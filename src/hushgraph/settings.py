@@ -136,6 +136,13 @@ def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
     return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
 
 
+def _read_bounds(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise InputError(f"bounds={text!r}: expected two numbers, as 0,100") from None
+
+
 def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
     """The weights of `--class-weight`, by class; a text without "=" is refused where classes are known."""
     if any("=" not in value for value in values):
@@ -470,7 +477,7 @@ class Settings(TypedDict, total=False):
     task: Annotated[
         choices.Task,
         _data(
-            "What is asked of a node. [auto: binary for two classes, else classes]",
+            "What is asked of a node. [auto: number with bounds, binary for two classes, else classes]",
             "auto",
             commands=_READING,
         ),
@@ -483,6 +490,15 @@ class Settings(TypedDict, total=False):
     ]
     rare: Annotated[
         bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_READING)
+    ]
+    bounds: Annotated[
+        Sequence[float] | None,
+        _data(
+            "Of a number to predict: the lowest and the highest, declared. [none]",
+            metavar="A,B",
+            read=_read_bounds,
+            commands=_READING,
+        ),
     ]
     class_weight: Annotated[
         Mapping[str, float] | str | None,

@@ -163,8 +163,6 @@ def run() -> NoReturn:
             # The reader has left, or the disk is full; Python would complain again at exit.
             code = code or 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # Shutting down searches a million objects for garbage, which takes most of a second.
-    gc.freeze()
     sys.exit(code)
 
 

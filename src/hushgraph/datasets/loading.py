@@ -21,6 +21,7 @@ from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Array, Graph, check_shape
+from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import no_label
 
 # The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
@@ -38,6 +39,7 @@ def load_graph(
     directed: bool | None = None,
     columns: Columns | Mapping[str, Any] | None = None,
     labels: bool = True,
+    number: Number | None = None,
 ) -> Graph:
     """Load any supported kind of data as a checked `Graph`.
 
@@ -54,6 +56,7 @@ def load_graph(
             file. Other kinds of data ignore it.
         labels: False loads data to predict on. Only features and edges are read; labels and splits may be
             missing. Every node is then unlabelled and in the training split.
+        number: the task of labels that are numbers; otherwise they are classes. A `Graph` has its own task.
 
     Returns:
         The checked graph.
@@ -68,6 +71,8 @@ def load_graph(
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
     if isinstance(data, Graph):
         return _adapt(data, **options)
+    if number is not None:
+        options |= {"num_classes": None, "task": number}
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
     if isinstance(data, str) and data in names():
         return _adapt(load(data, root), **options)
@@ -76,7 +81,9 @@ def load_graph(
     if is_networkx(data):
         return _build_from_networkx(data, **options | {"split": split or "split"})
     if not isinstance(data, (str, Path)):
-        return _build(arrays_from_pyg(data, splits=split is None, labels=labels), **options)
+        is_class = number is None
+        arrays = arrays_from_pyg(data, splits=split is None, labels=labels, classes=is_class)
+        return _build(arrays, **options)
     path = Path(data)
     if path.suffix == ".npz":
         return load_npz(path, **options)
@@ -128,6 +135,7 @@ def load_npz(
     split: str | None = None,
     split_seed: int = 0,
     labels: bool = True,
+    task: Number | None = None,
 ) -> Graph:
     """Load a graph from an `.npz` file.
 
@@ -140,6 +148,7 @@ def load_npz(
         path: the file.
         symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
         labels: as in `load_graph`; with False, neither `y` nor a split is read.
+        task: of `y` that holds numbers, as `number` in `load_graph`.
 
     Returns:
         The checked graph.
@@ -151,9 +160,10 @@ def load_npz(
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
         arrays = read_npz(file, splits=split is None, labels=labels)
-        if num_classes is None:
-            options["num_classes"] = arrays.pop("num_classes", None)
-        return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
+        declared = arrays.pop("num_classes", None)
+        if num_classes is None and task is None:
+            options["num_classes"] = declared
+        return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
 
 
 def load_pt(
@@ -165,6 +175,7 @@ def load_pt(
     split: str | None = None,
     split_seed: int = 0,
     labels: bool = True,
+    task: Number | None = None,
 ) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
@@ -180,8 +191,8 @@ def load_pt(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
-        arrays = arrays_from_pyg(read_pt(file), splits=split is None, labels=labels)
-        return _build(arrays, split=split, split_seed=split_seed, labels=labels, **options)
+        arrays = arrays_from_pyg(read_pt(file), splits=split is None, labels=labels, classes=task is None)
+        return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
 
 
 def from_pyg(
@@ -292,13 +303,29 @@ def _build(
 ) -> Graph:
     """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
     given = arrays | options
+    number: Number | None = given.get("task")
     if not labels:
+        # No label of any task.
+        given["task"] = None
         given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
+    elif number is not None:
+        given["y"] = number.scale(_check_numbers(given["y"]))
         # A run that predicts knows its classes; the graph only needs a valid number.
         given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
     if split is None:
         return Graph.from_arrays(**given)
     return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
+
+
+def _check_numbers(labels: Any) -> Array:
+    """Numbers to predict, [N] or [N, 1], NaN for none."""
+    array = np.asarray(labels)
+    if array.dtype.kind not in "fiu" or array.size != len(array):
+        raise GraphError(
+            f"y has dtype {array.dtype} and shape {list(array.shape)}; expected one number per node, NaN for "
+            "none"
+        )
+    return array.reshape(-1)
 
 
 def _no_labels(num_nodes: int) -> Array:
@@ -322,7 +349,8 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
     from hushgraph.datasets.tables.reading import arrays_from_tables
 
     labels = options["labels"]
-    how = {"splits": labels and options["split"] is None, "num_classes": options.pop("num_classes")}
+    how: dict[str, Any] = {"splits": labels and options["split"] is None}
+    how |= {"num_classes": options.pop("num_classes"), "classes": options.get("task") is None}
     arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
     try:
         return _build(arrays, **options)

@@ -62,13 +62,16 @@ def _pyg_classes() -> list[Any]:
     return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
-def arrays_from_pyg(data: Any, *, splits: bool = True, labels: bool = True) -> dict[str, Any]:
+def arrays_from_pyg(
+    data: Any, *, splits: bool = True, labels: bool = True, classes: bool = True
+) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from an object with the fields of a PyG `Data`.
 
     Args:
         data: the object.
         splits: whether a split is required.
         labels: False reads only `edge_index` and `x`.
+        classes: whether labels are classes; numbers stay as they are.
     """
     wanted = ("edge_index", "x", "y") if labels else ("edge_index", "x")
     missing = [name for name in wanted if getattr(data, name, None) is None]
@@ -81,7 +84,8 @@ def arrays_from_pyg(data: Any, *, splits: bool = True, labels: bool = True) -> d
     arrays["unread"] = tuple(name for name in UNREAD if getattr(data, name, None) is not None)
     if not labels:
         return arrays
-    arrays["y"] = _class_numbers(_to_array("y", data.y))
+    y = _to_array("y", data.y)
+    arrays["y"] = _class_numbers(y) if classes else y
     if splits:
         nodes = {name: _split_nodes(data, name, arrays["y"].shape[:1]) for name in SPLITS}
         if nodes["train_idx"] is None:

@@ -57,6 +57,7 @@ from hushgraph.runs.versions import versions
 from hushgraph.scaling.histograms import load_histograms
 from hushgraph.scaling.scaler import Scaler
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task, read_task
 
 FORMAT = 1
@@ -436,6 +437,7 @@ class RunFolder:
             split_seed=config.split_seed,
             num_classes=self.num_classes,
             columns=self.columns,
+            number=self.task if isinstance(self.task, Number) else None,
         )
         graph = replace(graph, declared_task=self.task)
         if config.setting == "inductive":

@@ -7,8 +7,35 @@ from collections.abc import Mapping, Sequence
 from hushgraph._text import find_nearest
 from hushgraph.errors import InputError
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 from hushgraph.tasks.two_classes import TwoClasses
+
+
+def choose_number(
+    task: str, bounds: Sequence[float] | None, *, others: Mapping[str, object]
+) -> Number | None:
+    """The task of labels that are numbers; None where they are classes.
+
+    Args:
+        task: "auto", "number" or another one.
+        bounds: the lowest and the highest number, which are declared.
+        others: settings of classes; those that are set are refused.
+    """
+    if task != "number" and bounds is None:
+        return None
+    given = ", ".join(name for name, value in others.items() if value)
+    if task not in ("auto", "number") or given:
+        raise InputError(
+            f"bounds={bounds} with {given or f'task={task!r}'}: bounds belong to task='number', and classes do "
+            "not; leave out one"
+        )
+    if bounds is None or len(bounds) != 2:
+        raise InputError(
+            f"bounds={bounds}: task='number' needs the lowest and the highest number, as 0,100; they are "
+            "declared, never looked up in the data"
+        )
+    return Number(low=float(bounds[0]), high=float(bounds[1]))
 
 
 def choose_class_task(

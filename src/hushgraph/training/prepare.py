@@ -22,7 +22,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
 from hushgraph.settings import Settings, complete, take_columns, with_settings
-from hushgraph.tasks.choose import choose_class_task, read_class_weights
+from hushgraph.tasks.choose import choose_class_task, choose_number, read_class_weights
 from hushgraph.tasks.classes import Classes
 
 _BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "private", "delta", "steps")
@@ -69,10 +69,13 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
     if split is not None and "/" in str(split):
         random_split(0, parse_fractions(split))
+    classes_of = {name: full[name] for name in ("positive", "rare", "class_weight", "num_classes")}
+    number = choose_number(full["task"], full["bounds"], others=classes_of)
     graph, split = load_for_training(
         data,
         split=split,
         columns=columns,
+        number=number,
         **{name: full[name] for name in ("split_seed", "symmetrize", "num_classes")},
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):

@@ -47,6 +47,7 @@ class NodeTable:
         splits: whether the split column is read.
         integer_ids: whether ids are compared as integers; otherwise as text.
         num_classes: labels must be below it, if it is known.
+        classes: whether labels are classes; otherwise they are numbers, and an empty cell is NaN.
     """
 
     connection: Any
@@ -56,6 +57,7 @@ class NodeTable:
     splits: bool
     integer_ids: bool
     num_classes: int | None
+    classes: bool = True
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
@@ -126,8 +128,7 @@ class NodeTable:
         kind = "BIGINT" if self.integer_ids else "VARCHAR"
         cells = ["row_no", f"CAST({self.table.sql_name(columns.id)} AS {kind}) AS id"]
         if self.labels:
-            code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
-            cells.append(f"{code.format(sql(columns.label))} AS label")
+            cells.append(f"{self._label_sql(sql(columns.label))} AS label")
             for name, values in columns.group.items():
                 # A row of no declared group is counted nowhere; it never stops a run.
                 cells.append(f"COALESCE({self._enum('group', values).format(sql(name))}, -1) AS group_no")
@@ -154,6 +155,14 @@ class NodeTable:
         waves = (wave for name, part in self._cycles for wave in self._wave_sql(name, part))
         cells += [f"{wave} AS w{number}" for number, wave in enumerate(waves)]
         return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {table.rows}"
+
+    def _label_sql(self, cell: str) -> str:
+        columns = self.columns
+        if not self.classes:
+            number = f"TRY_CAST({feature_sql(columns, columns.label, cell)} AS DOUBLE)"
+            return f"CASE WHEN {missing_sql(cell)} THEN CAST('NaN' AS DOUBLE) ELSE {number} END"
+        code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
+        return code.format(cell)
 
     def _has_text_rule(self, name: str) -> bool:
         """Whether numbers are read from the text of a column by a declared rule."""
@@ -214,7 +223,7 @@ class NodeTable:
         columns = self.columns
         features = _Features(columns, count)
         names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
-        y = np.full(count, -1, np.int64)
+        y = np.full(count, -1, np.int64) if self.classes else np.full(count, np.nan)
         split = np.full(count, -1, np.int64)
         groups = np.full(count, -1, np.int64) if self.labels and columns.group else None
         unknown = 0
@@ -227,8 +236,10 @@ class NodeTable:
             ).fetchnumpy()
             rows = block["row_no"]
             names[rows] = block["id"]
-            if "label" in block:
+            if "label" in block and self.classes:
                 y[rows] = self._codes(block, "label", columns.label)
+            elif "label" in block:
+                y[rows] = self._label_numbers(block)
             if groups is not None:
                 groups[rows] = np.ma.getdata(block["group_no"])
             if "split" in block:
@@ -272,6 +283,14 @@ class NodeTable:
             self._raise_for_number(int(block["row_no"][invalid].min()), name)
         return values
 
+    def _label_numbers(self, block: dict[str, Any]) -> npt.NDArray[np.float64]:
+        """The numbers to predict of a block, NaN where a cell is empty; GraphError for an invalid cell."""
+        invalid = np.ma.getmaskarray(block["label"])
+        if invalid.any():
+            self._raise_for_number(int(block["row_no"][invalid].min()), self.columns.label)
+        numbers: npt.NDArray[np.float64] = np.ma.getdata(block["label"]).astype(np.float64)
+        return numbers
+
     def _codes(self, block: dict[str, Any], key: str, name: str) -> npt.NDArray[np.int64]:
         """Return a column of codes of a block; raise GraphError for an invalid cell."""
         values = block[key]
@@ -281,10 +300,10 @@ class NodeTable:
         codes: npt.NDArray[np.int64] = np.ma.getdata(values).astype(np.int64)
         return codes
 
-    def _check_labels(self, y: npt.NDArray[np.int64], split: npt.NDArray[np.int64]) -> None:
+    def _check_labels(self, y: npt.NDArray[Any], split: npt.NDArray[np.int64]) -> None:
         label = self.columns.label
         most = _LARGEST_LABEL if self.num_classes is None else self.num_classes
-        if int(y.max()) >= most:
+        if self.classes and int(y.max()) >= most:
             row = int((y >= most).argmax())
             raise GraphError(
                 f"{self.table.place(row, label)}: {y[row]}; expected 0..{most - 1}, or an empty cell for no "

@@ -28,6 +28,7 @@ def arrays_from_tables(
     labels: bool = True,
     splits: bool = True,
     num_classes: int | None = None,
+    classes: bool = True,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from two tables.
 
@@ -37,6 +38,7 @@ def arrays_from_tables(
         labels: whether labels are read. If not, no label column is needed and every label is -1.
         splits: whether the split column is read.
         num_classes: the number of classes, if it is known.
+        classes: whether labels are classes; otherwise they are numbers.
 
     Guarantees:
         Whatever the files contain, the result is arrays or a `GraphError` of one line that names file, column
@@ -72,6 +74,7 @@ def arrays_from_tables(
             splits=splits,
             integer_ids=integer_ids,
             num_classes=num_classes,
+            classes=classes,
         )
         arrays = reader.arrays()
         ends = EdgeTable(
