@@ -294,7 +294,7 @@ def _show_dry_run(context: typer.Context) -> None:
         typer.echo(json.dumps(facts | about | {"learning_rate": config.learning_rate}, allow_nan=False))
     elif not flags["quiet"]:
         screen = terminal.console()
-        text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.num_classes)
+        text = describe_training(solved.plan, config, flags["data"], graph.num_features, graph.task.question)
         terminal.print_line(screen, f"Dry run: nothing is trained, written or spent.\n{text}\n")
         show_plan(solved, screen, is_seeded=config.seed is not None)
         terminal.warn(warnings, notes)
@@ -329,7 +329,7 @@ def progress_figures(epsilon: float, accuracy: float | None) -> str:
 
 
 def describe_training(
-    plan: PrivacyPlan, config: TrainingConfig, data: str, num_features: int, num_classes: int
+    plan: PrivacyPlan, config: TrainingConfig, data: str, num_features: int, question: str
 ) -> str:
     """One line: what is trained on what, from public figures alone."""
     if plan.method == "billboard":
@@ -342,8 +342,8 @@ def describe_training(
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
-        f"Training {how} on {data}: {kind}, {num_features:,} features, {num_classes} "
-        f"classes, {plan.num_train_nodes:,} training nodes; {reads}{plan.steps:,} steps of about "
+        f"Training {how} on {data}: {kind}, {num_features:,} features, {question}, "
+        f"{plan.num_train_nodes:,} training nodes; {reads}{plan.steps:,} steps of about "
         f"{plan.batch_size:,} nodes.{drawn}"
     )
 
@@ -356,7 +356,7 @@ def describe_run(folder: RunFolder, data: str, *, is_new: bool = False) -> str:
         data: the name of the data in this call; a resumed run may have started under another one.
         is_new: whether it starts, so that its ledger shows no step.
     """
-    text = describe_training(folder.plan, folder.config, data, folder.num_features, folder.num_classes)
+    text = describe_training(folder.plan, folder.config, data, folder.num_features, folder.task.question)
     done = 0 if is_new else _count_steps(folder)
     if done:
         text += f" Continuing after step {done:,}."
@@ -432,7 +432,12 @@ _SHOWN = {
     "roc_auc": "ROC-AUC",
     "average_precision": "average precision",
     "majority_baseline": "majority baseline",
+    "macro_auc": "mean ROC-AUC",
+    "r2": "R²",
+    "mae": "mean absolute error",
 }
+# In the unit of the number that is predicted.
+_IN_UNITS = ("mae", "rmse")
 
 
 def _list_figures(run: Run) -> list[tuple[str, str]]:
@@ -446,7 +451,7 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
                 name = f"{splits[row['split']]} {_SHOWN[row['figure']]}{group}"
                 rows.append((name, _show_interval(row)))
         note = "  (exact: the guarantee does not cover it)"
-        rows += [(_name_exact(name), _percent(value) + note) for name, value in exact.items()]
+        rows += [(_name_exact(name), _format_exact(name, value) + note) for name, value in exact.items()]
     else:
         rows += [
             (f"{words} accuracy", _percent(result[f"{split}_accuracy"])) for split, words in splits.items()
@@ -462,7 +467,12 @@ def _show_interval(row: Mapping[str, Any]) -> str:
     if row["value"] is None:
         return "too few rows to tell from noise"
     low, high = row["noise"]
-    return f"{row['value']:.2%}  [{low:.2%}, {high:.2%}]"
+    form = ".5g" if row["figure"] in _IN_UNITS else ".2%"
+    return f"{row['value']:{form}}  [{low:{form}}, {high:{form}}]"
+
+
+def _format_exact(name: str, value: float | None) -> str:
+    return f"{value:.5g}" if value is not None and name.endswith(_IN_UNITS) else _percent(value)
 
 
 def _name_exact(name: str) -> str:

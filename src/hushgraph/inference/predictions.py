@@ -19,7 +19,7 @@ NOT_COVERED = (
 
 
 FORMATS = (".csv", ".npz", ".parquet")
-_NODE, _CLASS = "node", "class"
+_NODE, _CLASS, _NUMBER = "node", "class", "number"
 
 
 def check_out(path: Path, *, force: bool) -> None:
@@ -75,8 +75,9 @@ def list_columns(
     """Return the columns of a table of predictions, by name; arguments as in `save`."""
     count, classes = probabilities.shape
     names = np.arange(classes) if class_names is None else np.asarray(class_names, np.str_)
-    columns = {_CLASS: names[probabilities.argmax(1)]}
-    if with_probabilities:
+    # One output is a number; classes have two or more.
+    columns = {_NUMBER: probabilities[:, 0]} if classes == 1 else {_CLASS: names[probabilities.argmax(1)]}
+    if with_probabilities and classes > 1:
         columns |= {f"p_{name}": column for name, column in zip(names, probabilities.T, strict=True)}
     # A column of the user's that has the name of one of ours would replace it.
     first = _NODE if id_name is None or id_name in columns else id_name

@@ -109,6 +109,11 @@ class Classes(Task):
         c = self.num_classes
         return Fraction(c - 1, c), Fraction(1, c * (c - 1))
 
+    @property
+    def question(self) -> str:
+        """How many classes there are."""
+        return f"{self.num_classes} classes"
+
     def check(self) -> None:
         """Refuse fewer than two classes."""
         if self.num_classes < 2:

@@ -63,6 +63,11 @@ class Labels(Task):
         return self.num_labels
 
     @property
+    def question(self) -> str:
+        """How many labels there are."""
+        return f"{self.num_labels} labels"
+
+    @property
     def label_change(self) -> float:
         """2: two sets without a common label."""
         return 2.0

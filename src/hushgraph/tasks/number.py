@@ -67,6 +67,11 @@ class Number(Task):
         return 1
 
     @property
+    def question(self) -> str:
+        """The bounds."""
+        return f"a number from {self.low:g} to {self.high:g}"
+
+    @property
     def label_change(self) -> float:
         """4: from one bound to the other."""
         return 4.0

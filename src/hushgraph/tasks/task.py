@@ -97,6 +97,11 @@ class Task(ABC):
         """
         return None
 
+    @property
+    def question(self) -> str:
+        """What is asked of a node, as words inside a sentence."""
+        return f"{self.num_outputs} outputs"
+
     def check(self) -> None:
         """Raise GraphError where nothing can be learnt, whatever the labels."""
         return

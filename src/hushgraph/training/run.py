@@ -33,6 +33,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import check_consistent
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.result import read_metrics
+from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
@@ -129,7 +130,7 @@ class Run:
     def predict(
         self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
     ) -> npt.NDArray[Any]:
-        """[num_nodes]: the most likely class of every node, out of `classes`.
+        """[num_nodes]: the most likely class of every node, out of `classes`; of a number, its value.
 
         Classes are numbers, or names where the training data had names. A billboard run computes them from
         the node's own row, the board and the weights, so that they are covered towards everybody else. A run
@@ -143,8 +144,9 @@ class Run:
                 predictions are then not covered.
         """
         probabilities = self.predict_proba(data, symmetrize=symmetrize, in_the_clear=in_the_clear)
-        best: npt.NDArray[Any] = self.classes[probabilities.argmax(1)]
-        return best
+        task = self.folder.task
+        best: npt.NDArray[Any] = task.predict(torch.from_numpy(probabilities)).numpy()
+        return self.classes[best] if isinstance(task, Classes) else best
 
     def predict_proba(
         self, data: Any, *, symmetrize: bool | None = None, in_the_clear: bool = False
