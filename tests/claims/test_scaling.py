@@ -456,3 +456,24 @@ def test_the_report_says_what_was_scaled_and_how(run: hg.Run, people: Path, tmp_
         if each["columns"] == ["age"]
     ]
     assert "declared constants" in one["treatment"]
+
+
+def test_an_audit_of_a_run_on_tables_attacks_boards_and_steps(run: hg.Run) -> None:
+    from hushgraph.audit.source import settings_of_run
+
+    plan = settings_of_run(run.folder.path).plan
+    assert [charge.name for charge in plan.charges] == [charge.name for charge in run.plan.charges][1:]
+    assert plan.sigma_over_clip == run.plan.sigma_over_clip
+    assert plan.epsilon < run.plan.epsilon
+
+
+def test_the_note_about_magnitudes_is_for_data_that_stays_as_it_is(people: Path) -> None:
+    from hushgraph.training.cautions import list_notes
+
+    graph = read_people(people)
+    notes = {
+        numbers: list_notes(graph, symmetrize=True, directed=False, numbers=numbers)
+        for numbers in ("private", "declared", "as-is")
+    }
+    told = {numbers: any("differ by a factor" in note for note in each) for numbers, each in notes.items()}
+    assert told == {"private": False, "declared": True, "as-is": True}

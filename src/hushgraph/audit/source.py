@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,7 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
             classes there are, which are public.
         arguments: of `train`.
     """
-    # The rows that are attacked are made up, and their features are one-hot: there is nothing to scale.
-    prepared = prepare(data, **arguments, numbers="as-is")
+    prepared = prepare(data, **arguments)
     return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph))
 
 
@@ -58,4 +57,6 @@ def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assu
     elif model == "own":
         # The guarantee is one for any model, so a built-in one stands for the user's.
         model = "gcn"
+    # Rows that are attacked are made up and have no columns of numbers: boards and steps are left.
+    plan = replace(plan, num_scaled=0, scaling_noise=0.0)
     return Settings(plan=plan, model=model, assumptions=assumptions)

@@ -425,6 +425,7 @@ def _list_rows(
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
         *more,
         *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
+        *(_list_scaling_rows(plan) if plan.num_scaled else ()),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
         (
@@ -435,6 +436,11 @@ def _list_rows(
         ("edge owner", plan.edge_owner),
         ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
     ]
+
+
+def _list_scaling_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+    columns = f"{plan.num_scaled} column{'s' * (plan.num_scaled > 1)}"
+    return [(f"noise of scaling, {columns}", digits_up(plan.scaling_noise, digits=6))]
 
 
 def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[str, str]]:

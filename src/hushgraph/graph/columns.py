@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
@@ -281,7 +281,8 @@ class Columns:
         put(self, "date_format", cell_rules.check_formats(self.date_format))
         put(self, "cycles", cell_rules.check_cycles(self.cycles, self.dates, _check_texts))
         cell_rules.check_looked_up(tuple(self.looked_up))
-        cell_rules.check_marks_differ(dict(self.decimal), dict(self.thousands))
+        decimal, thousands = (dict(cast("Mapping[str, str]", m)) for m in (self.decimal, self.thousands))
+        cell_rules.check_marks_differ(decimal, thousands)
         cell_rules.check_one_rule({"percent": self.percent, "boolean": self.booleans, "date": self.dates})
         for column in self.date_format:
             if column != EVERY_NUMBER and column not in self.dates:

@@ -27,8 +27,8 @@ def choose_number(
     given = ", ".join(name for name, value in others.items() if value)
     if task not in ("auto", "number") or given:
         raise InputError(
-            f"bounds={bounds} with {given or f'task={task!r}'}: bounds belong to task='number', and classes do "
-            "not; leave out one"
+            f"bounds={bounds} with {given or f'task={task!r}'}: bounds belong to task='number', which has no "
+            "classes; leave out one"
         )
     if bounds is None or len(bounds) != 2:
         raise InputError(

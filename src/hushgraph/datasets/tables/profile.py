@@ -125,7 +125,9 @@ def profile_table(
     kinds = _COUNTS if are_nodes else tuple(kind for kind in _COUNTS if kind not in _OF_NODES)
     for begin in range(0, len(table.names), _COLUMNS):
         names = table.names[begin : begin + _COLUMNS]
-        cells, parts, numeric = [], [], {}
+        cells: list[str] = []
+        parts: list[str] = []
+        numeric: dict[str, bool] = {}
         for number, each in enumerate(names):
             numeric[each] = table.delimiter is not None or table.is_numeric(each)
             parts += _part_sql(table.sql_name(each), number, is_numeric=numeric[each])
