@@ -104,12 +104,12 @@ def hide_figures(name: str, content: bytes) -> Any:
 BOARDS = ("board-1.safetensors", "board-2.safetensors")
 COVERED: dict[int, dict[str, tuple[str, ...]]] = {
     1: {
-        "training": (BOARDS[0], "weights.safetensors", "figures.json"),
+        "training": ("scaling.json", BOARDS[0], "weights.safetensors", "figures.json"),
         "evaluated": ("figures.json",),
         "other": (),
     },
     2: {
-        "training": (*BOARDS, "halfway.safetensors", "weights.safetensors", "figures.json"),
+        "training": ("scaling.json", *BOARDS, "halfway.safetensors", "weights.safetensors", "figures.json"),
         "evaluated": (BOARDS[1], "weights.safetensors", "figures.json"),
         "other": (BOARDS[1], "weights.safetensors", "figures.json"),
     },

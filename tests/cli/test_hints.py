@@ -56,7 +56,7 @@ from hushgraph.settings import SYNONYMS
         ("train demo --target-epsilon 2", "did you mean --epsilon?"),
         ("train demo --nonprivate", "did you mean --non-private?"),
         ("train demo --private", "No such option: --private; see hushgraph train --help\n"),
-        ("compare demo --rate 8", "No such option: --rate; see hushgraph compare --help\n"),
+        ("compare demo --zzrate 8", "No such option: --zzrate; see hushgraph compare --help\n"),
         ("compare demo --bad 8", "No such option: --bad; see hushgraph compare --help\n"),
         ("compare demo --learning-rate 8", "--learning-rate; see hushgraph compare --help\n"),
         (
@@ -133,6 +133,7 @@ def test_the_command_line_offers_what_the_library_takes() -> None:
     library = {**CHOICES, **{name: tuple(v for v in of if v != "own") for name, of in _CHOICES.items()}}
     library |= {"method": get_args(choices.Method), "device": get_args(choices.Device)}
     library |= {"engine": get_args(choices.Engine)}
+    library |= {"task": get_args(choices.Task), "numbers": get_args(choices.Numbers)}
     library |= {"unknown_category": get_args(UnknownCategory), "unknown_ids": get_args(UnknownIds)}
     offered = {
         parameter.name: parse_choices(parameter.metavar)

@@ -377,7 +377,7 @@ def test_a_board_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_only_runs_with_one_board(tmp_path: Path) -> None:
     run = hg.train(
-        hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1),
+        hg.datasets.synthetic(num_nodes=60, num_classes=3, seed=1),
         epsilon=4.0,
         steps=1,
         hidden=4,

@@ -70,5 +70,6 @@ def fix_noise() -> Parts:
     return Parts(
         board_draws=lambda _, place: partial(normal.draw, keys=seeded_keys(f"board {place} of a test")),
         make_noise=lambda plan, **given: make_noise(plan, **{**given, "seed": 7}),
+        scaling_draws=lambda _: partial(normal.draw, keys=seeded_keys("scaling of a test")),
         table_draws=lambda: partial(normal.draw, keys=seeded_keys("tables of a test")),
     )

@@ -115,6 +115,9 @@ def test_a_run_without_a_budget_says_that_nobody_counts(run: hg.Run) -> None:
     assert "charged to no budget of the data" in text_of(render_report(collect_facts(run.folder)))
 
 
+PAID = "a number, scaled with constants from a noisy histogram, which is paid for"
+
+
 def test_attributes_by_role(tmp_path: Path) -> None:
     people = [
         f"p{n},{n % 7},{n % 3},{['a', 'b'][n % 2]},{['x', 'y', 'z'][n % 3]},note,{n % 2},"
@@ -139,8 +142,11 @@ def test_attributes_by_role(tmp_path: Path) -> None:
     assert described["features"] == 2 + 3 + 16 + 1
     table = {tuple(each["columns"]): (each["role"], each["treatment"]) for each in described["columns"]}
     assert table == {
-        ("age",): ("feature", "a number; an empty cell is filled with 40, and one more feature says so"),
-        ("visits",): ("feature", "a number, taken as it is"),
+        ("age",): (
+            "feature",
+            "a number, scaled with constants from a noisy histogram, which is paid for; an empty cell is filled with 40, and one more feature says so",
+        ),
+        ("visits",): ("feature", PAID),
         ("colour",): ("feature", "one of 3 declared values"),
         ("employer",): ("feature", "text, hashed into 16 buckets"),
         ("label",): ("label, which is predicted", "one of 2 declared classes"),
