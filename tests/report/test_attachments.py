@@ -144,7 +144,7 @@ def test_attributes_by_role(tmp_path: Path) -> None:
     assert table == {
         ("age",): (
             "feature",
-            "a number, scaled with constants from a noisy histogram, which is paid for; an empty cell is filled with 40, and one more feature says so",
+            f"{PAID}; an empty cell is filled with 40, and one more feature says so",
         ),
         ("visits",): ("feature", PAID),
         ("colour",): ("feature", "one of 3 declared values"),
