@@ -40,11 +40,13 @@ def respelt(rng: random.Random, value: Any) -> Any:
 
 
 def run_folder(rng: random.Random, place: Place, box: Path) -> list[str]:
-    """A run, finished or not, with one of its files spoilt, gone, or another's."""
+    """A run, finished or not, or its release, with one of its files spoilt, gone, or another's."""
     begun = rng.random() < 0.5
     folder = box / "r"
     shutil.copytree(place.root / ("begun" if begun else "done"), folder)
-    file = folder / rng.choice(sorted(each.name for each in folder.iterdir() if each.stat().st_size))
+    file = rng.choice(sorted(each for each in folder.rglob("*") if each.is_file() and each.stat().st_size))
+    # A release is a run of its own, and the run that it was made from does not read it.
+    run = str(file.parent.relative_to(box))
     how = rng.random()
     if how < 0.08:
         file.unlink()
@@ -68,20 +70,20 @@ def run_folder(rng: random.Random, place: Place, box: Path) -> list[str]:
         return ["train", data, "--resume", "r", "--quiet", "--device", "cpu"]
     return rng.choice(
         [
-            ["predict", "r", data, "--out", "c.csv", "--device", "cpu"],
-            ["report", "r", "--out", "page.html"],
-            ["report", "r", data, "--out", "page.html", "--json"],
-            ["train", data, "--resume", "r", "--device", "cpu"],
+            ["predict", run, data, "--out", "c.csv", "--device", "cpu"],
+            ["report", run, "--out", "page.html"],
+            ["report", run, data, "--out", "page.html", "--json"],
+            ["train", data, "--resume", run, "--device", "cpu"],
         ]
     )
 
 
 def _resummed(about: dict[str, Any]) -> dict[str, Any]:
     """With the checksum of what is there now: somebody who edits it with care."""
-    from hushgraph.runs.folder import _checksum
+    from hushgraph.runs.folder import find_checksum
 
     rest = {key: value for key, value in about.items() if key != "sum"}
-    return {**rest, "sum": _checksum(rest)}
+    return {**rest, "sum": find_checksum(rest)}
 
 
 def _other_lines(rng: random.Random, content: bytes) -> bytes:

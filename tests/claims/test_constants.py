@@ -33,8 +33,9 @@ from hushgraph.engines.tables import ParquetTable
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
-from hushgraph.runs.folder import RunFolder, _checksum
+from hushgraph.runs.folder import RunFolder, find_checksum
 from hushgraph.tasks.classes import Classes
+from run_folders import contents
 
 Run = Callable[..., tuple[int, str, str]]
 N, V, CLASSES = 60, 7, 4
@@ -297,8 +298,8 @@ def test_how_edges_look_reaches_the_terminal_alone(
     assert "reverse" not in out
     assert json.loads((tmp_path / "a-run" / "run.json").read_text())["plan"]["edge_owner"] == "sender"
     run("report", "a-run")
-    for path in (tmp_path / "a-run").iterdir():
-        assert b"reverse" not in path.read_bytes()
+    for content in contents(tmp_path / "a-run").values():
+        assert b"reverse" not in content
     for command in (["train", data, *FLAGS, "--dry-run"], ["plan", data, "--epsilon", "4"]):
         code, out, err = run(*command, "--json")
         assert (code, err) == (0, "")
@@ -473,10 +474,10 @@ def test_an_older_run_with_named_classes_was_declared(tmp_path: Path) -> None:
     about = json.loads(path.read_text())
     assert about.pop("assumptions") == []
     del about["sum"]
-    path.write_text(json.dumps({**about, "sum": _checksum(about)}))
+    path.write_text(json.dumps({**about, "sum": find_checksum(about)}))
     assert RunFolder.open(run.folder.path).assumptions == ()
     about["columns"] = None
-    path.write_text(json.dumps({**about, "sum": _checksum(about)}))
+    path.write_text(json.dumps({**about, "sum": find_checksum(about)}))
     assert RunFolder.open(run.folder.path).assumptions == (CLASSES_NOT_RECORDED,)
 
 

@@ -17,6 +17,7 @@ import hushgraph as hg
 from hushgraph import _files
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
+from hushgraph.figures.tables import load_tables
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.lines import write_line
@@ -76,7 +77,7 @@ def digest(path: Path) -> str:
     return digest_board([board.values], board.noise_std)
 
 
-def boards_charged(path: Path) -> int:
+def releases_charged(path: Path) -> int:
     plan = RunFolder.open(path).plan
     return Ledger.open(path / "ledger.jsonl", plan=plan, read_only=True).releases_charged
 
@@ -137,7 +138,7 @@ def test_ledgers_without_releases_leave_nothing_to_guess(copied: Path, graph: Gr
     """Version 1 recorded no release, so a board that is charged and missing may have been visible."""
     (copied / FIRST).unlink()
     forget_steps(copied, ledger=1)
-    assert boards_charged(copied) == 1
+    assert releases_charged(copied) == 1
     refuse(copied, graph, "board-1", "does not tell", "charges the data anew")
 
 
@@ -217,9 +218,10 @@ def test_a_kill_before_the_release_costs_nothing(copied: Path, graph: Graph) -> 
     """Nothing of that board had a name, so that the charge pays for the next one."""
     resume_and_die(copied, graph, "before")
     assert not list(copied.glob("*board*"))
-    assert boards_charged(copied) == 1
+    assert releases_charged(copied) == 1
     assert hg.resume(copied, graph, device="cpu").result["guarantee"] == "holds"
-    assert boards_charged(copied) == 2
+    # Two boards, and the figures.
+    assert releases_charged(copied) == 3
 
 
 @run_of("new")
@@ -239,16 +241,19 @@ def test_the_ledger_has_the_digest_before_the_board_has_a_name(
     record = Ledger.record_release
 
     def watch(self: Ledger, name: str, digest: str | None) -> None:
-        visible.append(sorted(file.name for file in copied.glob("*board*")))
+        found = (file.name for pattern in ("*board*", "*figures*") for file in copied.glob(pattern))
+        visible.append(sorted(found))
         record(self, name, digest)
 
     if not has_unnamed_files:
         monkeypatch.delattr(os, "O_TMPFILE")
     monkeypatch.setattr(Ledger, "record_release", watch)
     hg.resume(copied, graph, device="cpu")
-    assert visible == [[], [FIRST]]
+    assert visible == [[], [FIRST], [FIRST, SECOND]]
     releases = Ledger.open(copied / "ledger.jsonl", read_only=True).releases
-    assert releases == {"board-1": digest(copied / FIRST), "board-2": digest(copied / SECOND)}
+    boards = {"board-1": digest(copied / FIRST), "board-2": digest(copied / SECOND)}
+    plan = RunFolder.open(copied).plan.fingerprint()
+    assert releases == boards | {"figures": load_tables(copied / "figures.json", plan=plan).digest}
 
 
 @run_of("new")

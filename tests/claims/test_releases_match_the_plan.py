@@ -1,12 +1,13 @@
 """Promise: whatever a run releases has the noise that its plan prices, drawn anew and charged before.
 
 Runs here are real ones. Rows without labels and edges cast nothing and have no gradient, so that what is
-released, boards and sums, is noise. The weights stay where they are: an optimiser of the test's own takes
-down what it is given, and nothing else.
+released, boards, sums and tables of figures, is noise. The weights stay where they are: an optimiser of the
+test's own takes down what it is given, and nothing else.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -87,10 +88,10 @@ class Witness:
     out: Path
     steps: list[list[npt.NDArray[np.float32]]] = field(default_factory=list)
     charged_at_steps: list[int] = field(default_factory=list)
-    charged_at_boards: list[tuple[int, int]] = field(default_factory=list)
+    charged_at_releases: list[tuple[int, int]] = field(default_factory=list)
 
     def read_ledger(self) -> tuple[int, int]:
-        """Boards and steps that are charged on disk."""
+        """Releases beside steps, which are boards and figures, and steps that are charged on disk."""
         ledger = Ledger.open(self.out / "ledger.jsonl", read_only=True)
         return ledger.releases_charged, ledger.steps_charged
 
@@ -108,12 +109,12 @@ class Witness:
 
         return Recorder()
 
-    def watch_boards(self, patch: pytest.MonkeyPatch) -> None:
-        """Look at the ledger whenever noise of a board is drawn, and when its file gets its name."""
+    def watch_releases(self, patch: pytest.MonkeyPatch) -> None:
+        """Look at the ledger when noise of boards and figures is drawn, and when their files get names."""
         draw = normal.draw
 
         def draw_and_look(count: int, *others: Any, **named: Any) -> npt.NDArray[np.int64]:
-            self.charged_at_boards.append(self.read_ledger())
+            self.charged_at_releases.append(self.read_ledger())
             return draw(count, *others, **named)
 
         patch.setattr(normal, "draw", draw_and_look)
@@ -122,8 +123,10 @@ class Witness:
 
     def _look_before(self, move: Callable[..., None]) -> Callable[..., None]:
         def look(draft: Any, target: Any, *others: Any, **named: Any) -> None:
-            if Path(target).name.startswith("board"):
-                self.charged_at_boards.append(self.read_ledger())
+            # What is published later are other names of these files.
+            is_first = not any(part.startswith("release") for part in Path(target).parts)
+            if is_first and Path(target).name.startswith(("board", "figures")):
+                self.charged_at_releases.append(self.read_ledger())
             move(draft, target, *others, **named)
 
         return look
@@ -159,7 +162,7 @@ def silent() -> Graph:
 def train(graph: Graph, out: Path, **changes: Any) -> tuple[hg.Run, Witness]:
     witness = Witness(out)
     with pytest.MonkeyPatch.context() as patch:
-        witness.watch_boards(patch)
+        witness.watch_releases(patch)
         settings = SHORT | {"epsilon": EPSILON, "optimizer": witness.make_optimizer, "out": out}
         return hg.train(graph, **settings | changes), witness
 
@@ -197,13 +200,18 @@ def join(step: Release) -> Array:
 def check_noise(noise: Array, std: float) -> None:
     """Normal, of this standard deviation or a hundredth more, everywhere, each number for itself."""
     z = noise.ravel() / std
-    squares = float(np.square(z).sum())
-    assert stats.chi2.cdf(squares, z.size) > ALARM, "less noise than planned"
-    assert stats.chi2.sf(squares / 1.01**2, z.size) > ALARM, "more noise than planned"
+    check_size(z)
     assert stats.kstest(z, "norm").pvalue > ALARM
     near_zero = int((np.abs(z) < 1e-3).sum())
     assert stats.binom.sf(near_zero - 1, z.size, 2 * stats.norm.pdf(0) * 1e-3) > ALARM, "cells without noise"
     check_unrelated(z[:-1], z[1:])
+
+
+def check_size(z: Array) -> None:
+    """Standard deviation 1, or a hundredth more."""
+    squares = float(np.square(z).sum())
+    assert stats.chi2.cdf(squares, z.size) > ALARM, "less noise than planned"
+    assert stats.chi2.sf(squares / 1.01**2, z.size) > ALARM, "more noise than planned"
 
 
 def check_unrelated(one: Array, other: Array) -> None:
@@ -259,6 +267,24 @@ def test_every_sum_has_the_noise_of_its_plan_in_every_element(trained: Trained) 
             check_noise(join(step), run.plan.sigma)
 
 
+def test_every_count_has_the_noise_of_its_plan(trained: Trained) -> None:
+    """No row has a label, so that tables of figures are noise that is rounded to whole numbers."""
+    for run in trained.runs:
+        if run.plan.evaluation_charge is None:
+            assert run.plan.reads_edges
+            continue
+        kept = json.loads((run.folder.path / "figures.json").read_text())
+        cells = np.concatenate([np.ravel(table) for tables in kept["tables"].values() for table in tables])
+        assert cells.dtype == np.int64
+        assert cells.size == 2 * (CLASSES**2 + 24)
+        # No more than a rounding error of one count, uniform in [-1/2, 1/2], comes on top.
+        std = math.hypot(run.plan.table_noise, math.sqrt(1 / 12))
+        check_size(cells / std)
+        # As many zeros as rounded draws have.
+        is_zero = stats.norm.cdf(0.5, scale=run.plan.table_noise) * 2 - 1
+        assert stats.binom.sf(int((cells == 0).sum()) - 1, cells.size, is_zero) > ALARM, "cells without noise"
+
+
 def test_nothing_is_drawn_twice(trained: Trained) -> None:
     """Between two runs, two boards and two steps."""
     check_fresh(trained.boards())
@@ -281,9 +307,20 @@ def test_every_release_is_charged_before_it_is_made_and_once(trained: Trained) -
         for number, charged in enumerate(witness.charged_at_steps, start=1):
             assert number <= charged <= STEPS
         num_boards, ends = run.folder.num_boards, (0, *run.plan.segment_ends)
-        # Looked at when noise is drawn and when the file appears: never fewer boards than that.
-        assert set(witness.charged_at_boards) == {(place + 1, ends[place]) for place in range(num_boards)}
-        assert witness.read_ledger() == (num_boards, len(witness.steps))
+        # Looked at when noise is drawn and when the file appears: never fewer releases than that.
+        boards = {(place + 1, ends[place]) for place in range(num_boards)}
+        assert set(witness.charged_at_releases) == boards | expect_figures(run)
+        num_releases = num_boards + len(expect_figures(run))
+        assert witness.read_ledger() == (num_releases, len(witness.steps))
+
+
+def expect_figures(run: hg.Run) -> set[tuple[int, int]]:
+    """What is charged when tables of figures are made: every board, every step and they themselves."""
+    has_figures = run.plan.evaluation_charge is not None
+    # Trees read neighbours in the clear, and the noise of a seeded run can be drawn again.
+    assert has_figures == (not run.plan.reads_edges and run.folder.config.seed is None)
+    assert (run.folder.path / "figures.json").exists() == has_figures
+    return {(run.folder.num_boards + 1, STEPS)} if has_figures else set()
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -345,13 +382,14 @@ def test_a_resumed_run_releases_what_its_plan_says(
     kept = {path.name: path.read_bytes() for path in out.glob("board*")}
     charged, second = first.read_ledger(), Witness(out)
     with pytest.MonkeyPatch.context() as patch:
-        second.watch_boards(patch)
+        second.watch_releases(patch)
         run = hg.resume(out, silent, optimizer=second.make_optimizer, device="cpu", progress=False)
     assert charged == (len(kept), len(first.steps))
-    assert set(second.charged_at_boards) == ({(2, STEPS // 2)} if kept else set())
+    boards_left = {(2, STEPS // 2)} if kept else set()
+    assert set(second.charged_at_releases) == boards_left | expect_figures(run)
     assert len(first.steps) + len(second.steps) == STEPS
     assert {name: (out / name).read_bytes() for name in kept} == kept
-    assert second.read_ledger() == (run.folder.num_boards, STEPS)
+    assert second.read_ledger() == (run.folder.num_boards + len(expect_figures(run)), STEPS)
     for number, charged_then in enumerate(second.charged_at_steps, start=len(first.steps) + 1):
         assert number <= charged_then <= STEPS
     joined = [join(step) for witness in (first, second) for step in witness.sums(run)]
@@ -426,7 +464,7 @@ def train_tables(
 
     settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": CLASSES, "epsilon": EPSILON}
     with pytest.MonkeyPatch.context() as patch:
-        witness.watch_boards(patch)
+        witness.watch_releases(patch)
         make_rows(nodes, edges, out, steps=STEPS, hidden=32, threads=1, **settings | changes)
         patch.setattr(loop, "move_weights", take_down)
         drawn = record_draws(patch)
@@ -436,10 +474,10 @@ def train_tables(
                 train_rows(out, threads=1, observer=stop)
             assert len(steps) == 6
         run = train_rows(out, threads=1)
-    assert set(witness.charged_at_boards) == {(1, 0)}
+    assert set(witness.charged_at_releases) == {(1, 0), (2, STEPS)}
     assert len(charged) == STEPS
     assert all(number <= then <= STEPS for number, then in enumerate(charged, start=1))
-    assert witness.read_ledger() == (1, STEPS)
+    assert witness.read_ledger() == (2, STEPS)
     with duckdb.connect() as connection:
         columns = ", ".join(f"class_{k}" for k in range(CLASSES))
         cells = connection.execute(f"SELECT {columns} FROM '{out}/board/*.parquet'").fetchnumpy()

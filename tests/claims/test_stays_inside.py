@@ -1,4 +1,7 @@
-"""Promise: nothing private leaves a private run: not on screen, not to the observer, not into its folder."""
+"""Promise: nothing private leaves a private run: not on screen, not to the observer, not into its folder.
+
+Of that folder `release/` may be published. What is in it is listed here key by key.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,15 @@ import torch
 
 import hushgraph as hg
 from hushgraph.cli import app as cli
+from hushgraph.figures.tables import load_tables
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
+from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, Assumption, Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training import steps as loop
+from hushgraph.training.evaluation import list_figures, summarise_figures
+from run_folders import contents
 
 SUMMARY = {
     *("epsilon", "delta", "accountant", "sampler", "adjacency", "guarantee", "changed_trees"),
@@ -32,7 +39,11 @@ SUMMARY = {
     # Which method, whether predictions are covered, and the price of smaller changes: all of the plan.
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
     *("epsilon_evaluated", "epsilon_other"),
+    # Which task, and whether figures are computed from noisy tables.
+    *("task", "figures"),
 }
+# Exact where figures are not covered, and then of the folder alone; else computed from noisy tables.
+FIGURES = {"val_accuracy", "test_accuracy", "val_macro_f1", "test_macro_f1"}
 # What the plan of a billboard says beyond that.
 BILLBOARD = {"board_share", "board_noise"}
 # Every key that a private run may write, by file. A new one must be thought about here first.
@@ -48,8 +59,7 @@ ALLOWED = {
         # Whether classes were declared, whichever they are.
         "assumptions",
     },
-    "result.json": SUMMARY
-    | {"val_accuracy", "test_accuracy", "seconds", "device", "resumed", "steps_lost", "warnings"},
+    "result.json": SUMMARY | FIGURES | {"seconds", "device", "resumed", "steps_lost", "warnings"},
     "metrics.jsonl": {"step", "epsilon", "val_accuracy", "seconds"},
     "ledger.jsonl": {
         *("ledger", "plan", "epsilon", "delta", "accountant", "charges", "sum"),
@@ -58,7 +68,27 @@ ALLOWED = {
         *("changed_trees", "num_trees", "trees_of_record", "reads_lists"),
         # Of boards.
         *("noise_std", "by_everybody", "label_move", "released", "digest"),
+        # Of tables of figures.
+        "num_tables",
     },
+}
+# What release.json holds: the plan, declared settings and names, and what follows from them.
+RELEASED = {
+    *("format", "hushgraph", "plan", "config", "num_features", "task", "columns", "assumptions"),
+    *("guarantee", "statement", "result", "sum"),
+    # A digest of the identifiers in the training split, which are public.
+    "split_id",
+}
+# Settings that say how a run was watched or drawn. The seed of a split stays: splits are public.
+UNRELEASED_SETTINGS = {"seed", "exact_figures", "train_accuracy", "evaluate_every"}
+GUARANTEE = {
+    *("kind", "epsilon", "delta", "adjacency", "epsilon_edge", "epsilon_group_of_two"),
+    *("priced_epsilon", "priced_group_of_two", "why", "assumptions"),
+}
+# Noisy counts, with what says how to read them, and what is computed from them.
+TABLES = {"format", "plan", "noise_std", "groups", "grids", "tables", "figures"}
+FIGURE_ROW = {
+    *("split", "group", "class", "figure", "value", "noise", "sampling", "noise_std", "sampling_std", "why"),
 }
 CHECKPOINT = {"step", "steps_lost", "numbers", "seconds"}
 PRIVATE_WORDS = re.compile(
@@ -82,9 +112,10 @@ def write_npz(graph: Graph, path: Path) -> Path:
     return path
 
 
-def plan_keys(kind: type[PrivacyPlan]) -> set[str]:
+def plan_keys(kind: type[PrivacyPlan], *, has_figures: bool) -> set[str]:
     """The fields of a plan, and what says how to read them."""
-    return {field.name for field in fields(kind)} | {"format", "method", "adjacency"}
+    keys = {field.name for field in fields(kind)} | {"format", "method", "adjacency"}
+    return keys if has_figures else keys - {"num_tables", "table_noise"}
 
 
 class Screen(io.StringIO):
@@ -121,7 +152,7 @@ class Said:
             assert cli.main(["train", str(data), *flags.split(), "--out", str(root / "run")]) == 0
         self.folder = root / "run"
         self.screen = out.getvalue() + err.getvalue()
-        self.files = {file.name: file.read_bytes() for file in self.folder.iterdir()}
+        self.files = contents(self.folder)
         self.texts = [
             self.screen,
             *(content.decode() for name, content in self.files.items() if "safetensors" not in name),
@@ -158,7 +189,8 @@ def test_there_is_something_to_hide(said: Said) -> None:
 
 
 def test_only_these_files_are_written(said: Said) -> None:
-    assert set(said.files) == {*ALLOWED, "weights.safetensors", "ledger.jsonl.lock"}
+    released = {f"release/{name}" for name in ("release.json", "README.md", "weights.safetensors")}
+    assert set(said.files) == {*ALLOWED, *released, "weights.safetensors", "ledger.jsonl.lock"}
     assert said.files["ledger.jsonl.lock"] == b""
 
 
@@ -169,7 +201,7 @@ def test_only_these_keys_are_written(said: Said) -> None:
         for line in lines:
             found = json.loads(line)
             if name == "run.json":
-                assert set(found["plan"]) == plan_keys(PrivacyPlan)
+                assert set(found["plan"]) == plan_keys(PrivacyPlan, has_figures=False)
                 assert set(found["config"]) == {field.name for field in fields(TrainingConfig)}
                 assert set(found) == allowed
             elif name == "result.json":
@@ -178,16 +210,76 @@ def test_only_these_keys_are_written(said: Said) -> None:
                 assert keys_in(found) <= allowed
 
 
-def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path) -> None:
-    hg.train(graph, epsilon=6.0, steps=4, hidden=8, device="cpu", out=tmp_path / "run")
-    files = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+def check_release(files: dict[str, bytes], run: hg.Run, *assumptions: Assumption) -> dict[str, Any]:
+    """What every release.json holds, key by key; returns its result."""
+    about = json.loads(files["release/release.json"])
+    assert set(about) == RELEASED
+    assert set(about["plan"]) == plan_keys(type(run.plan), has_figures="release/figures.json" in files)
+    assert set(about["config"]) == {field.name for field in fields(TrainingConfig)} - UNRELEASED_SETTINGS
+    assert set(about["task"]) == {"name", "num_classes"}
+    assert set(about["guarantee"]) == GUARANTEE
+    # Words and numbers of the guarantee are those of the plan, which has no data.
+    again = Guarantee.of(PrivacyPlan.from_json(json.dumps(about["plan"])), assumptions=assumptions)
+    assert (about["guarantee"], about["statement"]) == (again.to_json(), again.statement.to_text())
+    assert (about["columns"], about["assumptions"]) == (None, [vars(each) for each in assumptions])
+    result: dict[str, Any] = about["result"]
+    for key, value in again.plan.summary().items():
+        assert result[key] == value
+    return result
+
+
+def test_a_release_of_trees_has_no_figures(said: Said) -> None:
+    """They read neighbours in the clear, so that all figures are exact and stay outside."""
+    result = check_release(said.files, hg.Run.load(said.folder), CLASSES_FROM_LABELS)
+    assert set(result) == SUMMARY | {"val_accuracy", "test_accuracy", "figure_table"}
+    assert (result["val_accuracy"], result["test_accuracy"], result["figure_table"]) == (None, None, [])
+    assert said.files["release/weights.safetensors"] == said.files["weights.safetensors"]
+    exact = json.loads(said.files["result.json"])
+    assert all(exact[key] > 0 for key in FIGURES)
+    for name in ("release/release.json", "release/README.md"):
+        text = said.files[name].decode()
+        # Neither exact figures, nor times, nor where the data lies.
+        for figure in (*(exact[key] for key in FIGURES), exact["seconds"]):
+            assert repr(figure) not in text
+            assert f"{figure:.2%}" not in text
+        assert str(said.folder.parent) not in text
+        assert '"seconds"' not in text
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["usual", "exact asked for"])
+def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path, exact: bool) -> None:
+    run = hg.train(
+        graph, epsilon=6.0, steps=4, hidden=8, device="cpu", out=tmp_path / "run", exact_figures=exact
+    )
+    files = contents(tmp_path / "run")
     boards = {"board-1.safetensors", "board-2.safetensors"}
     noised = {*boards, "halfway.safetensors", "weights.safetensors"}
-    assert set(files) == {*ALLOWED, *noised, "ledger.jsonl.lock"}
-    assert set(json.loads(files["result.json"])) == ALLOWED["result.json"] | BILLBOARD
+    released = {*noised, "release.json", "README.md", "figures.json"}
+    outside = {*ALLOWED, *noised, "figures.json", "ledger.jsonl.lock"}
+    assert set(files) == outside | {f"release/{name}" for name in released}
+    kept = json.loads(files["result.json"])
+    asked = {"exact_figures"} if exact else set()
+    assert set(kept) == ALLOWED["result.json"] | BILLBOARD | {"figure_table"} | asked
+    # What has noise is the same inside as outside.
+    for name in noised:
+        assert files[f"release/{name}"] == files[name]
+    tables, figures = (json.loads(files[name]) for name in ("figures.json", "release/figures.json"))
+    assert (set(figures), set(tables)) == (TABLES, TABLES - {"figures"})
+    assert {key: figures[key] for key in tables} == tables
+    result = check_release(files, run)
+    assert set(result) == SUMMARY | BILLBOARD | FIGURES | {"figure_table"}
+    assert result["figure_table"] == figures["figures"]
+    assert all(set(row) <= FIGURE_ROW for row in figures["figures"])
+    # Every figure follows from the noisy tables, whatever the run measured.
+    rows = summarise_figures(
+        list_figures(
+            run.folder.task, load_tables(tmp_path / "run" / "figures.json", plan=run.plan.fingerprint())
+        )
+    )
+    assert {key: result[key] for key in rows} == rows
     described = json.loads(files["run.json"])
     assert set(described) == ALLOWED["run.json"]
-    assert set(described["plan"]) == plan_keys(BillboardPlan)
+    assert set(described["plan"]) == plan_keys(BillboardPlan, has_figures=True)
     for name in ("metrics.jsonl", "ledger.jsonl"):
         for line in files[name].splitlines():
             assert keys_in(json.loads(line)) <= ALLOWED[name]
@@ -211,7 +303,12 @@ def test_weights_hold_weights_alone(said: Said, graph: Graph) -> None:
 
 def test_no_private_word_is_said(said: Said) -> None:
     config = {field.name for field in fields(TrainingConfig)}
-    for text in said.texts:
+    # What a guarantee is about is told in such words, by the plan alone (`check_release`, test_shown.py).
+    about = json.loads(said.files["release/release.json"])
+    prose = {said.files["release/README.md"].decode(), said.files["release/release.json"].decode()}
+    assert prose < set(said.texts)
+    texts = [*(set(said.texts) - prose), json.dumps(about | {"statement": ""})]
+    for text in texts:
         for name in sorted(config, key=len, reverse=True):
             # The names of settings are public; what they are set to is looked at below.
             text = text.replace(f'"{name}"', "")
@@ -251,13 +348,19 @@ def test_the_observer_gets_four_public_figures(graph: Graph) -> None:
         told.append(arguments)
 
     settings = {"steps": 9, "hidden": 8, "max_readers": 2, "batch_size": 50, "device": "cpu"}
-    run = hg.train(graph, epsilon=6.0, observer=observe, evaluate_every=4, **settings)
-    assert len(told) == 9
-    recorded = {entry["step"]: entry["val_accuracy"] for entry in run.metrics}
-    for step, (done, total, epsilon, accuracy) in enumerate(told, start=1):
-        assert (done, total) == (step, 9)
-        assert 0 < epsilon <= 6.0
-        assert accuracy == (None if step < 4 else recorded[4 if step < 8 else 8])
+    for exact in (False, True):
+        told.clear()
+        run = hg.train(
+            graph, epsilon=6.0, observer=observe, evaluate_every=4, exact_figures=exact, **settings
+        )
+        assert len(told) == 9
+        recorded = {entry["step"]: entry["val_accuracy"] for entry in run.metrics}
+        # Accuracies on the way are exact, so that they must be asked for.
+        assert (None in (recorded[4], recorded[8])) is not exact
+        for step, (done, total, epsilon, accuracy) in enumerate(told, start=1):
+            assert (done, total) == (step, 9)
+            assert 0 < epsilon <= 6.0
+            assert accuracy == (None if step < 4 else recorded[4 if step < 8 else 8])
 
 
 def test_a_checkpoint_holds_what_was_noised_and_nothing_else(graph: Graph, tmp_path: Path) -> None:
@@ -293,5 +396,6 @@ def test_train_accuracy_is_named_private_where_it_was_asked_for(
     data = str(write_npz(graph, tmp_path / "people.npz"))
     flags = "--epsilon 6 --steps 3 --hidden 8 --batch-size 50 --device cpu --train-accuracy"
     assert cli.main(["train", data, *flags.split(), "--out", str(tmp_path / "run")]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("train accuracy"))
-    assert "private: the guarantee does not cover this figure" in line
+    # A narrow terminal wraps the line.
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"train accuracy \S+% \(private: the guarantee does not cover this figure\)", said)

@@ -34,4 +34,5 @@ def charged(path: Path) -> int:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
+    """Every file by its path in the folder, those of a release too."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}

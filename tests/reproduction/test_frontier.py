@@ -48,7 +48,7 @@ def test_a_quick_run_fills_every_row(quick: tuple[Path, dict[str, Any]]) -> None
     # Five rows at two budgets and five ceilings.
     assert len(table["lines"]) == 5 * 2 + 5
     assert (result["planned"], result["left"], len(records_of(out))) == (12, 12, 12)
-    names = {"figures", "frontier.json", "frontier.md", "records.jsonl", "records.jsonl.lock"}
+    names = {"figures", "frontier.json", "frontier.md", "records.jsonl"}
     assert {path.name for path in out.iterdir()} == names
     assert {path.name for path in (out / "figures").iterdir()} == {"frontier.png", "frontier.svg"}
     table = [line for line in (out / "frontier.md").read_text().splitlines() if line.startswith("|")]

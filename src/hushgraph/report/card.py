@@ -54,18 +54,22 @@ def check_card_path(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def render_card(folder: RunFolder, *, accuracy: bool = False) -> str:
+def render_card(
+    folder: RunFolder, *, accuracy: bool = False, figures: Mapping[str, Any] | None = None
+) -> str:
     """Render the model card of a finished run.
 
     Args:
         folder: the run on disk.
         accuracy: whether exact accuracies are in it; covered ones are.
+        figures: covered figures, where they are known from the noisy tables; those of the result otherwise.
 
     Guarantees:
         Without `accuracy`, everything in it is public or covered by epsilon: settings, names, the plan and
         its price. Exact accuracies, and how long training took, are left out.
     """
     facts = collect_facts(folder)
+    facts["result"] |= figures or {}
     # A path would tell where the data lies.
     data = Path(name_data(facts)).name
     text = render_template(

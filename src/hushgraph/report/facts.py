@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import RunError
-from hushgraph.privacy.guarantee import FIXED_SEED, Guarantee, judge_size, name_assumed, write_assumptions
+from hushgraph.privacy.guarantee import (
+    FIXED_SEED,
+    Guarantee,
+    describe_guarantee,
+    judge_size,
+    name_assumed,
+    write_assumptions,
+)
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import json_number
 from hushgraph.report.about import read_about
@@ -78,8 +85,10 @@ def collect_facts(
         audit: the record of an audit; by default `audit.json` in the folder, if it is there.
     """
     folder.check_finished()
-    plan, config, result = folder.plan, folder.config, folder.result()
-    guarantee = folder.guarantee
+    plan, config, guarantee = folder.plan, folder.config, folder.guarantee
+    # The plan decides what is covered; result.json can be edited.
+    stated = plan.summary() | describe_guarantee(guarantee)
+    result = folder.result() | {key: stated[key] for key in ("figures", "predictions")}
     spending = _read_spending(folder)
     strength = describe_strength(guarantee)
     has_exact = evaluation is not None or any(each["val_accuracy"] is not None for each in spending)

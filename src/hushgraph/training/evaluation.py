@@ -69,9 +69,7 @@ def release_figures(
 
 def list_figures(task: Task, tables: NoisyTables) -> list[dict[str, Any]]:
     """Everything that the tables say, as JSON values: a function of the tables alone."""
-    # Rounding to integers is noise too.
-    noise_std = float(np.sqrt(tables.noise_std**2 + 1 / 12))
-    return describe_figures(task, tables.counts, noise_std=noise_std, groups=tables.groups)
+    return describe_figures(task, tables.counts, noise_std=tables.noise_std, groups=tables.groups)
 
 
 def pick_figure(table: Iterable[dict[str, Any]], split: str, figure: str) -> float | None:

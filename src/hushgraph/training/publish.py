@@ -28,4 +28,4 @@ def publish_run(folder: RunFolder, figures: Mapping[str, Any] | None = None) -> 
     elif figures is None:
         tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
         figures = summarise_figures(list_figures(folder.task, tables))
-    return write_release(folder, render_card(folder), figures)
+    return write_release(folder, render_card(folder, figures=figures), figures)

@@ -400,7 +400,7 @@ class Run:
 
         Args:
             path: where to write it too; ends in .md, and hubs expect README.md.
-            accuracy: whether accuracies are in it. The guarantee does not cover them.
+            accuracy: whether exact accuracies, which the guarantee does not cover, are in it; covered are.
         """
         from hushgraph.report.card import render_card, write_card
 
