@@ -63,9 +63,22 @@ def test_rows_are_what_the_runs_reached(found: Comparison, graph: Graph) -> None
         run = found.runs[name]
         predicted = run.predict(graph)
         right = predicted == graph.y
-        assert entry.test_accuracy == pytest.approx(np.mean(right[graph.test_idx]))
-        assert entry.val_accuracy == pytest.approx(np.mean(right[graph.val_idx]))
-        assert entry.macro_f1 == pytest.approx(macro_f1(graph.y[graph.test_idx], predicted[graph.test_idx]))
+        truth, guess = graph.y[graph.test_idx], predicted[graph.test_idx]
+        exact = (np.mean(right[graph.val_idx]), np.mean(right[graph.test_idx]), macro_f1(truth, guess))
+        shown = (entry.val_accuracy, entry.test_accuracy, entry.macro_f1)
+        covered = [
+            next(each for each in run.figures if (each["split"], each["figure"], each["class"]) == key)
+            for key in (("val", "accuracy", None), ("test", "accuracy", None), ("test", "macro_f1", None))
+            if run.figures
+        ]
+        assert (entry.figures == "covered") == bool(covered) == (name in COVERED)
+        if covered:
+            assert [each["value"] for each in covered] == list(shown)
+            # Five standard deviations of the noise that is stated.
+            for each, wanted in zip(covered, exact, strict=True):
+                assert each["value"] is None or abs(each["value"] - wanted) < 5 * each["noise_std"]
+        else:
+            assert shown == pytest.approx(exact)
         assert entry.plan == run.plan.fingerprint()
         assert entry.delta == 1e-4
         assert run.plan.num_layers == (1 if "GNN" in name else 0)

@@ -140,7 +140,10 @@ def test_a_mechanism_from_outside(count: ModuleType, graph: Graph, tmp_path: Pat
     assert 0.99 * 4.0 < run.epsilon <= 4.0
     assert hg.PrivacyPlan.from_json(run.plan.to_json()) == run.plan
     assert run.epsilon == pytest.approx(gaussian_epsilon(shift, run.delta), rel=1e-9)
-    [charge] = [each for each in run.plan.charges if not each.is_step]
+    charge, steps, figures = run.plan.charges
+    assert (charge.name, steps.is_step, figures.name) == ("count", True, "figures")
+    # Rows that figures are computed from pay for them what training rows pay for the rest.
+    assert 0.99 * 4.0 < run.plan.epsilon_evaluated <= 4.0
     for unmoved in (ONE_EDGE, ONE_LABEL, row_emptied("evaluated")):
         assert epsilon([charge], unmoved, delta=1e-6) == 0
     ledger = Ledger.open(run.folder.ledger_path, read_only=True)

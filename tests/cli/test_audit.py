@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hushgraph as hg
@@ -30,7 +32,7 @@ def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_pa
     assert record["attacked"] == "2 boards and 2 steps"
     assert record["others_changed"] == 0
     assert all(entry["lower_bound"] <= entry["claimed_epsilon"] for entry in record["attacks"])
-    assert [check["failure"] for check in record["checks"]] == [""] * 11
+    assert [check["failure"] for check in record["checks"]] == [""] * 14
     wanted = ("2 boards and 2 steps", "one label flipped", "other people's predictions", "bit for bit")
     for name in (*wanted, "14 of 14 hold"):
         assert name in " ".join(said.split())
@@ -104,6 +106,36 @@ def test_a_billboard_run_is_attacked_with_its_boards(
     assert record["board_noise"] == list(run.plan.board_noise)
     assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
     assert "boards" in record["attacked"] or "board " in record["attacked"]
+
+
+def test_what_was_published_of_a_run_is_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data = hg.datasets.synthetic(num_nodes=60, num_classes=3, seed=1)
+    run = hg.train(data, device="cpu", out=tmp_path / "run", epsilon=4.0, steps=3, hidden=4)
+    shutil.copytree(tmp_path / "run" / "release", tmp_path / "published")
+    assert main(["audit", str(tmp_path / "published"), "--trials", "20", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (record["method"], record["steps"], record["delta"]) == ("billboard", 3, run.delta)
+    assert record["board_noise"] == list(run.plan.board_noise)
+    assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
+    assert main(["audit", str(tmp_path / "published"), "--epsilon", "4"]) == 2
+    assert "has its own" in capsys.readouterr().err
+
+
+def test_data_is_planned_by_its_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    graph = hg.datasets.synthetic(num_nodes=60, num_classes=2, num_features=3, seed=1)
+    ends = np.stack([graph.indices, np.repeat(np.arange(60), np.diff(graph.indptr))])
+    np.savez(tmp_path / "two.npz", edge_index=ends, x=graph.x, y=graph.y)
+    words = ["audit", str(tmp_path / "two.npz"), "--epsilon", "4", "--steps", "2", "--trials", "20", "--json"]
+    words += ["--num-classes", "2"]
+    noise = {}
+    for task in ("binary", "classes"):
+        assert main([*words, "--task", task]) == 0
+        noise[task] = json.loads(capsys.readouterr().out.splitlines()[-1])["board_noise"]
+        _, plan, _ = hg.prepare(tmp_path / "two.npz", epsilon=4.0, steps=2, num_classes=2, task=task)
+        assert noise[task] == list(plan.board_noise)
+    assert noise["binary"] != noise["classes"]
+    assert main([*words, "--positive", "three"]) == 2
+    assert "positive='three': no such class" in capsys.readouterr().err
 
 
 def test_a_refuted_claim_is_a_failure(

@@ -238,9 +238,36 @@ def test_a_billboard_without_data_is_priced_as_with_data(run: Run) -> None:
     assert answer(run, "plan", *public, "--max-readers", "2")["method"] == "trees"
 
 
+@pytest.mark.parametrize("task", [(), ("--task", "classes"), ("--positive", "a"), ("--rare",)])
+def test_two_classes_without_data_are_priced_as_with_data(
+    run: Run, tmp_path: Path, task: tuple[str, ...]
+) -> None:
+    rows = [
+        f"p{n},{n % 7},{'ab'[n % 2]},{'train' if n < 60 else 'val' if n < 80 else 'test'}" for n in range(90)
+    ]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,age,label,split", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\np0,p1\np2,p4\n")
+    flags = ["--classes", "a,b", "--epsilon", "4", *task]
+    with_data = answer(run, "plan", str(tmp_path), *flags)
+    found = answer(run, "plan", "--train-nodes", "60", *flags)
+    assert {key for key in found if found[key] != with_data[key]} == {"notes"}
+    assert found["figures"] == "covered"
+
+
 def test_the_mlp_without_data_needs_no_readers(run: Run) -> None:
-    found = answer(run, "plan", "--train-nodes", "1000", "--model", "mlp", "--epsilon", "1")
+    with_data = answer(run, "plan", "demo", "--model", "mlp", "--epsilon", "1")
+    public = ["plan", "--train-nodes", str(with_data["train_nodes"]), "--model", "mlp", "--epsilon", "1"]
+    found = answer(run, *public)
     assert (found["method"], found["changed_trees"]) == ("rows", 1)
+    assert found["notes"][-1] == "--num-classes was not given; figures are those of three classes or more."
+    told = answer(run, *public, "--num-classes", "3")
+    assert told["notes"] == found["notes"][:-1]
+    for each in (found, told):
+        assert each["figures"] == "covered"
+        # Noise that the default K has no part in may differ in its last bits.
+        assert each["epsilon_evaluated"] == pytest.approx(with_data["epsilon_evaluated"], rel=1e-9)
+        assert each["statement"] == with_data["statement"]
+    assert "adds 1 to one cell of one table" in answer(run, *public, "--num-classes", "2")["statement"]
 
 
 @pytest.mark.parametrize(
@@ -254,9 +281,12 @@ def test_the_mlp_without_data_needs_no_readers(run: Run) -> None:
         ("--train-nodes 9 --num-classes 1 --epsilon 1", "--num-classes=1: expected 2 or more"),
         ("--train-nodes 9 --classes 0 --epsilon 1", "--num-classes=0: expected 2 or more"),
         ("--train-nodes 9 --classes a,b --num-classes 3 --epsilon 1", "that is 2; give one of them"),
+        ("--train-nodes 9 --classes a,b --epsilon 1 --positive c", "--positive='c': no such class"),
+        ("--train-nodes 9 --num-classes 3 --epsilon 1 --rare", "--task='binary': the data has 3 classes"),
         ("--train-nodes 9 --num-classes 3 --epsilon 1 --label school", "--label without DATA"),
         ("--train-nodes 9 --max-readers 3 --steps 3 --epsilon 1 --classes 3", "--classes without DATA"),
-        ("--train-nodes 9 --model mlp --steps 3 --epsilon 1 --classes 3", "--classes without DATA"),
+        ("--train-nodes 9 --model mlp --steps 3 --epsilon 1 --label school", "--label without DATA"),
+        ("--train-nodes 9 --model mlp --steps 3 --epsilon 1 --classes 1", "--num-classes=1: expected 2"),
         ("--model mlp --epsilon 1", "no --train-nodes: give DATA, or it"),
         ("--method billboard --max-readers 3", "--max-readers with --method billboard"),
         ("--train-nodes 9 --num-classes 3 --epsilon 1 --group-size 0", "--group-size=0: expected 1 to 300"),

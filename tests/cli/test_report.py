@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -340,3 +342,47 @@ def test_what_makes_no_sense_is_one_line(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert words in err
     assert names(trained) == before
+
+
+def test_a_release_is_reported_from_what_is_in_it(run: Run, file: Path, tmp_path: Path) -> None:
+    trained = tmp_path / "whole-run"
+    flags = ("--epsilon", "6", "--num-classes", "3", "--steps", "3", "--hidden", "4", "--device", "cpu")
+    assert run("train", file, *flags, "--out", trained, "--exact-figures", "--json")[0] == 0
+    release = trained / "release"
+    published = tmp_path / "published"
+    shutil.copytree(release, published)
+    assert run("report", published)[0] == 0
+    page, twin = (published / "report.html").read_text(), json.loads((published / "report.json").read_text())
+    whole = json.loads((trained / "result.json").read_text())
+    assert "The guarantee holds" in page
+    assert twin["result"]["figure_table"] == whole["figure_table"]
+    assert (twin["data"], twin["ledger"], twin["spending"], twin["test"]) == ("unnamed data", None, [], None)
+    assert not twin["result"].keys() & {"exact_figures", "seconds", "device", "train_accuracy"}
+    text = page + json.dumps(twin)
+    exact = whole["exact_figures"]["test_accuracy"]
+    for word in (str(tmp_path), "whole-run", file.stem, socket.gethostname(), repr(exact)):
+        assert word not in text, word
+    before = names(release)
+    # What the whole run or its data shows beyond it does not go into a release.
+    for words in (
+        (published, file),
+        (trained, "--out", release / "report.html"),
+        (trained, file, "--out", release / "report.html"),
+    ):
+        code, out, err = run("report", *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "is not covered, and a release holds nothing else" in err
+    assert names(release) == before
+    assert run("report", published, file, "--out", tmp_path / "page.html")[0] == 0
+
+
+def test_exact_accuracies_stay_out_of_a_release(run: Run, graph: Graph, tmp_path: Path) -> None:
+    trained = tmp_path / "trees"
+    hg.train(graph, epsilon=6.0, method="trees", max_readers=1, out=trained, **SMALL)
+    card = trained / "release" / "README.md"
+    before = card.read_bytes()
+    code, _, err = run("report", trained, "--card", "--accuracy", "--out", card)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "a card with exact accuracies is not covered" in err
+    assert card.read_bytes() == before
+    assert run("report", trained, "--card", "--out", card)[0] == 0

@@ -78,18 +78,53 @@ CONTRACT = {
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
     *("epsilon_evaluated", "epsilon_other"),
-    *("directed", "assumptions"),
+    *("directed", "assumptions", "task", "figures", "notices"),
 }
 
 
 def test_json_has_the_keys_of_the_contract(run: Run, data: Path) -> None:
     found = answer(run, "train", data, "--epsilon", "5", *SMALL)
-    assert set(found) == CONTRACT | {"out", "resumed", "steps_lost"}
-    assert found["guarantee"] == "holds"
+    # Trees read neighbours in the clear, so that figures are exact and say what they measured.
+    exact = {"val_macro_f1", "test_macro_f1"}
+    assert set(found) == CONTRACT | exact | {"out", "resumed", "steps_lost"}
+    assert (found["guarantee"], found["figures"], found["notices"]) == ("holds", "not covered", [])
+    covered = answer(run, "train", data, "--epsilon", "5", "--steps", "4", "--hidden", "4", "--device", "cpu")
+    assert set(covered) == set(found) | {"figure_table", "board_share", "board_noise"}
+    assert (covered["guarantee"], covered["figures"]) == ("holds", "covered")
     assert 0 < found["epsilon"] <= 5
     assert (found["steps"], found["max_readers"], found["device"]) == (4, 1, "cpu")
     assert found["out"] == "runs/people-gcn-1"
     assert hg.Run.load(found["out"]).result.items() <= found.items()
+
+
+def test_covered_figures_of_a_model_that_learnt_little_give_notices(run: Run, tmp_path: Path) -> None:
+    graph = hg.datasets.synthetic(num_nodes=9000, num_classes=3, num_features=2, average_degree=2, seed=1)
+    rng = np.random.default_rng(1)
+    # Nothing tells a label, and most are 0.
+    graph = replace(
+        graph, x=np.ones_like(graph.x), y=np.where(rng.random(9000) < 0.9, 0, rng.integers(3, size=9000))
+    )
+    path = write_npz(graph, tmp_path / "same.npz")
+    flags = ("--epsilon", "8", "--steps", "30", "--hidden", "4", "--device", "cpu", "--num-classes", "3")
+    notices = answer(run, "train", path, *flags)["notices"]
+    assert len(notices) == 2
+    assert notices[0].startswith("the model predicts class 0 for almost every node of the test split")
+    assert notices[1].startswith("the model is at most 2% better than always predicting the most frequent")
+    code, _, err = run("train", path, *flags)
+    assert code == 0
+    assert [line[:34] for line in err.splitlines() if line.startswith("notice: ")] == [
+        "notice: the model predicts class 0",
+        "notice: the model is at most 2% be",
+    ]
+    # Exact figures would say the same, and are not covered: nothing is said of a run that has no others.
+    assert answer(run, "train", path, *flags, "--seed", "1")["notices"] == []
+
+
+@pytest.mark.parametrize("weights", [{}, {"0": 1.0, "2": 0.25}])
+def test_weights_of_classes_reach_the_run(run: Run, data: Path, weights: dict[str, float]) -> None:
+    flags = [word for name, weight in weights.items() for word in ("--class-weight", f"{name}={weight}")]
+    found = answer(run, "train", data, "--epsilon", "5", *SMALL[:4], "--device", "cpu", *flags)
+    assert hg.Run.load(found["out"]).config.class_weights == ((1.0, 1.0, 0.25) if weights else None)
 
 
 def test_folders_are_numbered(run: Run, data: Path) -> None:

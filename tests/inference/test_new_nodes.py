@@ -193,9 +193,12 @@ def test_integer_names_match_text(tmp_path: Path) -> None:
 
 
 def test_new_nodes_are_free(run: hg.Run, pair: tuple[Path, Path]) -> None:
-    before = {path.name: path.read_bytes() for path in run.folder.path.iterdir()}
+    def read_files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in run.folder.path.rglob("*") if path.is_file()}
+
+    before = read_files()
     run.predict_table(pair, new=True)
-    assert {path.name: path.read_bytes() for path in run.folder.path.iterdir()} == before
+    assert read_files() == before
 
 
 def test_blocks_give_the_same_predictions(

@@ -71,7 +71,7 @@ def comparison(**others: Any) -> Comparison:
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_compare_draws_where_it_can(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: Any = {"DP-Billboard": SimpleNamespace(report=lambda *_, **__: None)}
+    runs: Any = {"DP-Billboard": SimpleNamespace(report=lambda *_, **__: None, result={})}
     monkeypatch.setattr("hushgraph.cli.compare.compare_models", lambda *_, **__: comparison(runs=runs))
     if not installed:
         monkeypatch.setitem(sys.modules, "matplotlib", None)

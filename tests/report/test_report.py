@@ -452,7 +452,9 @@ def test_a_private_mlp_covers_predictions_and_says_so_everywhere(graph: Graph, t
     assert (
         twin["result"]["predictions"] == twin["guarantee"]["predictions"] == "covered towards everybody else"
     )
-    assert twin["standing"]["sentence"].startswith("The weights and the predictions for everybody else are")
+    assert twin["standing"]["sentence"].startswith(
+        "The weights, the figures and the predictions for everybody else are"
+    )
     assert "Predictions: covered towards everybody else" in page.headings
     assert "neighbours in the clear" not in page.text
     assert "Own prediction: not covered" in html

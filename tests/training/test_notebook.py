@@ -37,8 +37,10 @@ def test_a_notebook_shows_accuracy_epsilon_guarantee_and_sentence(run: hg.Run) -
     html = run._repr_html_()
     assert "<strong>The guarantee holds</strong>" in html
     assert re.search(r">epsilon</th><td[^>]*><strong>6\.00<", html)
-    assert f"<strong>{run.result['test_accuracy']:.2%}</strong>" in html
-    assert "test accuracy (not covered)" in html
+    assert run.result["figures"] == "covered"
+    assert "test accuracy (covered)" in html
+    value = run.result["test_accuracy"]
+    assert f"<strong>{'too few to tell' if value is None else f'{value:.2%}'}</strong>" in html
     assert "are together (6.00, " in html
     assert "&lt;run&gt;" in html
     assert "<run>" not in html
@@ -49,6 +51,7 @@ def test_a_notebook_shows_that_a_seeded_run_is_not_private(graph: Graph) -> None
     html = hg.train(graph, epsilon=6.0, seed=1, **QUICK)._repr_html_()
     assert "<strong>Reproducible, not private</strong>" in html
     assert "<strong>infinity</strong>" in html
+    assert "test accuracy (not covered)" in html
     assert "6.00" not in html
     assert 'a temporary folder; <code>run.save("a-run")</code> keeps it' in html.replace("&#34;", '"')
 

@@ -62,8 +62,11 @@ class CountedPlan(RowPlan):
         return CountCharge(name="count", noise_std=self.count_noise), *super().charges_until(steps)
 
     def calibrated(self, *, epsilon: float) -> "CountedPlan":
-        count, steps = calibrate(self.charges, [0.1, 0.9], budget=epsilon, delta=self.delta)
-        return replace(self, count_noise=count.noise_std, sigma_over_clip=steps.sigma_over_clip)
+        # Rows of the validation and test splits pay for figures, and for nothing else here.
+        bare = self.with_evaluation(0)
+        count, steps = calibrate(bare.charges, [0.1, 0.9], budget=epsilon, delta=self.delta)
+        noisy = replace(bare, count_noise=count.noise_std, sigma_over_clip=steps.sigma_over_clip)
+        return noisy.with_evaluation(self.num_tables)
 
 
 def release_count(graph: Graph, noise_std: float) -> float:

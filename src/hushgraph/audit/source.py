@@ -10,6 +10,7 @@ from hushgraph.privacy.guarantee import Assumption, find_assumptions
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
+from hushgraph.runs.release import ABOUT
 from hushgraph.training.prepare import prepare
 
 
@@ -26,8 +27,8 @@ class Settings:
 
 
 def is_run(path: Any) -> bool:
-    """Whether there is the folder of a run."""
-    return (Path(path) / "run.json").is_file()
+    """Whether there is the folder of a run, or of what was published of one."""
+    return any((Path(path) / name).is_file() for name in ("run.json", ABOUT))
 
 
 def settings_of_run(path: Any) -> Settings:

@@ -207,7 +207,7 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
         promise = result.runs[BILLBOARD].folder.guarantee.statement.sentence
         screen.print(f"\n{BILLBOARD}: {promise}", highlight=False, markup=False)
     screen.print(f"\n{result.cost}", highlight=False, markup=False)
-    terminal.warn([*result.warnings, *result.notices], [])
+    terminal.warn(result.warnings, [], notices=result.notices)
     if out is not None:
         terminal.print_line(
             screen,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -269,9 +269,11 @@ def _solve_steps(context: typer.Context) -> Solved:
     flags = context.params
     layers = 1 if flags["num_layers"] is None else flags["num_layers"]
     layers = 0 if flags["model"] == "mlp" else layers
-    needed = ("train_nodes", "max_readers") if layers else ("train_nodes",)
-    _check_public(context, needed)
-    return planner.solve(
+    if layers:
+        _check_public(context, ("train_nodes", "max_readers"))
+    else:
+        _check_public(context, ("train_nodes",), allowed=("num_classes", "classes"))
+    solved = planner.solve(
         num_train_nodes=flags["train_nodes"],
         num_layers=layers,
         max_readers=flags["max_readers"] if layers else 0,
@@ -281,27 +283,47 @@ def _solve_steps(context: typer.Context) -> Solved:
         **{name: flags[name] for name in ("max_reads", "sampler", "accountant")},
         **{name: flags[name] for name in ("clip", "clipping", "noise")},
     )
+    return solved if layers else _add_figures(solved, flags)
+
+
+def _add_figures(solved: Solved, flags: Mapping[str, Any]) -> Solved:
+    """The plan of a private MLP with covered figures, whose cost is the same for every number of classes."""
+    from hushgraph.tasks.classes import Classes
+
+    notes = solved.notes
+    if flags["num_classes"] is None and flags["classes"] is None:
+        classes = 3
+        notes = (*notes, "--num-classes was not given; figures are those of three classes or more.")
+    else:
+        classes = _count_classes(flags, _read_names(flags))
+    plan = solved.plan.with_evaluation(Classes(num_classes=classes).num_tables)
+    return replace(solved, plan=plan, notes=notes)
 
 
 def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved:
     """Price a billboard by the rule that train follows, from public numbers alone."""
-    from hushgraph.methods.base import PublicFigures
+    from hushgraph.methods.base import PublicFigures, describe_task
     from hushgraph.methods.billboard import Billboard
     from hushgraph.privacy.fields import check_budget
     from hushgraph.privacy.solve import Solved
+    from hushgraph.tasks.choose import choose_class_task
 
     flags = context.params
-    _check_public(context, ("train_nodes", "num_classes", "epsilon"), allowed=("num_classes", "classes"))
-    nodes, classes = flags["train_nodes"], _count_classes(flags)
-    for flag, number, least in (("train_nodes", nodes, 1), ("num_classes", classes, 2)):
-        if number < least:
-            raise InputError(f"{flag}={number}: expected {least} or more")
+    asked = ("task", "positive", "rare")
+    _check_public(
+        context, ("train_nodes", "num_classes", "epsilon"), allowed=("num_classes", "classes", *asked)
+    )
+    nodes, names = flags["train_nodes"], _read_names(flags)
+    classes = _count_classes(flags, names)
+    if nodes < 1:
+        raise InputError(f"train_nodes={nodes}: expected 1 or more")
     check_budget(
         private=True,
         **{name: settings[name] for name in ("epsilon", "sigma_over_clip", "paper_noise_multiplier")},
         **{name: settings[name] for name in ("delta", "steps")},
     )
-    public = PublicFigures(num_nodes=nodes, num_train_nodes=nodes, num_classes=classes)
+    task = choose_class_task(classes, names, **{name: flags[name] for name in asked})
+    public = PublicFigures(num_nodes=nodes, num_train_nodes=nodes, num_classes=classes, **describe_task(task))
     plan = Billboard().plan(public, settings).plan
     taken = {"steps": plan.steps, "batch_size": plan.batch_size}
     notes = tuple(
@@ -336,15 +358,20 @@ def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Seq
         raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
 
 
-def _count_classes(flags: Mapping[str, Any]) -> int:
-    """The number of classes: --num-classes, or that of --classes, which may be a list or a number here."""
-    number, names = flags["num_classes"], flags["classes"]
-    if names is None:
-        return int(number)
-    # No model has one class, so a number alone is no name.
-    listed = int(names) if names.isdecimal() else len(set(split_list(names)))
+def _read_names(flags: Mapping[str, Any]) -> list[str] | None:
+    """The names in --classes, which may be a number here: no model has one class, so it is no name."""
+    given = flags["classes"]
+    return None if given is None or given.isdecimal() else list(dict.fromkeys(split_list(given)))
+
+
+def _count_classes(flags: Mapping[str, Any], names: Sequence[str] | None) -> int:
+    """The number of classes: --num-classes, or that of --classes."""
+    number, given = flags["num_classes"], flags["classes"]
+    listed = number if given is None else int(given) if names is None else len(names)
     if number is not None and number != listed:
-        raise InputError(f"--num-classes {number} with --classes {names}: that is {listed}; give one of them")
+        raise InputError(f"--num-classes {number} with --classes {given}: that is {listed}; give one of them")
+    if listed < 2:
+        raise InputError(f"num_classes={listed}: expected 2 or more")
     return listed
 
 

@@ -12,16 +12,17 @@ from hushgraph.cli import options, terminal
 
 EXAMPLES = """\
 hushgraph release runs/people-billboard-1
-cp -r runs/people-billboard-1/release published"""
+hushgraph release runs/people-billboard-1 --json"""
 
 
 def release(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     as_json: options.Json = False,
 ) -> None:
-    """Make RUN/release, which holds what the guarantee covers and nothing else.
+    """Make the part of a run that may be published.
 
-    Training makes it at its end. This is for runs of earlier versions, or after an interruption.
+    RUN/release holds what the guarantee covers and nothing else. Training makes it at its end. This is for
+    runs of earlier versions, or after an interruption.
     """
     with terminal.status("Loading PyTorch", quiet=as_json):
         from hushgraph.runs.folder import RunFolder

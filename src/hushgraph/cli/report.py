@@ -23,7 +23,7 @@ _output = section("Run and output")
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run, or RUN/release.")],
     data: Annotated[
         str | None, options.data_argument("What it was trained on, for results per class.")
     ] = None,

@@ -67,13 +67,15 @@ def print_rows(screen: Console, rows: Iterable[tuple[str, str]]) -> None:
     screen.print(table, highlight=False)
 
 
-def warn(warnings: Iterable[str], notes: Iterable[str]) -> None:
-    """Print warnings on standard error, then what the owner of the data alone may know.
+def warn(warnings: Iterable[str], notes: Iterable[str], *, notices: Iterable[str] = ()) -> None:
+    """Print warnings and notices on standard error, then what the owner of the data alone may know.
 
     The notes go to the terminal and nowhere else: not into JSON, a run or a report.
     """
     for text in warnings:
         print(f"warning: {text}", file=sys.stderr)
+    for text in notices:
+        print(f"notice: {text}", file=sys.stderr)
     for text in notes:
         print(f"private, for you alone: {text}", file=sys.stderr)
 

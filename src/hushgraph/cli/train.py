@@ -379,7 +379,14 @@ def describe_stop(folder: RunFolder, data: str) -> str:
 
 def list_result(run: Run) -> dict[str, Any]:
     """What `--json` prints: the keys that other programs rely on, then where the run is."""
-    return {**run.result, "out": str(run.folder.path)}
+    return {**run.result, "out": str(run.folder.path), "notices": _list_notices(run)}
+
+
+def _list_notices(run: Run) -> list[str]:
+    """What covered figures say about a model that has learnt little; empty where figures are not covered."""
+    from hushgraph.training.cautions import list_figure_notices
+
+    return list_figure_notices(run.figures)
 
 
 def show_result(run: Run) -> None:
@@ -408,6 +415,7 @@ def show_result(run: Run) -> None:
     if run.plan.is_private:
         covers = f"It covers {statement.covers}. " if result["guarantee"] == "holds" else ""
         screen.print(f"{covers}{describe_figures(run)}", highlight=False)
+    terminal.warn((), (), notices=_list_notices(run))
 
 
 def describe_figures(run: Run) -> str:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 from hushgraph.privacy.defaults import BillboardDefaults, Defaults
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task
 
 LARGEST_EPSILON = 1e6
 """Above this, the choice of defaults no longer depends on epsilon."""
@@ -35,6 +37,16 @@ class PublicFigures(NamedTuple):
     num_tables: int = 0
     task: str = "classes"
     num_scaled: int = 0
+
+
+def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:
+    """What `PublicFigures` knows about a task; `has_evaluated` where a node is in a split to evaluate on."""
+    return {
+        "num_tables": task.num_tables if has_evaluated else 0,
+        # Ballots of two classes and of other tasks are not those of c classes.
+        "label_change": None if type(task) is Classes else task.label_change,
+        "task": task.name,
+    }
 
 
 def count_tables(public: PublicFigures, settings: Mapping[str, Any]) -> int:

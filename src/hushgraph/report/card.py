@@ -14,14 +14,14 @@ from hushgraph._files import write_whole
 from hushgraph._text import digits_up
 from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
 from hushgraph.report.pages import (
+    check_outside_release,
     check_replaceable,
     check_target,
     format_epsilon,
-    format_percent,
     render_template,
 )
 from hushgraph.report.report import list_epsilons, name_data, name_model
-from hushgraph.report.results import are_covered, name_standing
+from hushgraph.report.results import are_covered, format_accuracy, name_standing
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -44,6 +44,8 @@ def write_card(folder: RunFolder, path: str | os.PathLike[str], *, accuracy: boo
         A file that is not a model card of hushgraph is never replaced.
     """
     place = check_card_path(path)
+    if accuracy and not are_covered(folder.result()):
+        check_outside_release(folder, place, what="a card with exact accuracies")
     write_whole(place, render_card(folder, accuracy=accuracy).encode())
 
 
@@ -104,7 +106,7 @@ def render_summary(folder: RunFolder, result: Mapping[str, Any], *, is_temporary
         ("delta", digits_up(guarantee.delta)),
         ("guarantee", guarantee.kind_in_words),
         ("predictions", str(result.get("predictions", "not covered"))),
-        (f"test accuracy ({name_standing(result)})", format_percent(result.get("test_accuracy"))),
+        (f"test accuracy ({name_standing(result)})", format_accuracy(result)),
     ]
     return render_template(
         "summary.html",
@@ -161,7 +163,7 @@ def _list_metrics(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _list_accuracies(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     names = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy"}
-    return [(name, format_percent(result[key])) for key, name in names.items() if key in result]
+    return [(name, format_accuracy(result, key)) for key, name in names.items() if key in result]
 
 
 def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from hushgraph.privacy.guarantee import Assumption, name_kind
 from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks
-from hushgraph.report.pages import Cell, Figure, Table, format_epsilon, format_percent
+from hushgraph.report.pages import Cell, Figure, Table, format_epsilon
+from hushgraph.report.results import format_accuracy
 
 _PERCENT = "{:.0%}".format
 # Beside the name of a model, so that colour is not all that says it.
@@ -31,7 +32,7 @@ def show_comparison(facts: Mapping[str, Any]) -> tuple[Figure, Table] | None:
     chart = bar_chart(
         name="comparison",
         title="Test accuracy of the compared models",
-        description=", ".join(f"{row['name']} {format_percent(row['test_accuracy'])}" for row in rows) + ".",
+        description=", ".join(f"{row['name']} {format_accuracy(row)}" for row in rows) + ".",
         bars=bars,
         x_label="",
         y=Axis(label="test accuracy", ticks=choose_ticks(0, 1), text=_PERCENT),
@@ -63,6 +64,6 @@ def _tabulate_model(row: Mapping[str, Any], assumptions: Sequence[Mapping[str, s
         row["predictions"],
         Cell(text=guarantee, kind="holds" if row["guarantee"] == "holds" else "unsafe"),
         format_epsilon(row["epsilon"]),
-        *(format_percent(row[key]) for key in ("test_accuracy", "val_accuracy", "macro_f1")),
+        *(format_accuracy(row, key) for key in ("test_accuracy", "val_accuracy", "macro_f1")),
         f"{row['seconds']:.1f}",
     ]

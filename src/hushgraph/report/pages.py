@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+    from hushgraph.runs.folder import RunFolder
+
 # Near the beginning of every page of ours, and hardly of any other file.
 _MARK, _TWIN_MARK = b'content="hushgraph"', b'"report": 1'
 _MARK_WITHIN = 1000
@@ -55,6 +57,14 @@ class Figure:
 
     caption: str
     chart: Markup
+
+
+def check_outside_release(folder: RunFolder, place: Path, *, what: str) -> None:
+    """Raise InputError where `what`, which the guarantee does not cover, would lie in `release/`."""
+    if place.resolve().is_relative_to(folder.release_path.resolve()):
+        raise InputError(
+            f"out={place}: {what} is not covered, and a release holds nothing else; choose another folder"
+        )
 
 
 def render_template(name: str, **context: Any) -> str:

@@ -21,6 +21,7 @@ from hushgraph.report.pages import (
     Cell,
     Figure,
     Table,
+    check_outside_release,
     check_page_path,
     format_epsilon,
     format_guess,
@@ -31,6 +32,7 @@ from hushgraph.report.pages import (
 )
 from hushgraph.report.results import (
     are_covered,
+    format_accuracy,
     name_standing,
     show_classes,
     tabulate_covered,
@@ -80,17 +82,33 @@ def write_report(
         audit: the record of an audit; by default `audit.json` in the folder, if it is there.
 
     Guarantees:
-        Both files hold the same facts. A file that is not a report is never replaced.
+        Both files hold the same facts. A file that is not a report is never replaced. In `release/` there is
+        only a page that was made from the release alone.
     """
     folder.check_finished()
-    place = check_report_path(path)
+    reads_more = evaluation is not None or comparison is not None
+    place = check_report_path(path, folder, reads_more=reads_more)
     facts = collect_facts(folder, evaluation=evaluation, comparison=comparison, about=about, audit=audit)
     write_page(place, facts, render_report(facts))
 
 
-def check_report_path(path: str | os.PathLike[str]) -> Path:
-    """Return where a report goes; raise InputError where it cannot be written."""
-    return check_page_path(path, option="out")
+def check_report_path(path: str | os.PathLike[str], folder: RunFolder, *, reads_more: bool) -> Path:
+    """Return where a report goes; raise InputError where it cannot be written.
+
+    Args:
+        path: ends in .html.
+        folder: the run on disk.
+        reads_more: whether the page also shows what is not in the folder: data, or a comparison.
+    """
+    place = check_page_path(path, option="out")
+    if reads_more or not folder.is_release:
+        what = (
+            "a page with results on DATA or of other runs"
+            if folder.is_release
+            else "the page of the whole run"
+        )
+        check_outside_release(folder, place, what=what)
+    return place
 
 
 def render_report(facts: Mapping[str, Any]) -> str:
@@ -202,7 +220,7 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         cards.append(("spent on this data, with this run", write_spent(budget)))
     if "test_accuracy" in result:
         name = f"test accuracy ({name_standing(result)})"
-        cards.append((name, format_percent(result["test_accuracy"])))
+        cards.append((name, format_accuracy(result)))
     return cards
 
 

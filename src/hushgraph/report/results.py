@@ -16,6 +16,9 @@ _SPLITS = {"val": "validation", "test": "test"}
 # Figures that are parts of 1; others are plain numbers.
 _SHARES = ("accuracy", "f1", "auc", "precision", "recall")
 
+TOO_FEW = "too few to tell"
+"""In place of a covered figure that its noise hides."""
+
 
 def are_covered(result: Mapping[str, Any]) -> bool:
     """Whether the figures of a run come from noisy tables that its epsilon covers."""
@@ -25,6 +28,12 @@ def are_covered(result: Mapping[str, Any]) -> bool:
 def name_standing(result: Mapping[str, Any]) -> str:
     """Return what stands beside a figure: that it is covered, or exact and not."""
     return "covered" if are_covered(result) else "exact, not covered"
+
+
+def format_accuracy(result: Mapping[str, Any], key: str = "test_accuracy") -> str:
+    """Format an accuracy of a run, or of a row of a comparison; where there is none, say why."""
+    value = result.get(key)
+    return TOO_FEW if value is None and are_covered(result) else format_percent(value)
 
 
 def name_figure(figure: str) -> str:
@@ -91,7 +100,7 @@ def _name_group(row: Mapping[str, Any], names: Sequence[str] | None) -> str:
 
 def _format(figure: str, value: float | None) -> str:
     if value is None:
-        return "too few to tell"
+        return TOO_FEW
     return f"{value:.2%}" if figure.endswith(_SHARES) else f"{value:.4g}"
 
 

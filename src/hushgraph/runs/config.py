@@ -103,6 +103,9 @@ class TrainingConfig:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in convert_numbers(given, {field.name: field.type for field in fields(self)}).items():
             object.__setattr__(self, name, value)
+        if self.class_weights is not None:
+            # JSON has no tuples.
+            object.__setattr__(self, "class_weights", tuple(self.class_weights))
         wrong = [
             f"{name}={show_value(getattr(self, name))} (one of {', '.join(c for c in allowed if c != 'own')})"
             for name, allowed in _CHOICES.items()

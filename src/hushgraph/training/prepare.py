@@ -13,7 +13,7 @@ from hushgraph.datasets.loading import load_for_training
 from hushgraph.datasets.splits import parse_fractions, random_split
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import Graph
-from hushgraph.methods.base import Method, PublicFigures
+from hushgraph.methods.base import Method, PublicFigures, describe_task
 from hushgraph.methods.choose import choose_method
 from hushgraph.privacy import choices
 from hushgraph.privacy.fields import check_budget, check_fields
@@ -99,11 +99,8 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         graph.num_nodes,
         len(graph.train_idx),
         graph.num_classes,
-        num_tables=graph.task.num_tables if has_evaluated else 0,
-        # Ballots of two classes and of other tasks are not those of c classes.
-        label_change=None if type(graph.task) is Classes else graph.task.label_change,
-        task=graph.task.name,
         num_scaled=len(graph.columns.unscaled) if graph.columns and full["numbers"] == "private" else 0,
+        **describe_task(graph.task, has_evaluated=has_evaluated),
     )
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
 

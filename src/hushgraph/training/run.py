@@ -383,7 +383,7 @@ class Run:
         from hushgraph.report.attack import read_audit
 
         # Before the data is read, which may take long.
-        check_report_path(path)
+        check_report_path(path, self.folder, reads_more=data is not None or comparison is not None)
         read_about(about)
         read_audit(self.folder, audit)
         write_report(
