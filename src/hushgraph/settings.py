@@ -541,7 +541,10 @@ class Settings(TypedDict, total=False):
     split_column: Annotated[str | None, _table("Column with train, val, test. [split]", column="split")]
     source: Annotated[str | None, _table("Column of an edge: who is read. [source]", column="source")]
     target: Annotated[str | None, _table("Column of an edge: who reads. [target]", column="target")]
-    delimiter: Annotated[str | None, _table("Of CSV; or tab. [a comma]", metavar="CHAR", column="delimiter")]
+    delimiter: Annotated[
+        str | None,
+        _table("Of CSV; or tab. [by the first line of each file]", metavar="CHAR", column="delimiter"),
+    ]
     missing: Annotated[
         Sequence[str] | None, _list("Texts that count as an empty cell, not in ids. [none]", column="missing")
     ]

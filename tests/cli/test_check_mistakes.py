@@ -185,7 +185,7 @@ MISTAKES = [
     ),
     Mistake(
         GOOD,
-        "accounts_2.csv line 2, column 'balance': empty; expected a number; fill empty cells (--fill",
+        "line 2, column 'balance': empty; expected a number; fill empty cells (--fill balance=0)",
         f"{GOOD} --fill balance=0",
         before=change("accounts_2.csv", "4.012,5", ""),
     ),
@@ -241,7 +241,7 @@ MISTAKES = [
     ),
     Mistake(
         "predict run new.csv --edges 'bank/tx_*.csv' --new --out p.csv",
-        "new.csv line 2, column 'active': 'perhaps' is not true, false, yes, no, 1 or 0; correct it",
+        "line 2, column 'active': 'perhaps' is not true, false, yes, no, 1 or 0; correct it (a run keeps",
         "predict run new.csv --edges 'bank/tx_*.csv' --new --out p.csv",
         before=write("new.csv", lines([list(HEAD), ["B1", "1,5", "3%", "perhaps", *account(3)[4:]]], ";")),
         correct=write("new.csv", lines([list(HEAD), ["B1", "1,5", "3%", "Yes", *account(3)[4:]]], ";")),

@@ -113,9 +113,9 @@ def check_looked_up(kinds: tuple[str, ...]) -> None:
             raise InputError(f"looked_up holds {kind!r}{advice}")
 
 
-def check_marks_differ(decimal: Mapping[str, str], thousands: Mapping[str, str]) -> None:
+def check_marks_differ(decimal: Mapping[str, str] | str, thousands: Mapping[str, str] | str) -> None:
     """Raise InputError if one mark is both, so that a number could be read in two ways."""
-    for column in {**decimal, **thousands}:
+    for column in (*decimal, *thousands):
         mark = rule_for(thousands, column)
         point = rule_for(decimal, column) or "."
         if mark == point:

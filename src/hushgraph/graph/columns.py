@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from hushgraph._validate import as_float
 from hushgraph.errors import InputError
@@ -69,7 +69,8 @@ class Columns:
         split: column that holds train, val or test; an empty cell means no split. By default the column
             `split`, if there is one.
         source, target: columns of an edge; the target reads the source.
-        delimiter: of CSV files. By default a comma, and a tab in .tsv files.
+        delimiter: of CSV files. By default the first line of each file, its names of columns, says whether it
+            is a comma, a semicolon, a tab or "|"; lines of data never do.
         missing: texts that count as an empty cell, such as "NA"; not in columns of ids.
         fill: maps a numeric column to the constant that replaces an empty cell or NaN; "*" stands for every
             other numeric column, and a number alone for {"*": number}. Without it, such a cell is refused.
@@ -281,8 +282,7 @@ class Columns:
         put(self, "date_format", cell_rules.check_formats(self.date_format))
         put(self, "cycles", cell_rules.check_cycles(self.cycles, self.dates, _check_texts))
         cell_rules.check_looked_up(tuple(self.looked_up))
-        decimal, thousands = (dict(cast("Mapping[str, str]", m)) for m in (self.decimal, self.thousands))
-        cell_rules.check_marks_differ(decimal, thousands)
+        cell_rules.check_marks_differ(self.decimal, self.thousands)
         cell_rules.check_one_rule({"percent": self.percent, "boolean": self.booleans, "date": self.dates})
         for column in self.date_format:
             if column != EVERY_NUMBER and column not in self.dates:

@@ -21,6 +21,8 @@ _COUNTS = (
 _OF_NODES = ("integers", "fractions", "splits", "split_words", "trains")
 # Different values are counted exactly where they are few, or where they may be different in every row.
 _FEW, _NEARLY_ALL = 2_000, 0.8
+# Rows of a table of edges up to which the same holds for it.
+_SMALL = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +146,8 @@ def profile_table(
                 can_be_numeric=numeric[column],
                 **dict.fromkeys(_OF_NODES, 0) | dict(zip(kinds, counts, strict=True)),
             )
-    return _count_exactly(connection, profiles, name, missing) if are_nodes else profiles
+    is_exact = are_nodes or rows <= _SMALL
+    return _count_exactly(connection, profiles, name, missing) if is_exact else profiles
 
 
 def _count_exactly(

@@ -337,8 +337,9 @@ def open_table(
         is_fixed, title: as in `Table`.
     """
     paths = [path] if isinstance(path, Path) else list(path)
-    options: dict[str, Any] = {"delimiter": delimiter, "role": role, "is_fixed": is_fixed}
-    tables = [_open_file(connection, each, **options) for each in paths]
+    tables = [
+        _open_file(connection, each, delimiter=delimiter, role=role, is_fixed=is_fixed) for each in paths
+    ]
     first, *others = tables
     for other in others:
         _check_fits(first, other)
