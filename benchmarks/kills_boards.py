@@ -50,6 +50,7 @@ from hushgraph.billboard.board import Board
 from hushgraph.billboard.reading import combine_boards
 from hushgraph.engines import duck, records
 from hushgraph.errors import RunError
+from hushgraph.privacy.charges import FIGURES
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training import session
@@ -303,7 +304,11 @@ def live(kind: Kind, path: Path, watcher: Watcher, aim: Aim, *, has_unnamed_file
 def count_charges(path: Path) -> int:
     """The boards that the ledger of a run shows as paid for."""
     ledger = path / "ledger.jsonl"
-    return Ledger.open(ledger, read_only=True).releases_charged if ledger.exists() else 0
+    if not ledger.exists():
+        return 0
+    opened = Ledger.open(ledger, read_only=True)
+    # Figures are a release too.
+    return opened.releases_charged - opened.is_charged(FIGURES)
 
 
 def choose_aim(kind: Kind, rng: random.Random) -> Aim:
