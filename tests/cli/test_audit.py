@@ -30,7 +30,7 @@ def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_pa
     assert record["attacked"] == "2 boards and 2 steps"
     assert record["others_changed"] == 0
     assert all(entry["lower_bound"] <= entry["claimed_epsilon"] for entry in record["attacks"])
-    assert [check["failure"] for check in record["checks"]] == [""] * 11
+    assert [check["failure"] for check in record["checks"]] == [""] * 14
     wanted = ("2 boards and 2 steps", "one label flipped", "other people's predictions", "bit for bit")
     for name in (*wanted, "14 of 14 hold"):
         assert name in " ".join(said.split())
