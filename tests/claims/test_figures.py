@@ -27,9 +27,9 @@ from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predi
 from hushgraph.billboard.board import Board, cast, cast_and_release
 from hushgraph.billboard.reading import combine_boards, read_scaled
 from hushgraph.figures.tables import Counts, count_rows, release_tables
-from hushgraph.gradients.batch import Features, RowTable
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
+from hushgraph.inputs.features import Features, RowTable
 from hushgraph.models.gnn import ReadingMLP
 from hushgraph.privacy.changes import KINDS, ONE_EDGE, ONE_LABEL, ONE_RECORD, Change, Kind
 from hushgraph.privacy.charges import BoardCharge, EvaluationCharge
