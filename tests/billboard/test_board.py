@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 import exact_normal
@@ -189,6 +190,11 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     write_tensors(path, {}, {"kind": "hushgraph board 1", "plan": "", "noise_std": "0x1p+0"})
     with pytest.raises(RunError, match="lacks parts of a board"):
         load_board(path)
+    about = {"kind": "hushgraph board 1", "plan": "", "noise_std": "0x1p+0"}
+    for wrong in (3e38, -1e12, np.inf, np.nan):
+        write_tensors(path, {"values": torch.tensor([[0.0, wrong]])}, about)
+        with pytest.raises(RunError, match="holds numbers that no board has"):
+            load_board(path)
 
 
 def test_places_by_name() -> None:

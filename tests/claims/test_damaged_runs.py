@@ -113,7 +113,7 @@ def test_an_edited_guarantee_is_refused(graph: Graph, tmp_path: Path) -> None:
     file.write_text(json.dumps(about | {"epsilon": about["epsilon_spent"]}))
     refused(lambda: hg.Run.load(tmp_path / "run"), "result.json says epsilon", "run.json inf")
     file.write_text(json.dumps(about | {"guarantee": "holds"}))
-    refused(lambda: hg.Run.load(tmp_path / "run"), "the guarantee holds, which run.json contradicts")
+    refused(lambda: hg.Run.load(tmp_path / "run"), "the guarantee holds, against the ledger and run.json")
 
 
 @finished

@@ -18,6 +18,7 @@ from scipy import stats
 import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.errors import InputError, RunError
+from hushgraph.runs.folder import find_checksum
 from hushgraph.training.parts import Parts
 from hushgraph.training.publish import publish_run
 from own_parts import fix_noise, train_with
@@ -207,6 +208,38 @@ def test_a_release_alone_is_enough(boards: int, tmp_path: Path) -> None:
     assert copy.epsilon == run.epsilon
     assert copy.plan == run.plan
     assert copy.result["val_accuracy"] == run.result["val_accuracy"]
+    # There is no ledger to go on with, whether it is whole or not.
+    for name in ("", "weights.safetensors"):
+        (tmp_path / "copy" / (name or "README.md")).unlink()
+        with pytest.raises(RunError, match="published of a run, which cannot be resumed"):
+            hg.resume(tmp_path / "copy", data)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epsilon": 0.1}, "release.json says epsilon=0.1, its plan 2"),
+        ({"epsilon_spent": 0.1}, "release.json says epsilon=0.1, its plan 2"),
+        ({"epsilon": "none"}, "holds another epsilon"),
+        ({"val_accuracy": 1.5}, "holds another val_accuracy"),
+        ({"figure_table": [{"split": "val"}]}, "holds another figure_table"),
+        ({"figure_table": 3}, "holds another figure_table"),
+        (None, "has no result"),
+    ],
+)
+def test_a_release_that_was_edited_with_care_is_refused(
+    change: dict[str, Any] | None, words: str, tmp_path: Path
+) -> None:
+    """Its checksum is right, and there is no ledger to compare it with."""
+    train_with(fix_noise(), make_tables(), tmp_path / "run", **SETTINGS, **TABLES)
+    file = tmp_path / "run" / "release" / "release.json"
+    about = json.loads(file.read_text())
+    del about["sum"]
+    about["result"] = None if change is None else about["result"] | change
+    file.write_text(json.dumps({**about, "sum": find_checksum(about)}))
+    with pytest.raises(RunError, match=re.escape(words)) as caught:
+        hg.Run.load(file.parent, device="cpu")
+    assert "restore" in str(caught.value)
 
 
 def test_the_accuracy_attack_finds_no_exact_figure_in_a_release(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.report.pages import format_percent
 from hushgraph.training import progress
 from hushgraph.training.publish import publish_run
 
@@ -60,8 +59,10 @@ def test_a_card_is_the_same_whatever_the_rows_hold(graph: Graph, method: str) ->
         # Without noisy tables there is nothing to hide, and the whole card is the same.
         assert (hide_figures(run.card()) != run.card()) == is_covered
         assert hide_figures(run.card(accuracy=True)) != run.card(accuracy=True)
-        shown = format_percent(run.result["test_accuracy"])
-        assert f"| test accuracy | {shown} |" in run.card(accuracy=True)
+        # Noise may hide a covered figure; an exact one is always there.
+        shown = run.result["test_accuracy"]
+        assert shown is not None or is_covered
+        assert shown is None or f"| test accuracy | {shown:.2%} |" in run.card(accuracy=True)
 
 
 @pytest.mark.parametrize("method", METHODS)

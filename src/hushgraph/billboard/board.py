@@ -38,6 +38,8 @@ _HELD_TALLY = 1 << 21
 _MOST_PASSES = 8
 _LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
 _LEAST_STD = LEAST_NOISE
+# A tally with its noise is int64, in units.
+_LARGEST = 2.0 ** (63 - GRID_BITS)
 _KIND = "hushgraph board 1"
 _INTEGERS, _TEXTS, _ENDS = "names", "name_bytes", "name_ends"
 
@@ -309,7 +311,7 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
             text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
             parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
             names = np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)
-        return Board(
+        board = Board(
             values=tensors["values"].numpy(),
             noise_std=float.fromhex(about["noise_std"]),
             names=names,
@@ -317,6 +319,11 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
         )
     except (KeyError, ValueError):
         raise RunError(f"run={path.parent}: {path.name} lacks parts of a board; train again") from None
+    # A release has no ledger with the digest, and larger numbers overflow when they are read. NaN fails too.
+    largest = max(board.values.max(initial=0), -board.values.min(initial=0))
+    if not largest <= _LARGEST:
+        raise RunError(f"run={path.parent}: {path.name} holds numbers that no board has; restore it")
+    return board
 
 
 def _as_integers_or_text(names: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -24,10 +24,17 @@ BOARD_FILES = ("board-1.safetensors", "board-2.safetensors")
 def check_consistent(folder: RunFolder) -> None:
     """Refuse a finished run whose ledger, plan and result do not tell the same story.
 
-    A release has no ledger, so that there is nothing to compare it with.
+    A release has no ledger: its result is compared with its plan.
     """
     if folder.is_release:
-        return
+        _check_result(folder, folder.plan.epsilon, file="release.json", source="its plan")
+    else:
+        ledger = _check_ledger(folder)
+        _check_result(folder, ledger.budget, file="result.json", source="the ledger and run.json")
+
+
+def _check_ledger(folder: RunFolder) -> Ledger:
+    """Refuse a ledger that shows less than was done, and releases that are not those on record."""
     ledger = Ledger.open(folder.ledger_path, plan=folder.plan, read_only=True)
     check_charged(folder, ledger)
     for place, name in enumerate(BOARD_FILES):
@@ -41,22 +48,25 @@ def check_consistent(folder: RunFolder) -> None:
     if folder.plan.num_scaled:
         histograms = load_histograms(folder.scaling_path, plan=folder.plan.fingerprint())
         ledger.check_digest(SCALING, histograms.digest)
+    return ledger
+
+
+def _check_result(folder: RunFolder, budget: float, *, file: str, source: str) -> None:
+    """Refuse a result that says another epsilon than was budgeted, or a guarantee that there is none of."""
     result = folder.result()
     # Another version of the accountant may have rounded the last digits otherwise.
     epsilon = float(result["epsilon"])
     spent = float(result.get("epsilon_spent", epsilon))
     # Older versions gave what was spent as epsilon, also where nothing is guaranteed.
     is_none = "epsilon_spent" in result and folder.guarantee.kind == "none"
-    for shown, right in ((epsilon, math.inf if is_none else ledger.budget), (spent, ledger.budget)):
+    for shown, right in ((epsilon, math.inf if is_none else budget), (spent, budget)):
         if not math.isclose(shown, right, rel_tol=1e-6):
             raise RunError(
-                f"run={folder.path}: result.json says epsilon={shown:.6g}, the ledger and run.json "
-                f"{right:.6g}; restore result.json"
+                f"run={folder.path}: {file} says epsilon={shown:.6g}, {source} {right:.6g}; restore {file}"
             )
     if result.get("guarantee") == "holds" and folder.guarantee.kind != "holds":
         raise RunError(
-            f"run={folder.path}: result.json says that the guarantee holds, which run.json contradicts; "
-            "restore result.json"
+            f"run={folder.path}: {file} says that the guarantee holds, against {source}; restore {file}"
         )
 
 

@@ -30,6 +30,7 @@ from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum
+from hushgraph.runs.result import check_covered_result
 from hushgraph.tasks.task import read_task
 
 ABOUT = "release.json"
@@ -114,8 +115,7 @@ def open_release(path: Path) -> RunFolder:
 
 def read_covered_result(path: Path) -> dict[str, Any]:
     """The result of a release, as far as it is covered."""
-    result: dict[str, Any] = _read_about(path)["result"]
-    return result
+    return check_covered_result(_read_about(path).get("result"), path / ABOUT)
 
 
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:

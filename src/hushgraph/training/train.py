@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 from torch import nn
 
+from hushgraph.errors import RunError
 from hushgraph.models.device import choose_device
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.runs.folder import RunFolder, check_out, name_data
@@ -185,12 +186,17 @@ def resume(
         if model is not None:
             check_model(model, names=())
         folder = RunFolder.open(path)
+        if folder.is_release:
+            raise RunError(
+                f"run={path}: it holds what was published of a run, which cannot be resumed; give the folder "
+                "of the run, or read this one with predict or report"
+            )
     if group.broadcast(lambda: folder.is_finished):
         with group.share_errors():
             # A request about other data must not be answered with this run.
             folder.read_graph(data)
         # A kill may have come before the release was made.
-        if folder.guarantee.kind == "holds" and not folder.is_release:
+        if folder.guarantee.kind == "holds":
             group.broadcast(lambda: str(publish_run(folder)))
         return Run.load(path, model=model, device=device)
     with group.share_errors():

@@ -173,6 +173,9 @@ def read_value(value: Any) -> Any:
         return GaussianEvent(**parts) if "shift_over_sigma" in value else StepEvent(**parts)
     if value == "inf":
         return math.inf
-    if not isinstance(value, str | int | float) or (not isinstance(value, str) and not 0 <= value < math.inf):
+    if isinstance(value, str):
+        return value
+    # NumPy has no integers from 2^63 on, and no charge has such numbers.
+    if not isinstance(value, int | float) or not 0 <= value < (2**63 if isinstance(value, int) else math.inf):
         raise ValueError(f"{value!r}: expected a text or a number of at least 0")
     return value
