@@ -48,7 +48,7 @@ def test_a_quick_run_fills_every_row(quick: tuple[Path, dict[str, Any]]) -> None
     # Five rows at two budgets and five ceilings.
     assert len(table["lines"]) == 5 * 2 + 5
     assert (result["planned"], result["left"], len(records_of(out))) == (12, 12, 12)
-    names = {"figures", "frontier.json", "frontier.md", "records.jsonl", "records.jsonl.lock"}
+    names = {"figures", "frontier.json", "frontier.md", "records.jsonl"}
     assert {path.name for path in out.iterdir()} == names
     assert {path.name for path in (out / "figures").iterdir()} == {"frontier.png", "frontier.svg"}
     table = [line for line in (out / "frontier.md").read_text().splitlines() if line.startswith("|")]
@@ -66,6 +66,16 @@ def test_every_line_traces_to_records(quick: tuple[Path, dict[str, Any]]) -> Non
         assert line["ours"] == pytest.approx(100 * accuracy)
         assert record["commit"] is None or len(record["commit"]) == 40
         assert record["versions"]["hushgraph"]
+
+
+def test_accuracies_are_exact(quick: tuple[Path, dict[str, Any]]) -> None:
+    """Fractions of one number of rows, also of runs whose own figures have noise."""
+    shown = [record["test_accuracy"] for record in records_of(quick[0])]
+
+    def fits(rows: int) -> bool:
+        return all(abs(value * rows - round(value * rows)) < 1e-9 for value in shown)
+
+    assert [rows for rows in range(2, 200) if fits(rows)]
 
 
 def test_epsilon_of_every_private_run_holds(quick: tuple[Path, dict[str, Any]]) -> None:
