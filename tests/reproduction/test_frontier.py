@@ -68,6 +68,16 @@ def test_every_line_traces_to_records(quick: tuple[Path, dict[str, Any]]) -> Non
         assert record["versions"]["hushgraph"]
 
 
+def test_accuracies_are_exact(quick: tuple[Path, dict[str, Any]]) -> None:
+    """Fractions of one number of rows, also of runs whose own figures have noise."""
+    shown = [record["test_accuracy"] for record in records_of(quick[0])]
+
+    def fits(rows: int) -> bool:
+        return all(abs(value * rows - round(value * rows)) < 1e-9 for value in shown)
+
+    assert [rows for rows in range(2, 200) if fits(rows)]
+
+
 def test_epsilon_of_every_private_run_holds(quick: tuple[Path, dict[str, Any]]) -> None:
     for record in records_of(quick[0]):
         assert record["config"]["seed"] is None

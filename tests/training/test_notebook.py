@@ -51,7 +51,7 @@ def test_a_notebook_shows_that_a_seeded_run_is_not_private(graph: Graph) -> None
     html = hg.train(graph, epsilon=6.0, seed=1, **QUICK)._repr_html_()
     assert "<strong>Reproducible, not private</strong>" in html
     assert "<strong>infinity</strong>" in html
-    assert "test accuracy (not covered)" in html
+    assert "test accuracy (exact, not covered)" in html
     assert "6.00" not in html
     assert 'a temporary folder; <code>run.save("a-run")</code> keeps it' in html.replace("&#34;", '"')
 
