@@ -60,7 +60,8 @@ def test_a_finished_run_reports_the_same(tmp_path: Path, data: Graph, expected: 
     kept = expected["report"]
     assert isinstance(kept, dict)
     for key in ("result", "ledger", "test", "spending"):
-        assert report[key] == kept[key], key
+        same = {name: report[key][name] for name in kept[key]} if key == "result" else report[key]
+        assert same == kept[key], key
     plans = [hg.PrivacyPlan.from_json(json.dumps(about["plan"])) for about in (report, kept)]
     assert plans[0] == plans[1]
     # Later versions say more; what was said stays, the noise under another name.

@@ -115,6 +115,8 @@ def write_npz(graph: Graph, path: Path) -> Path:
 def plan_keys(kind: type[PrivacyPlan], *, has_figures: bool) -> set[str]:
     """The fields of a plan, and what says how to read them."""
     keys = {field.name for field in fields(kind)} | {"format", "method", "adjacency"}
+    # A plan has the keys of what it pays for.
+    keys -= {"num_scaled", "scaling_noise"}
     return keys if has_figures else keys - {"num_tables", "table_noise"}
 
 

@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "audit first --trials 100",
         "plan --method trees --train-nodes 90941 --max-readers 5 --batch-size 10000 --epsilon 8",
         "plan demo --epsilon 4",
-        "check tables --out check.html",
+        "check tables --out check.toml",
         "datasets",
     ],
 )

@@ -308,10 +308,10 @@ def _build(
         # No label of any task.
         given["task"] = None
         given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
-    elif number is not None:
-        given["y"] = number.scale(_check_numbers(given["y"]))
         # A run that predicts knows its classes; the graph only needs a valid number.
         given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
+    elif number is not None:
+        given["y"] = number.scale(_check_numbers(given["y"]))
     if split is None:
         return Graph.from_arrays(**given)
     return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
