@@ -287,6 +287,7 @@ def _draw_more_tables(seen: Seen, plan: PrivacyPlan) -> list[NoisyTables]:
             noise_std=plan.table_noise,
             draws=seen.parts.table_draws(),
             groups=(),
+            grids=(),
             plan=plan.fingerprint(),
         )
         for _ in range(count)
@@ -413,7 +414,8 @@ def _expect_counts(weights: Weights, graph: Graph, readings: Floats) -> tuple[di
     """Labels against predictions, and how sure a prediction was against whether it is right, by split."""
     shown = special.softmax(_compute_scores(weights, graph, readings)[0], axis=1)
     edges, best = np.append(CONFIDENCE_EDGES, np.inf), shown.argmax(axis=1)
-    counts, unsure = {}, 0
+    counts: dict[str, Counts] = {}
+    unsure = 0
     for split, rows in (("val", graph.val_idx), ("test", graph.test_idx)):
         confusion = np.zeros((_CLASSES, _CLASSES), np.int64)
         calibration = np.zeros((len(edges), 2), np.int64)

@@ -223,7 +223,10 @@ def _count_twice(real: Parts) -> Parts:
 
     def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int) -> Counts:
         rows = list(parts)
-        again = [Scored(*(None if each is None else each[:1] for each in part)) for part in rows[:1]]
+        again = [
+            Scored(part.shown[:1], part.labels[:1], None if part.groups is None else part.groups[:1])
+            for part in rows[:1]
+        ]
         return real.count_rows(task, [*rows, *again], num_groups=num_groups)
 
     return replace(real, count_rows=count_rows)
