@@ -99,7 +99,7 @@ def test_faults_of_steps_are_found_in_a_billboard_run_too(fault: str, claim: flo
     by_numbers = fault == "float-noise"
     # Steps have most of the budget, so that few trials show more than the claim: by ten standard deviations.
     given = plan(claim, board_share=0.1)
-    audit = audit_plan(given, trials=100 if by_numbers else 3000, numbers=by_numbers, fault=fault)
+    audit = audit_plan(given, trials=300 if by_numbers else 3000, numbers=by_numbers, fault=fault)
     assert audit.exceeds
     assert audit.bound_exceeds != by_numbers
     assert audit.guarantee == "none"

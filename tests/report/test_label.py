@@ -83,7 +83,9 @@ def test_it_can_be_published(run: hg.Run, tmp_path: Path) -> None:
     for key in ("test_accuracy", "val_accuracy", "seconds", "device"):
         assert key not in both
         assert key not in label
-    assert f"{run.result['test_accuracy']:.2%}" not in both
+    # Noise may hide a figure; whatever figure there is, the label does not have it.
+    for row in run.figures:
+        assert row["value"] is None or f"{row['value']:.2%}" not in both
 
 
 @pytest.mark.parametrize(

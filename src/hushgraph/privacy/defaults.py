@@ -107,7 +107,7 @@ def choose_non_private(*, num_train_nodes: int, num_classes: int, model: str = "
 
 def adapt_to_task(defaults: Defaults, task: str) -> Defaults:
     """Numbers take small steps and small features: gradients of one size overshoot near the truth."""
-    if task in ("classes", "binary", "labels"):
+    if task != "number":
         return defaults
     reading = choose_reading(task)
     rate = float(f"{reading.travel * defaults.learning_rate:.3g}")
