@@ -30,7 +30,7 @@ from hushgraph.billboard.board import (
 from hushgraph.errors import PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
-from hushgraph.privacy.charges.board import LARGEST_NOISE
+from hushgraph.privacy.charges.gaussian import LARGEST_NOISE
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.tasks.classes import Classes
 

@@ -31,7 +31,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.lines import write_line
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, RowPlan, TreePlan
 from hushgraph.runs.folder import RunFolder
-from hushgraph.scaling.histograms import count_numbers, load_histograms, release_histograms
+from hushgraph.scaling.histograms import NoisyHistograms, count_numbers, release_histograms
 
 QUICK: dict[str, Any] = {"epsilon": 4.0, "steps": 4, "hidden": 4, "device": "cpu", "classes": ["no", "yes"]}
 PEOPLE = 90
@@ -211,7 +211,7 @@ def test_scaling_is_charged_and_released_first(run: hg.Run) -> None:
     assert run.epsilon <= 4.0
     assert [charge.name for charge in run.plan.charges][:2] == ["scaling", "board-1"]
     lines = [json.loads(line) for line in run.folder.ledger_path.read_text().splitlines()[1:3]]
-    histograms = load_histograms(run.folder.scaling_path, plan=run.plan.fingerprint())
+    histograms = NoisyHistograms.load(run.folder.scaling_path, plan=run.plan.fingerprint())
     assert lines[0]["charge"] == run.plan.scaling_charge.to_json()
     assert (lines[1]["released"], lines[1]["digest"]) == (SCALING, histograms.digest)
     assert histograms.noise_std >= run.plan.scaling_noise
@@ -301,7 +301,7 @@ def test_scaling_is_released_once(stopped: Path, people: Path) -> None:
             hg.resume(stopped, people, device="cpu")
         assert not path.exists()
     plan = RunFolder.open(stopped).plan.fingerprint()
-    histograms = load_histograms(stopped.parent / "kept.json", plan=plan)
+    histograms = NoisyHistograms.load(stopped.parent / "kept.json", plan=plan)
     path.write_text(json.dumps(replace(histograms, counts=histograms.counts + 1).to_json()))
     with pytest.raises(RunError, match="is not the one that this run released"):
         hg.resume(stopped, people, device="cpu")
@@ -352,7 +352,7 @@ def test_every_method_is_scaled_and_stays_within_epsilon(people: Path, method: d
 def test_without_privacy_histograms_are_exact(people: Path) -> None:
     settings = {name: value for name, value in QUICK.items() if name != "epsilon"}
     run = hg.train(people, private=False, ignore=["city"], **settings)
-    histograms = load_histograms(run.folder.scaling_path, plan=run.plan.fingerprint())
+    histograms = NoisyHistograms.load(run.folder.scaling_path, plan=run.plan.fingerprint())
     raw = run.folder.read_raw_graph(people)
     assert (histograms.counts == count_numbers(raw, histograms.names)).all()
     assert histograms.noise_std == 0

@@ -68,9 +68,9 @@ def test_the_charge_is_written_and_read() -> None:
         shift_over_sigma=math.inf
     )
     assert CHARGE.with_shift(0.25).noise_std == 12.0
-    assert "each of 9 numeric columns" in CHARGE.sentence
+    assert "each of 9 histograms" in CHARGE.sentence
     assert "standard deviation 6 " in CHARGE.sentence
-    assert "one numeric column," in replace(CHARGE, num_columns=1).sentence
+    assert "one cell of the histogram," in replace(CHARGE, num_columns=1).sentence
     assert CHARGE.bounds == ("counted once in 9 histograms", "noise 6 on every count, once")
     assert dict(CHARGE.figures)["numeric columns scaled, F"] == "9"
 
@@ -83,7 +83,9 @@ def test_impossible_charges_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_noise_beyond_the_grid_is_refused() -> None:
     plan = replace(PLANS["rows"], num_scaled=4, delta=1e-12)
-    with pytest.raises(PlanError, match=r"epsilon=0.0001: scaling would have noise of .* numbers='as-is'"):
+    with pytest.raises(
+        PlanError, match=r"epsilon=0.0001: its histograms would have noise of .* numbers='as-is'"
+    ):
         plan.calibrated(epsilon=1e-4)
 
 

@@ -1,7 +1,6 @@
 """A mechanism from outside: how many training rows have a label, with noise, released before training."""
 
 import json
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -10,12 +9,11 @@ from typing import Any
 import numpy as np
 
 import hushgraph as hg
-from hushgraph.accounting.events import Event, GaussianEvent
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import release
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.changes import Change
-from hushgraph.privacy.charges import Charge, calibrate
+from hushgraph.privacy.charges import Charge, GaussianCharge, calibrate
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import RowPlan
 from hushgraph.runs.folder import RunFolder
@@ -26,21 +24,14 @@ from hushgraph.training.running import begin_in_memory, run_plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountCharge(Charge):
+class CountCharge(GaussianCharge):
     """The price: emptying a training row moves the count by 1, and nothing else does."""
 
-    noise_std: float = 0.0
-
     kind = "label-count"
+    noun = "counts"
 
-    def event(self, change: Change) -> Event | None:
-        moved = change.num_training if change.what == "rows" else 0
-        if not moved:
-            return None
-        return GaussianEvent(shift_over_sigma=moved / self.noise_std if self.noise_std else math.inf)
-
-    def with_shift(self, shift: float, *, scale: float = 1.0) -> "CountCharge":
-        return replace(self, noise_std=1 / shift)
+    def move(self, change: Change) -> float:
+        return change.num_training if change.what == "rows" else 0
 
     @property
     def sentence(self) -> str:

@@ -25,7 +25,7 @@ from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
 from hushgraph.noise.rounded import Draws, find_divisor, find_std, round_draws
-from hushgraph.privacy.charges.board import LEAST_NOISE
+from hushgraph.privacy.charges.gaussian import LARGEST_NOISE, LEAST_NOISE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,8 +36,6 @@ _BLOCK = 4 * normal.PIECE
 # Entries of a tally that are held at a time, 16 MiB, and the most parts that all edges are read again for.
 _HELD_TALLY = 1 << 21
 _MOST_PASSES = 8
-_LARGEST_STD = 1 << (normal.GRID_BITS - GRID_BITS)
-_LEAST_STD = LEAST_NOISE
 # A tally with its noise is int64, in units.
 _LARGEST = 2.0 ** (63 - GRID_BITS)
 _KIND = "hushgraph board 1"
@@ -243,9 +241,9 @@ def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
 
 def noise_divisor(noise_std: float) -> int:
     """m: draws are divided by it, which makes noise of standard deviation 2^16 / m, at least `noise_std`."""
-    if not _LEAST_STD <= noise_std <= _LARGEST_STD:
+    if not LEAST_NOISE <= noise_std <= LARGEST_NOISE:
         raise PlanError(
-            f"noise_std={noise_std}: boards take noise from {_LEAST_STD:g} to {_LARGEST_STD}; use another "
+            f"noise_std={noise_std}: boards take noise from {LEAST_NOISE:g} to {LARGEST_NOISE}; use another "
             "epsilon or another share for the board"
         )
     return find_divisor(noise_std, grid=GRID)

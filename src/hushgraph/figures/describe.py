@@ -40,7 +40,8 @@ def describe_figures(
         splits: the noisy tables of every split, in the order of `task.tables`; with `groups`, every array has
             a leading axis of the groups. What is chosen by counts is chosen on the first other split.
         noise_std: the standard deviation of the Gaussian noise on every cell, before rounding to integers;
-            rounding adds a variance of 1/12, which intervals allow for. 0 for exact counts.
+            rounding to steps of a grid adds a variance of 1/12 of a squared step, which intervals allow for.
+            0 for exact counts.
         groups: their names, which are declared. The whole split is the sum over groups.
 
     Returns:
@@ -68,7 +69,8 @@ def describe_figures(
         (0.854, [0.84, 0.87])
     """
     _check(task, splits, noise_std, groups)
-    std_of_cell = math.sqrt(noise_std**2 + 1 / 12) if noise_std > 0 else 0.0
+    steps = min((table.grid for table in task.tables), default=1)
+    std_of_cell = math.hypot(noise_std, math.sqrt(1 / 12) / steps) if noise_std > 0 else 0.0
     described = []
     for split, given in splits.items():
         others = next((tables for name, tables in splits.items() if name != split), None)

@@ -1,33 +1,27 @@
-"""Histograms of numbers: counted over training rows, given noise once, and the file that keeps them."""
+"""Histograms of numbers: counted over training rows, and given noise once."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from hushgraph._files import write_once
-from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
-from hushgraph.noise.rounded import Draws, find_divisor, find_std, round_draws
+from hushgraph.noise.counts import NoisyCounts, add_noise
+from hushgraph.noise.rounded import Draws, Int64Array
 
-Int64Array = npt.NDArray[np.int64]
 # Bins of asinh(x), which are public. Values outside are counted in the first or the last one.
 LEAST, BINS_PER_UNIT, NUM_BINS = -25, 10, 500
 LEAST_SPREAD = 0.1
 # Noise alone exceeds this many standard deviations in one of 4,300 bins. Without it, the noise of 500 bins
 # would outweigh a few thousand rows.
 _LOUD = 3.5
-FORMAT = 1
 # Rows that are counted at a time.
 _ROWS = 1 << 16
 
@@ -91,20 +85,16 @@ def _has_nonzero(part: Any) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoisyHistograms:
+class NoisyHistograms(NoisyCounts):
     """What is released: noisy counts of every column, and what follows from them.
 
     Attributes:
         names: of the columns.
         counts: int64 [columns, NUM_BINS].
-        noise_std: the standard deviation of the noise on every bin, before rounding to integers; 0 for none.
-        plan: the fingerprint of the plan that paid for them.
     """
 
     names: tuple[str, ...]
     counts: Int64Array
-    noise_std: float
-    plan: str = ""
 
     @cached_property
     def scales(self) -> dict[str, tuple[float, float]]:
@@ -114,23 +104,22 @@ class NoisyHistograms:
             for name, counts in zip(self.names, self.counts, strict=True)
         }
 
-    @property
-    def digest(self) -> str:
-        """What tells these histograms from any other."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
-
-    def to_json(self) -> dict[str, Any]:
-        """The histograms as JSON values."""
+    def write_tables(self) -> dict[str, Any]:
+        """Counts and constants by column."""
         return {
-            "format": FORMAT,
-            "plan": self.plan,
-            "noise_std": self.noise_std.hex(),
             "bins": {"of": "asinh", "least": LEAST, "width": 1 / BINS_PER_UNIT, "number": NUM_BINS},
             "columns": [
                 {"name": name, "centre": centre, "spread": spread, "counts": counts.tolist()}
                 for (name, (centre, spread)), counts in zip(self.scales.items(), self.counts, strict=True)
             ],
         }
+
+    @classmethod
+    def read_tables(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See `NoisyCounts`; constants that are not those of the counts are then refused."""
+        columns = values["columns"]
+        counts = np.asarray([each["counts"] for each in columns], np.int64).reshape(-1, NUM_BINS)
+        return {"names": tuple(each["name"] for each in columns), "counts": counts}
 
 
 def find_scale(counts: Int64Array, *, noise_std: float = 0.0) -> tuple[float, float]:
@@ -166,56 +155,13 @@ def release_histograms(
     draws: Draws = normal.draw,
     plan: str = "",
 ) -> NoisyHistograms:
-    """Add noise to all histograms of a run, once. Charge it before; a second call is a second charge.
+    """Add noise to all histograms of a run, once, as `add_noise` says.
 
     Args:
         counts: what `count_numbers` gave.
         names: of the columns.
-        noise_std: s, in counts; 0 for a run without privacy.
-        draws: the randomness. Every release needs draws of its own.
+        noise_std, draws: as in `add_noise`.
         plan: as in `NoisyHistograms`.
-
-    Guarantees:
-        A noisy count is a function of count + N(0, s'^2), s' >= s, and of nothing else about the rows: the
-        Gaussian mechanism, rounded to integers (`round_draws` has the proof).
     """
-    if not noise_std:
-        return NoisyHistograms(names=tuple(names), counts=counts, noise_std=0.0, plan=plan)
-    divisor = find_divisor(noise_std, grid=1)
-    noise = round_draws(draws(counts.size), divisor).reshape(counts.shape)
-    return NoisyHistograms(
-        names=tuple(names), counts=counts + noise, noise_std=find_std(divisor, grid=1), plan=plan
-    )
-
-
-def save_histograms(
-    histograms: NoisyHistograms, path: Path, announce: Callable[[], None] = lambda: None
-) -> None:
-    """Write histograms into a new file; `announce` is called when they are about to be visible on disk."""
-    write_once(path, json.dumps(histograms.to_json(), sort_keys=True).encode(), announce)
-
-
-def load_histograms(path: Path, *, plan: str) -> NoisyHistograms:
-    """What `save_histograms` wrote; RunError where it is missing, damaged or of another run."""
-    try:
-        values = json.loads(path.read_text())
-        if values["format"] != FORMAT:
-            raise RunError(
-                f"run={path.parent}: {path.name} has format {values['format']!r}; update hushgraph"
-            )
-        histograms = NoisyHistograms(
-            names=tuple(str(each["name"]) for each in values["columns"]),
-            counts=np.asarray([each["counts"] for each in values["columns"]], np.int64).reshape(-1, NUM_BINS),
-            noise_std=float.fromhex(values["noise_std"]),
-            plan=str(values["plan"]),
-        )
-        if histograms.to_json() != values:
-            raise ValueError("its constants are not those of its counts")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = type(error).__name__
-        raise RunError(
-            f"run={path.parent}: {path.name} is missing or damaged ({reason}); restore it"
-        ) from None
-    if histograms.plan != plan:
-        raise RunError(f"run={path.parent}: {path.name} belongs to another run; restore the one of this run")
-    return histograms
+    noisy, std = add_noise(counts, noise_std=noise_std, draws=draws)
+    return NoisyHistograms(names=tuple(names), counts=noisy, noise_std=std, plan=plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,14 @@ from torch import nn
 
 from hushgraph.errors import RunError
 from hushgraph.figures.describe import describe_figures
-from hushgraph.figures.tables import NoisyTables, Scored, load_tables
-from hushgraph.privacy.charges import FIGURES
+from hushgraph.figures.names import KEYS
+from hushgraph.figures.tables import Counts, NoisyTables, Scored
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.task import Task, is_labelled
 from hushgraph.training.parts import Parts
-from hushgraph.training.source import View, find_released
+from hushgraph.training.source import View, release_counts
 
-# The keys of a result, by what tables of figures call them.
-_KEYS = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro_f1",
-    "roc_auc": "auc",
-    "average_precision": "average_precision",
-    "macro_auc": "macro_auc",
-    "r2": "r2",
-    "mae": "mae",
-}
 SPLITS = ("val", "test")
 """The evaluated splits."""
 
@@ -36,35 +27,32 @@ SPLITS = ("val", "test")
 def release_figures(
     folder: RunFolder, view: View, model: nn.Module, ledger: Ledger, *, parts: Parts
 ) -> NoisyTables:
-    """Charge the tables, then count, add noise and write them, unless they are there.
-
-    Guarantees:
-        The charge is on disk before a label is looked at, and the ledger has the digest of the tables before
-        any name on disk leads to them. Tables that were released and are missing end the run.
-    """
-    charge, fingerprint = folder.plan.evaluation_charge, folder.plan.fingerprint()
+    """Charge the tables, then count, add noise and write them, as `release_counts` says."""
+    charge, plan = folder.plan.evaluation_charge, folder.plan.fingerprint()
     if charge is None:
         raise RunError(f"run={folder.path}: its plan has no figures; train anew for covered ones")
-    path = folder.figures_path
-    if find_released(path, ledger, FIGURES, lambda file: load_tables(file, plan=fingerprint).digest):
-        return load_tables(path, plan=fingerprint)
-    if not ledger.is_charged(FIGURES):
-        parts.charge(ledger, charge)
-    groups = folder.group_names
-    counts = {
-        split: parts.count_rows(folder.task, view.score(model, split), num_groups=len(groups))
-        for split in SPLITS
-    }
-    tables = parts.release_tables(
-        counts,
-        noise_std=charge.noise_std,
+    make = partial(make_tables, folder, view, model, parts=parts)
+    return release_counts(NoisyTables, folder.figures_path, ledger, charge, make, plan=plan, parts=parts)
+
+
+def make_tables(folder: RunFolder, view: View, model: nn.Module, *, parts: Parts) -> NoisyTables:
+    """Count the evaluated rows and add noise. Charge it before; a second call is a second charge."""
+    return parts.release_tables(
+        count_tables(folder, view, model, parts=parts),
+        noise_std=folder.plan.table_noise,
         draws=parts.table_draws(),
-        groups=groups,
+        groups=folder.group_names,
         grids=tuple(table.grid for table in folder.task.tables),
-        plan=fingerprint,
+        plan=folder.plan.fingerprint(),
     )
-    parts.save_tables(tables, path, lambda: ledger.record_release(FIGURES, tables.digest))
-    return tables
+
+
+def count_tables(folder: RunFolder, view: View, model: nn.Module, *, parts: Parts) -> dict[str, Counts]:
+    """The tables of every evaluated split, without noise."""
+    task, num_groups = folder.task, len(folder.group_names)
+    return {
+        split: parts.count_rows(task, view.score(model, split), num_groups=num_groups) for split in SPLITS
+    }
 
 
 def list_figures(task: Task, tables: NoisyTables) -> list[dict[str, Any]]:
@@ -86,7 +74,7 @@ def summarise_figures(table: list[dict[str, Any]]) -> dict[str, Any]:
     known = {row["figure"] for row in table}
     keys = {
         f"{split}_{key}": pick_figure(table, split, figure)
-        for figure, key in _KEYS.items()
+        for figure, key in KEYS.items()
         for split in SPLITS
         if figure in known
     }

@@ -24,14 +24,15 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.sums import sum_error
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
+from hushgraph.noise.counts import NoisyCounts
 from hushgraph.noise.normal import seeded_keys
-from hushgraph.noise.rounded import Draws
+from hushgraph.noise.rounded import Draws, Int64Array
 from hushgraph.noise.source import ExactNoise, NoiseSource
 from hushgraph.privacy import charges
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.scaling import histograms
-from hushgraph.scaling.histograms import Int64Array, NoisyHistograms
+from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.tasks.task import Task
 from hushgraph.training.tree_batches import draw_lists
 
@@ -190,11 +191,10 @@ class Parts:
         count_numbers: counts the numbers of training rows in histograms, by graph and columns.
         scaling_draws: the randomness of the histograms, by the seed of the run.
         release_histograms: adds noise to the histograms.
-        save_histograms: makes the histograms visible.
         count_rows: counts evaluated rows in tables.
         table_draws: the randomness of the tables.
         release_tables: adds noise to the tables.
-        save_tables: makes the tables visible.
+        save_counts: makes histograms, or tables, visible.
         charge: writes to the ledger.
     """
 
@@ -210,9 +210,8 @@ class Parts:
     count_numbers: Callable[[Graph, Sequence[str]], Int64Array] = histograms.count_numbers
     scaling_draws: Callable[[int | None], Draws] = choose_scaling_draws
     release_histograms: ReleaseHistograms = histograms.release_histograms
-    save_histograms: Callable[[NoisyHistograms, Path, Callable[[], None]], None] = histograms.save_histograms
     count_rows: CountRows = tables.count_rows
     table_draws: Callable[[], Draws] = choose_table_draws
     release_tables: ReleaseTables = tables.release_tables
-    save_tables: Callable[[NoisyTables, Path, Callable[[], None]], None] = tables.save_tables
+    save_counts: Callable[[NoisyCounts, Path, Callable[[], None]], None] = NoisyCounts.save
     charge: PayCharge = charge_ledger

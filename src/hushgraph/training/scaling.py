@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from hushgraph.errors import RunError
+from hushgraph.noise.rounded import Int64Array
 from hushgraph.privacy.charges import SCALING
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.scaling.histograms import Int64Array, load_histograms
+from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.training.parts import Parts
-from hushgraph.training.source import Source, find_released
+from hushgraph.training.source import Source, find_counts, release_counts
 
 
 @runtime_checkable
@@ -23,13 +24,8 @@ class NumberSource(Protocol):
 
 
 def release_scaling(folder: RunFolder, source: Source, ledger: Ledger, *, parts: Parts) -> None:
-    """Charge the histograms, then count, add noise and write them, unless they are there.
-
-    Guarantees:
-        The charge is on disk before a number is looked at, and the ledger has the digest of the histograms
-        before any name on disk leads to them. Histograms that were released and are missing end the run.
-    """
-    charge = folder.plan.scaling_charge
+    """Charge the histograms, then count, add noise and write them, as `release_counts` says."""
+    charge, plan = folder.plan.scaling_charge, folder.plan.fingerprint()
     if charge is None or len(folder.paid_columns) != charge.num_columns:
         raise RunError(
             f"run={folder.path}: its plan scales {folder.plan.num_scaled} columns, its data has "
@@ -39,25 +35,18 @@ def release_scaling(folder: RunFolder, source: Source, ledger: Ledger, *, parts:
         raise RunError(
             f"run={folder.path}: {type(source).__name__} cannot scale numbers; train with numbers='as-is'"
         )
-    if find_scaling(folder, ledger):
-        return
-    if not ledger.is_charged(SCALING):
-        parts.charge(ledger, charge)
-    histograms = parts.release_histograms(
-        source.count_numbers(),
-        names=folder.paid_columns,
-        noise_std=charge.noise_std,
-        draws=parts.scaling_draws(folder.config.seed),
-        plan=folder.plan.fingerprint(),
-    )
-    parts.save_histograms(
-        histograms, folder.scaling_path, lambda: ledger.record_release(SCALING, histograms.digest)
-    )
+    noise_std, count_numbers = charge.noise_std, source.count_numbers
+
+    def make() -> NoisyHistograms:
+        draws = parts.scaling_draws(folder.config.seed)
+        return parts.release_histograms(
+            count_numbers(), names=folder.paid_columns, noise_std=noise_std, draws=draws, plan=plan
+        )
+
+    release_counts(NoisyHistograms, folder.scaling_path, ledger, charge, make, plan=plan, parts=parts)
 
 
 def find_scaling(folder: RunFolder, ledger: Ledger) -> bool:
     """Whether the histograms are there; RunError where they were released and are missing, or are others."""
-    fingerprint = folder.plan.fingerprint()
-    return find_released(
-        folder.scaling_path, ledger, SCALING, lambda file: load_histograms(file, plan=fingerprint).digest
-    )
+    plan = folder.plan.fingerprint()
+    return find_counts(NoisyHistograms, folder.scaling_path, ledger, SCALING, plan=plan)

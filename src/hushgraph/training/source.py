@@ -1,11 +1,11 @@
-"""Where the rows of a run are, in memory or with an engine; how a board is released and found again."""
+"""Where the rows of a run are, in memory or with an engine; how releases are made once and found again."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -13,13 +13,16 @@ from torch import nn
 from hushgraph._files import draft_path
 from hushgraph.errors import RunError
 from hushgraph.figures.tables import Scored
-from hushgraph.privacy.charges import name_board
+from hushgraph.noise.counts import NoisyCounts
+from hushgraph.privacy.charges import Charge, name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.trainer import Batches, State, UnclippedSum
+
+_Counts = TypeVar("_Counts", bound=NoisyCounts)
 
 
 class StepParts(NamedTuple):
@@ -101,6 +104,36 @@ def release_board(
     if not ledger.is_charged(name_board(place)):
         (parts or Parts()).charge(ledger, get_billboard_plan(folder).board_charge(place))
     source.make_board(place, ledger)
+
+
+def release_counts(
+    kind: type[_Counts],
+    path: Path,
+    ledger: Ledger,
+    charge: Charge,
+    make: Callable[[], _Counts],
+    *,
+    plan: str,
+    parts: Parts,
+) -> _Counts:
+    """Charge noisy counts, then make and write them, unless they are there.
+
+    Guarantees:
+        The charge is on disk before `make` looks at a row, and the ledger has the digest of the counts before
+        any name on disk leads to them. Counts that were released and are missing end the run.
+    """
+    if find_counts(kind, path, ledger, charge.name, plan=plan):
+        return kind.load(path, plan=plan)
+    if not ledger.is_charged(charge.name):
+        parts.charge(ledger, charge)
+    counts = make()
+    parts.save_counts(counts, path, lambda: ledger.record_release(charge.name, counts.digest))
+    return counts
+
+
+def find_counts(kind: type[NoisyCounts], path: Path, ledger: Ledger, name: str, *, plan: str) -> bool:
+    """`find_released` of noisy counts."""
+    return find_released(path, ledger, name, lambda file: kind.load(file, plan=plan).digest)
 
 
 def find_released(path: Path, ledger: Ledger, name: str, read_digest: Callable[[Path], str]) -> bool:

@@ -6,6 +6,7 @@ from hushgraph.privacy.charges.board import BoardCharge, name_board
 from hushgraph.privacy.charges.calibrate import calibrate
 from hushgraph.privacy.charges.charge import Charge, epsilon, list_column, list_events, read_value
 from hushgraph.privacy.charges.evaluation import FIGURES, EvaluationCharge
+from hushgraph.privacy.charges.gaussian import GaussianCharge
 from hushgraph.privacy.charges.recorded import RecordedCharge, read_recorded
 from hushgraph.privacy.charges.scaling import SCALING, ScalingCharge
 from hushgraph.privacy.charges.steps import RowSteps, Steps, TreeSteps
@@ -16,6 +17,7 @@ __all__ = [
     "BoardCharge",
     "Charge",
     "EvaluationCharge",
+    "GaussianCharge",
     "RecordedCharge",
     "RowSteps",
     "ScalingCharge",

@@ -17,50 +17,32 @@ for each end.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from hushgraph._text import digits_down
-from hushgraph.accounting.events import Event, GaussianEvent
-from hushgraph.errors import PlanError
 from hushgraph.privacy.changes import Change
-from hushgraph.privacy.charges.charge import Charge
-
-# What the noise of a board may be: the grid that its draws are on has no finer and no coarser one.
-LEAST_NOISE, LARGEST_NOISE = 1e-6, 2**16
+from hushgraph.privacy.charges.gaussian import GaussianCharge
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardCharge(Charge):
-    """One board.
+class BoardCharge(GaussianCharge):
+    """One board; its noise is in units of the norm of one ballot.
 
     Attributes:
-        noise_std: s, the standard deviation of the noise where one ballot has norm 1; 0 is no noise.
         by_everybody: whether rows without a training label cast a ballot too.
         label_move: the norm by which a ballot changes where its label becomes another; sqrt(2 c / (c - 1))
             for c classes.
     """
 
-    noise_std: float = 0.0
     by_everybody: bool = False
     label_move: float = 2.0
 
     kind: ClassVar[str] = "board"
+    noun: ClassVar[str] = "boards"
 
-    def __post_init__(self) -> None:
-        """Check the noise."""
-        super().__post_init__()
-        if not 0.0 <= self.noise_std < math.inf:
-            raise PlanError(f"noise_std={self.noise_std}: expected a finite number, 0 or more.")
-
-    def event(self, change: Change) -> Event | None:
-        """A Gaussian release."""
-        move = self._move(change)
-        if not move:
-            return None
-        return GaussianEvent(shift_over_sigma=move / self.noise_std if self.noise_std else math.inf)
-
-    def _move(self, change: Change) -> float:
+    def move(self, change: Change) -> float:
+        """See the table above."""
         training = change.num_training
         if change.what == "rows":
             return len(change.kinds) if self.by_everybody else training
@@ -69,18 +51,6 @@ class BoardCharge(Charge):
         if self.by_everybody:
             return 2.0 * (2 if change.what == "edge" else 1)
         return math.sqrt(training)
-
-    def with_shift(self, shift: float, *, scale: float = 1.0) -> BoardCharge:
-        """A board is not sampled, so that `scale` does not matter."""
-        return replace(self, noise_std=1 / shift)
-
-    def check_noise(self, epsilon: float) -> None:
-        """Refuse noise that the grid of the draws does not take."""
-        if not LEAST_NOISE <= self.noise_std <= LARGEST_NOISE:
-            raise PlanError(
-                f"epsilon={epsilon}: its boards would have noise of {self.noise_std:.3g}, and boards take "
-                f"from {LEAST_NOISE:g} to {LARGEST_NOISE}; use another epsilon"
-            )
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
