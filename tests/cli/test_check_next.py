@@ -296,14 +296,13 @@ def test_flags_of_fields_are_those_of_the_table() -> None:
             "40 different numbers: this looks like a number to predict; bin it, or give --task",
         ),
         (lambda n: n / 4, "--task number --bounds a,b"),
-        (lambda n: ["a|b", "b", "a|c", "c|b|a", "a"][n % 5], "give --task labels, or choose another --label"),
         (lambda n: f"person {n}", "40 different values; expected whole numbers from 0, or names of a few"),
     ],
 )
 def test_a_label_that_is_no_class(
     cells: Callable[[int], Any], words: str, place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hushgraph.datasets.tables.problems.MOST_CATEGORIES", 20)
+    monkeypatch.setattr("hushgraph.datasets.tables.label_problems.MOST_CATEGORIES", 20)
     write(
         {
             "t/nodes.csv": table(["id", "age", "views"], lambda n: [f"p{n}", n, cells(n)]),
@@ -317,7 +316,7 @@ def test_a_label_that_is_no_class(
 
 
 def test_many_classes_from_zero_are_classes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hushgraph.datasets.tables.problems.MOST_CATEGORIES", 20)
+    monkeypatch.setattr("hushgraph.datasets.tables.label_problems.MOST_CATEGORIES", 20)
     write({"t/nodes.csv": table(["id", "a", "label"], lambda n: [f"p{n}", n, n]), "t/edges.csv": links()})
     assert hg.check("t").can_train
 

@@ -9,7 +9,8 @@ from sklearn import metrics
 
 import hushgraph as hg
 from hushgraph.errors import GraphError
-from hushgraph.figures.tables import Scored, count_rows, release_tables
+from hushgraph.figures.describe import describe_figures
+from hushgraph.figures.tables import Scored, count_rows
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowPass, RowSums, find_chain
 from hushgraph.graph.graph import Graph
@@ -39,7 +40,7 @@ def test_what_a_row_adds_has_norm_at_most_one_in_integers() -> None:
     assert max(squares) <= grid**2
     # Attained: a number at one bound that is predicted at the other.
     assert max(squares) > 0.999 * grid**2
-    assert (added[-1] == 0).all()
+    assert TASK.locate(shown, y)[-2:].tolist() == [[0, 1, 2, 3, 4, 5], [-1] * 6]
     # A changed prediction or label moves it by at most sqrt(2).
     for place in rng.integers(20_000, size=200):
         other = TASK.measure(rng.uniform(-100, 200, (50, 1)), rng.uniform(-1, 1, 50).astype(np.float32))
@@ -62,12 +63,14 @@ def test_figures_of_exact_sums_are_those_of_scikit_learn() -> None:
     assert exact["r2"] == pytest.approx(metrics.r2_score(truth, predicted), abs=1e-5)
 
 
-def test_noise_of_sums_has_the_size_that_is_asked_for() -> None:
-    zeros = np.zeros(6, np.int64)
-    noisy = [release_tables({"test": (zeros,)}, noise_std=3.0, grids=(1 << 20,)) for _ in range(400)]
-    values = np.concatenate([tables.counts["test"][0] for tables in noisy])
-    assert values.std() == pytest.approx(3.0, rel=0.1)
-    assert len(np.unique(values)) > 2000
+def test_rounding_to_a_fine_grid_adds_nothing_to_the_noise_of_figures() -> None:
+    """By hand: the error of a ratio of two sums, each with noise s times the root of 6, which scales them."""
+    rows, share, std = 1000.0, 0.25, 0.05
+    sums = np.array([rows, 0.0, rows / 2, 0.0, rows / 8, share * rows]) / np.sqrt(6)
+    described = describe_figures(TASK, {"test": [sums]}, noise_std=std)
+    mae = next(each for each in described if each["figure"] == "mae")
+    assert mae["value"] == pytest.approx(40 * share)
+    assert mae["noise_std"] == pytest.approx(40 / rows * std * np.sqrt(6 * (1 + share**2)), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ["number", "labels"])

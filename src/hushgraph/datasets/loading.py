@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 
 from hushgraph.datasets.catalog.registry import load, names
 from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
-from hushgraph.datasets.npz import read_npz
+from hushgraph.datasets.npz import SparseSets, read_npz
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
@@ -21,11 +22,22 @@ from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Array, Graph, check_shape
+from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
 from hushgraph.tasks.number import Number
-from hushgraph.tasks.task import no_label
+from hushgraph.tasks.task import Task, no_label
 
 # The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
 _EVERY_NODE = "1/0/0"
+
+LabelKind = Number | Literal["labels"] | None
+"""What labels are: numbers, sets of labels, or classes."""
+
+
+def name_labels(task: Task) -> LabelKind:
+    """What `load_graph` is told to read the labels of a task again."""
+    if isinstance(task, Labels):
+        return "labels"
+    return task if isinstance(task, Number) else None
 
 
 def load_graph(
@@ -39,7 +51,7 @@ def load_graph(
     directed: bool | None = None,
     columns: Columns | Mapping[str, Any] | None = None,
     labels: bool = True,
-    number: Number | None = None,
+    task: LabelKind = None,
 ) -> Graph:
     """Load any supported kind of data as a checked `Graph`.
 
@@ -56,7 +68,8 @@ def load_graph(
             file. Other kinds of data ignore it.
         labels: False loads data to predict on. Only features and edges are read; labels and splits may be
             missing. Every node is then unlabelled and in the training split.
-        number: the task of labels that are numbers; otherwise they are classes. A `Graph` has its own task.
+        task: `Number` for labels that are numbers, "labels" for sets of labels; otherwise they are classes. A
+            `Graph` has its own task, and tables say by `columns` that a node has several labels.
 
     Returns:
         The checked graph.
@@ -71,24 +84,29 @@ def load_graph(
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
     if isinstance(data, Graph):
         return _adapt(data, **options)
-    if number is not None:
-        options |= {"num_classes": None, "task": number}
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
     if isinstance(data, str) and data in names():
         return _adapt(load(data, root), **options)
+    # Of sets of labels, it is the number of labels; numbers have none.
+    known = None if isinstance(task, Number) else num_classes
+    reading = options | {"num_classes": known, "task": task}
     if is_tables(data):
-        return _load_tables(data, columns, **options)
+        return _load_tables(data, columns, **reading)
     if is_networkx(data):
-        return _build_from_networkx(data, **options | {"split": split or "split"})
+        if task == "labels":
+            raise GraphError(
+                "task='labels' with a NetworkX graph: sets of labels are read from tables, .npz and PyG; "
+                "build a graph with Graph.from_arrays(task=Labels(num_labels=L))"
+            )
+        return _build_from_networkx(data, **reading | {"split": split or "split"})
     if not isinstance(data, (str, Path)):
-        is_class = number is None
-        arrays = arrays_from_pyg(data, splits=split is None, labels=labels, classes=is_class)
-        return _build(arrays, **options)
+        arrays = arrays_from_pyg(data, splits=split is None, labels=labels, classes=task is None)
+        return _build(arrays, **reading)
     path = Path(data)
     if path.suffix == ".npz":
-        return load_npz(path, **options)
+        return load_npz(path, **reading)
     if path.suffix == ".pt":
-        return load_pt(path, **options)
+        return load_pt(path, **reading)
     if isinstance(data, Path) or path_exists(path):
         raise GraphError(
             f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
@@ -135,20 +153,22 @@ def load_npz(
     split: str | None = None,
     split_seed: int = 0,
     labels: bool = True,
-    task: Number | None = None,
+    task: LabelKind = None,
 ) -> Graph:
     """Load a graph from an `.npz` file.
 
     The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
     `x_data` (of length 1 if all values are equal) and `x_shape`; `y` int [N], -1 for no label; and, unless
     `split` is given, `train_idx`, `val_idx`, `test_idx` or the masks `train_mask`, `val_mask`, `test_mask`.
-    An integer `num_classes` declares the number of classes. Other keys are ignored.
+    For several labels a node, `y` is [N, L] of 0 and 1, a row of -1 for no label; or sparse rows `y_indptr`
+    and `y_indices`, in which an empty row is an empty set and a row of -1 alone has no label.
+    An integer `num_classes` declares the number of classes, or of labels. Other keys are ignored.
 
     Args:
         path: the file.
         symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
         labels: as in `load_graph`; with False, neither `y` nor a split is read.
-        task: of `y` that holds numbers, as `number` in `load_graph`.
+        task: as in `load_graph`.
 
     Returns:
         The checked graph.
@@ -161,7 +181,7 @@ def load_npz(
     with _name_file_in_errors(Path(path)) as file:
         arrays = read_npz(file, splits=split is None, labels=labels)
         declared = arrays.pop("num_classes", None)
-        if num_classes is None and task is None:
+        if num_classes is None and not isinstance(task, Number):
             options["num_classes"] = declared
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
 
@@ -175,7 +195,7 @@ def load_pt(
     split: str | None = None,
     split_seed: int = 0,
     labels: bool = True,
-    task: Number | None = None,
+    task: LabelKind = None,
 ) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
@@ -303,22 +323,51 @@ def _build(
 ) -> Graph:
     """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
     given = arrays | options
-    number: Number | None = given.get("task")
+    task: LabelKind = given.get("task")
     if not labels:
         # No label of any task.
         given["task"] = None
         given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
         # A run that predicts knows its classes; the graph only needs a valid number.
         given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
-    elif number is not None:
-        given["y"] = number.scale(_check_numbers(given["y"]))
+    elif task == "labels":
+        given["y"] = _read_sets(given["y"], given["num_classes"])
+        given["task"] = Labels(num_labels=given["y"].shape[1])
+    elif task is not None:
+        given["y"] = task.scale(_check_numbers(given["y"]))
+    elif _holds_sets(given["y"]):
+        raise GraphError(
+            "y holds several labels for each node; expected one class; give task='labels' (--task labels)"
+        )
     if split is None:
         return Graph.from_arrays(**given)
     return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
 
 
+def _holds_sets(labels: Any) -> bool:
+    """Whether labels are a table rather than a list."""
+    if isinstance(labels, SparseSets) or sparse.issparse(labels):
+        return True
+    shape = np.shape(labels)
+    return len(shape) == 2 and shape[1] != 1
+
+
+def _read_sets(labels: Any, num_labels: int | None) -> Array:
+    """Sets of labels, [N, L]; lists of labels do not say how many there are."""
+    if not isinstance(labels, SparseSets):
+        return read_sets(labels, num_labels)
+    if num_labels is None or num_labels < 1:
+        raise GraphError(
+            f"num_classes={num_labels}: y_indices does not say how many labels there are, and counting them "
+            "would look at rows; give num_classes (--num-classes), or store it in the file"
+        )
+    return read_sparse_sets(*labels, num_labels)
+
+
 def _check_numbers(labels: Any) -> Array:
     """Numbers to predict, [N] or [N, 1], NaN for none."""
+    if _holds_sets(labels):
+        raise GraphError("y holds several numbers for each node; expected one; for labels give task='labels'")
     array = np.asarray(labels)
     if array.dtype.kind not in "fiu" or array.size != len(array):
         raise GraphError(
@@ -350,10 +399,12 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
 
     labels = options["labels"]
     how: dict[str, Any] = {"splits": labels and options["split"] is None}
-    how |= {"num_classes": options.pop("num_classes"), "classes": options.get("task") is None}
+    task: LabelKind = options.pop("task", None)
+    how |= {"num_classes": options.pop("num_classes"), "kind": "number" if isinstance(task, Number) else task}
     arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
+    is_set = arrays.pop("are_sets")
     try:
-        return _build(arrays, **options)
+        return _build(arrays, task="labels" if is_set else task, **options)
     except GraphError as error:
         raise GraphError(f"{name_tables(data)}: {error}") from None
 

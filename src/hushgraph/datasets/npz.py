@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test a
 # Fields of edges that PyG knows and nothing here reads.
 UNREAD = ("edge_weight", "edge_attr")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
+_SETS = ("y_indptr", "y_indices")
 _EDGES = "edge_index"
 _CLASSES = "num_classes"
 # Edges that take more bytes stay in the file and are read in parts, of so many edges.
@@ -50,6 +51,18 @@ def read_lists_npz(path: Path) -> dict[str, Any]:
         path: the file; one without permission raises PermissionError.
     """
     return _read_archive(path, lambda archive: _read_arrays(archive, ["places_indptr", "places"]))
+
+
+class SparseSets(NamedTuple):
+    """Lists of labels: node i has `indices[indptr[i]:indptr[i + 1]]`."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int]:
+        """How many nodes there are."""
+        return (len(self.indptr) - 1,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +145,13 @@ def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str
 
 def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
     keys = set(archive.files)
-    arrays = _read_arrays(archive, [_EDGES, *(["y"] if labels else [])])
+    has_sets = "y" not in keys and keys & set(_SETS)
+    arrays = _read_arrays(archive, [_EDGES, *((_SETS if has_sets else ["y"]) if labels else [])])
     arrays["unread"] = tuple(name for name in UNREAD if name in keys)
     if labels and _CLASSES in keys:
         arrays[_CLASSES] = int(check_integers(_CLASSES, _read_member(archive, _CLASSES), ndim=0))
+    if labels and has_sets:
+        arrays["y"] = _build_sets(*(arrays.pop(key) for key in _SETS))
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")
@@ -227,6 +243,17 @@ def _read_member(archive: Any, key: str) -> Any:
 
 def _damage_error(key: str, error: Exception) -> GraphError:
     return GraphError(f"{key} cannot be read ({type(error).__name__}); the file is damaged")
+
+
+def _build_sets(indptr: Any, indices: Any) -> SparseSets:
+    """Check the arrays of lists of labels."""
+    starts, labels = check_integers("y_indptr", indptr, ndim=1), check_integers("y_indices", indices, ndim=1)
+    is_rising = len(starts) > 0 and starts[0] == 0 and not (np.diff(starts.astype(np.int64)) < 0).any()
+    if not is_rising or starts[-1] != len(labels):
+        raise GraphError(
+            f"y_indptr: expected values increasing from 0 to {len(labels)}, one for each node and one more"
+        )
+    return SparseSets(starts.astype(np.int64), labels.astype(np.int64))
 
 
 def _build_sparse_rows(indptr: Any, indices: Any, values: Any, shape: Any) -> Any:

@@ -51,6 +51,11 @@ def resolve_columns(
             f"{', '.join(unsupported)}: engines take columns of finite numbers as they are; convert them in "
             "the tables"
         )
+    if given.has_sets:
+        raise InputError(
+            f"label={list(given.label_columns)}: engines take one class a node; train several labels in "
+            "memory (--engine memory)"
+        )
     num_classes = len(given.classes) if num_classes is None and given.classes else num_classes
     if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
         raise InputError(

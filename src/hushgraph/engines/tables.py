@@ -182,7 +182,7 @@ class Tables:
         given = given.resolve_names(node_table.types)
         if given.split is None:
             raise GraphError(f"{nodes}: no column 'split'; name one that holds train, val or test")
-        roles = {"id": given.id, "label": given.label, "split": given.split}
+        roles = {"id": given.id, "label": given.label_columns[0], "split": given.split}
         node_table.check_columns(roles | {f"feature {name}": name for name in given.features or ()})
         edge_table.check_columns({"source": given.source, "target": given.target})
         tables = cls(
@@ -259,7 +259,7 @@ class Tables:
     @property
     def _label(self) -> str:
         """SQL of the class of a node: its number, -1 for an empty cell, NULL for anything else."""
-        cell = quote_name(self.columns.label)
+        cell = quote_name(self.columns.label_columns[0])
         if self.columns.classes is not None:
             number = f"list_position({quote_list(self.columns.classes)}, CAST({cell} AS VARCHAR)) - 1"
             return f"CASE WHEN {cell} IS NULL THEN -1 ELSE CAST({number} AS INTEGER) END"
@@ -280,8 +280,8 @@ class Tables:
             values = self._fetch(f"SELECT {wanted} AS v FROM {self.nodes.select(begin, end)} ORDER BY row_no")
             if np.ma.is_masked(values):
                 raise GraphError(
-                    f"column {self.columns.label!r} holds labels that are no class; expected numbers from 0 "
-                    f"to {self.num_classes - 1}, or the names in classes"
+                    f"column {self.columns.label_columns[0]!r} holds labels that are no class; expected "
+                    f"numbers from 0 to {self.num_classes - 1}, or the names in classes"
                 )
             labels[begin:end] = values
         return labels

@@ -25,6 +25,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "numbers": ("decimal", "thousands", "percent", "booleans"),
     "dates": ("dates", "date_format"),
     "missing": ("missing",),
+    "task": ("separator",),
     "bounds": (),
     "rare": (),
 }

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from hushgraph._validate import as_float
@@ -15,7 +16,9 @@ from hushgraph.graph import cell_rules
 from hushgraph.graph.cell_rules import suggest as suggest
 
 LARGEST_BUCKETS = 1 << 20
-_NAMES = ("id", "label", "split", "source", "target", "delimiter")
+_NAMES = ("id", "split", "source", "target", "delimiter", "separator")
+# Names that may be left out.
+_OPTIONAL = ("split", "delimiter", "separator")
 _CELL_LISTS = ("percent", "booleans", "looked_up")
 _LISTS = ("features", "ignore", "classes", "missing", "indicators", *_CELL_LISTS)
 # These lists may be empty.
@@ -25,6 +28,8 @@ _CELL_MAPS = ("decimal", "thousands", "dates", "date_format", "cycles")
 EVERY_NUMBER = "*"
 """The key of `fill` for every column of numbers without a constant of its own."""
 _LARGEST_FLOAT = 3.4e38
+# In the name of a column of labels: whatever stands there.
+_EVERY = "*"
 _SCALE_KEYS = {"centre", "spread", "log"}
 
 UnknownCategory = Literal["refuse", "zeros", "other"]
@@ -56,6 +61,8 @@ class Columns:
     Attributes:
         id: column of node ids: text or numbers, without repeats.
         label: column of classes, as numbers from 0 or as names in `classes`; an empty cell means no label.
+            For several labels a node: a column of lists of labels, with `separator` between them; or a list
+            of columns of 0 and 1, one a label, in which "genre_*" stands for all columns that begin so.
         features: numeric columns, in the order they have in `x`. By default every column without another
             role.
         ignore: columns that are not read.
@@ -65,7 +72,10 @@ class Columns:
         hashed: maps a column to a number of buckets. A value becomes a one-hot feature. Its bucket is the
             first 15 hexadecimal digits of the MD5 of its UTF-8 text, modulo the number of buckets. An empty
             cell becomes all zeros.
-        classes: names of the classes, in the order of their numbers. Required if labels are text.
+        classes: names of the classes, in the order of their numbers. Required if labels are text, and for a
+            column of lists. Columns of 0 and 1 are named by themselves.
+        separator: what stands between the labels of a list, ";" unless given. To give it is to say that a
+            node may have several labels.
         split: column that holds train, val or test; an empty cell means no split. By default the column
             `split`, if there is one.
         source, target: columns of an edge; the target reads the source.
@@ -96,7 +106,8 @@ class Columns:
         cycles: maps a column of dates to parts of them, "weekday", "month", "day" or "hour". Each becomes two
             more features, sine and cosine; both are 0 where there is no date.
         looked_up: what of these settings was read off rows rather than known: "classes", "id", "ends",
-            "split", "roles", "numbers", "dates", "missing". The guarantee then assumes that it is public.
+            "split", "roles", "numbers", "dates", "missing", "task". The guarantee then assumes that it is
+            public.
 
     Numeric features come first, among them booleans and dates, then categorical, then hashed columns, then
     indicators, then cycles; categorical and hashed columns and cycles are sorted by name.
@@ -113,12 +124,13 @@ class Columns:
     """
 
     id: str = "id"
-    label: str = "label"
+    label: str | Sequence[str] = "label"
     features: Sequence[str] | None = None
     ignore: Sequence[str] = ()
     categorical: Mapping[str, Sequence[str]] = field(default_factory=dict)
     hashed: Mapping[str, int] = field(default_factory=dict)
     classes: Sequence[str] | None = None
+    separator: str | None = None
     split: str | None = None
     source: str = "source"
     target: str = "target"
@@ -142,7 +154,7 @@ class Columns:
     def __post_init__(self) -> None:
         for name in _NAMES:
             value = getattr(self, name)
-            if value is None and name in ("split", "delimiter"):
+            if value is None and name in _OPTIONAL:
                 continue
             if not isinstance(value, str) or not value:
                 raise InputError(f"{name}={value!r}: expected the name of a column")
@@ -150,6 +162,7 @@ class Columns:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _check_texts(name, value))
+        self._check_label()
         for name in ("categorical", "hashed", "group"):
             if not isinstance(getattr(self, name), Mapping):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected one entry per column")
@@ -218,8 +231,9 @@ class Columns:
         names = list(names)
         split = self.split if self.split is not None or "split" not in names else "split"
         features = self.features
+        labels = self._expand_label(names)
         if features is None:
-            other = {self.id, self.label, split, *self.ignore, *self.categorical, *self.hashed, *self.group}
+            other = {self.id, *labels, split, *self.ignore, *self.categorical, *self.hashed, *self.group}
             features = tuple(name for name in names if name not in other)
         elif self.booleans or self.dates:
             # Declared as numbers of another kind: to name them twice would say nothing more.
@@ -228,7 +242,55 @@ class Columns:
         if EVERY_NUMBER in constants:
             usual = constants.pop(EVERY_NUMBER)
             constants |= {name: usual for name in features if name not in constants}
-        return replace(self, split=split, features=features, fill=dict(sorted(constants.items())))
+        label = labels[0] if labels == (self.label,) else labels
+        fill = dict(sorted(constants.items()))
+        return replace(self, label=label, split=split, features=features, fill=fill)
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The column of labels, or all of them."""
+        return (self.label,) if isinstance(self.label, str) else tuple(self.label)
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether it is declared that a node may have several labels."""
+        return not isinstance(self.label, str) or self.separator is not None
+
+    def _check_label(self) -> None:
+        """Check the column of labels, or the columns, which name the labels."""
+        if isinstance(self.label, str):
+            if not self.label:
+                raise InputError("label='': expected the name of a column")
+            return
+        if not isinstance(self.label, (list, tuple)):
+            raise InputError(f"label={self.label!r}: expected the name of a column, or a list of names")
+        columns = _check_texts("label", self.label)
+        object.__setattr__(self, "label", columns)
+        if self.separator is not None:
+            raise InputError(
+                f"separator={self.separator!r} with {len(columns)} columns of labels: it is for one column "
+                "of lists; leave out one"
+            )
+        if any(_EVERY in column for column in columns):
+            return
+        if self.classes not in (None, columns):
+            raise InputError(
+                f"classes with {len(columns)} columns of labels: the columns name the labels; leave out "
+                "classes"
+            )
+        object.__setattr__(self, "classes", columns)
+
+    def _expand_label(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The columns of labels in a table with these columns, whose names are public."""
+        expanded: list[str] = []
+        for column in self.label_columns:
+            is_pattern = _EVERY in column and column not in names
+            matches = [name for name in names if fnmatchcase(name, column)] if is_pattern else [column]
+            if not matches:
+                near = suggest(column, names) or f"; it has {', '.join(map(repr, names[:6]))}"
+                raise InputError(f"label={column!r}: no column of the table is called so{near}")
+            expanded += [name for name in matches if name not in expanded]
+        return tuple(expanded)
 
     @property
     def constants(self) -> dict[str, float]:
@@ -329,7 +391,7 @@ class Columns:
     def _check_roles(self) -> None:
         """Raise InputError if a column of the node table has two roles."""
         roles: dict[str, str] = {}
-        named = {"id": [self.id], "label": [self.label], "split": [self.split] if self.split else []}
+        named = {"id": [self.id], "label": self.label_columns, "split": [self.split] if self.split else []}
         lists = {"features": self.features or (), "ignore": self.ignore}
         dates = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.booleans, "boolean")
         for role, columns in (
@@ -366,6 +428,7 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
     kinds = ("ignore", "categorical", "hashed", "percent", "booleans", "dates")
     by_flag = {name: _columns_in(flags.get(name)) for name in ("features", *kinds)}
     named = {flags[role] for role in ("id", "label", "split") if isinstance(flags.get(role), str)}
+    named |= _columns_in(None if isinstance(flags.get("label"), str) else flags.get("label"))
     rules = ("percent", "booleans", "dates")
     for name in by_flag:
         # A feature may have a rule for its cells.

@@ -312,7 +312,7 @@ class Graph:
         sizes = "/".join(f"{len(getattr(self, name)):,}" for name in SPLITS)
         return (
             f"{self.num_nodes:,} nodes, {self.num_edges:,} {kind} reads, {self.num_features:,} {form} "
-            f"features, {self.num_classes} classes, train/val/test {sizes}"
+            f"features, {self.task.question}, train/val/test {sizes}"
         )
 
     def __repr__(self) -> str:

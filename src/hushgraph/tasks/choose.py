@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from hushgraph._text import find_nearest
 from hushgraph.errors import InputError
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.labels import Labels
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 from hushgraph.tasks.two_classes import TwoClasses
 
 
-def choose_number(
+def choose_other_task(
     task: str, bounds: Sequence[float] | None, *, others: Mapping[str, object]
-) -> Number | None:
-    """The task of labels that are numbers; None where they are classes.
+) -> Number | Literal["labels"] | None:
+    """The task of labels that are numbers, or "labels" for sets of labels; None where they are classes.
 
     Args:
-        task: "auto", "number" or another one.
+        task: "auto", "number", "labels" or another one.
         bounds: the lowest and the highest number, which are declared.
-        others: settings of classes; those that are set are refused.
+        others: settings of classes; those that are set are refused, but for the number of labels.
     """
+    given = ", ".join(name for name, value in others.items() if value)
+    if task == "labels" and bounds is None:
+        _refuse_for_sets(others)
+        return "labels"
     if task != "number" and bounds is None:
         return None
-    given = ", ".join(name for name, value in others.items() if value)
     if task not in ("auto", "number") or given:
         raise InputError(
             f"bounds={bounds} with {given or f'task={task!r}'}: bounds belong to task='number', which has no "
@@ -36,6 +41,39 @@ def choose_number(
             "declared, never looked up in the data"
         )
     return Number(low=float(bounds[0]), high=float(bounds[1]))
+
+
+def check_task(task: Task, asked: str, *, others: Mapping[str, object]) -> None:
+    """Refuse data whose labels are not what is asked for.
+
+    Args:
+        task: of the data, as it was read.
+        asked: the setting `task`.
+        others: settings of classes.
+    """
+    if isinstance(task, Labels):
+        if asked not in ("auto", "labels"):
+            raise InputError(
+                f"task={asked!r}: the data has {task.question} of which a node may have several; give "
+                "task='labels', or name one column as label"
+            )
+        _refuse_for_sets(others)
+    elif asked == "labels":
+        raise InputError(
+            f"task='labels': the data is about {task.question}; expected sets of labels: a table with a "
+            "column of lists or columns of 0 and 1, or y of shape [nodes, labels]"
+        )
+    elif asked == "number" and isinstance(task, Classes):
+        raise InputError(f"task='number': the data is about {task.question}; leave out task and bounds")
+
+
+def _refuse_for_sets(others: Mapping[str, object]) -> None:
+    given = ", ".join(name for name, value in others.items() if value and name != "num_classes")
+    if given:
+        raise InputError(
+            f"{given} with task='labels': it is for one class a node, and every label is learnt for itself; "
+            "leave it out"
+        )
 
 
 def choose_class_task(

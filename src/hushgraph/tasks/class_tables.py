@@ -119,9 +119,9 @@ def sum_to_confusion(scores: FloatArray) -> FloatArray:
 
 
 def choose_threshold(scores: FloatArray, share: float) -> npt.NDArray[np.int64]:
-    """int64 [batch]: the lowest edge that at most this share of the rows is above.
+    """int64 [batch]: the lowest edge that at most this share of the rows is above, as its place.
 
-    A place in SCORE_EDGES; the last one where every edge has more above it.
+    The last edge where every one has more rows above it.
     """
     rows = scores.sum(2)
     above = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1][:, 1:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,7 @@ from hushgraph.tasks.class_tables import (
     find_bins,
     sum_to_confusion,
 )
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, register
+from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, name_columns, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -151,6 +151,13 @@ class Classes(Task):
         """Probabilities."""
         return outputs.softmax(1)
 
+    def average(
+        self, shown: Tensor, mean_of_neighbours: Callable[[Tensor], Tensor], is_alone: Tensor
+    ) -> Tensor:
+        """Add the mean of the neighbours' log-probabilities to a node's own."""
+        logs = shown.clamp(min=1e-12).log()
+        return (logs + mean_of_neighbours(logs)).softmax(1)
+
     def predict(self, outputs: Tensor) -> Tensor:
         """The class with the highest score."""
         return outputs.argmax(1)
@@ -241,6 +248,27 @@ class Classes(Task):
         most_frequent = np.broadcast_to(counts.argmax(1), len(first))
         figures["majority_baseline"] = figures["share"][np.arange(len(first)), most_frequent]
         return figures
+
+    def tabulate(
+        self,
+        shown: npt.NDArray[Any],
+        names: npt.NDArray[Any],
+        *,
+        with_scores: bool = True,
+        label: str | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The class, and the probability p_NAME of every class."""
+        columns = {"class": names[shown.argmax(1)]}
+        return columns | (name_columns("p", names, shown) if with_scores else {})
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """Of two classes, the second."""
+        return (1,) if self.num_classes == 2 else ()
+
+    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+        """Of two classes, the table itself."""
+        return None if self.num_classes != 2 else (SCORE_EDGES, np.asarray(tables[0], np.float64)[None])
 
     def bound_figure(self, name: str) -> tuple[float, float]:
         """Every figure is a share."""

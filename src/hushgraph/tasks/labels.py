@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from hushgraph.errors import GraphError
 from hushgraph.tasks.class_tables import compute_roc_auc, divide, find_bins
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, register
+from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, name_columns, register
 from hushgraph.tasks.two_classes import rank_scores
 
 if TYPE_CHECKING:
@@ -31,6 +32,50 @@ def binary_cross_entropies(outputs: Tensor, labels: Tensor) -> Tensor:
     targets = labels.clamp(min=0).to(outputs.dtype)
     losses = functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(1)
     return torch.where((labels < 0).any(1), 0.0, losses)
+
+
+def read_sets(labels: Any, num_labels: int | None = None) -> npt.NDArray[np.int64]:
+    """int64 [rows, L]: sets of labels as `Labels` takes them, from a table of 0 and 1, dense or sparse.
+
+    Args:
+        labels: [rows, L]; a row with NaN or a negative number has no label.
+        num_labels: L, where it is declared.
+
+    Raises:
+        GraphError: for another shape, or a number that is neither 0 nor 1.
+    """
+    array = labels.toarray() if sparse.issparse(labels) else np.asarray(labels)
+    is_table = array.dtype.kind in "iubf" and array.ndim == 2
+    if not is_table or num_labels not in (None, array.shape[1]):
+        expected = "labels" if num_labels is None else num_labels
+        raise GraphError(
+            f"y has dtype {array.dtype} and shape {list(array.shape)}; expected 0 or 1 for each label, "
+            f"[nodes, {expected}]"
+        )
+    is_unknown = np.isnan(array) if array.dtype.kind == "f" else array < 0
+    wrong = np.argwhere((array != 0) & (array != 1) & ~is_unknown & ~(array < 0))
+    if len(wrong):
+        row, label = wrong[0]
+        raise GraphError(f"y[{row}, {label}]={array[row, label]}; expected 0, 1, or -1 for no label")
+    sets = np.where(is_unknown, -1, array).astype(np.int64)
+    sets[(sets < 0).any(1)] = -1
+    return sets
+
+
+def read_sparse_sets(
+    indptr: npt.NDArray[Any], indices: npt.NDArray[Any], num_labels: int
+) -> npt.NDArray[np.int64]:
+    """int64 [rows, L]: the same from lists of labels: row i has `indices[indptr[i]:indptr[i + 1]]`.
+
+    An empty list is an empty set, which is a label. A row that lists a negative number has no label. What is
+    no declared label is left out.
+    """
+    owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    sets = np.zeros((len(indptr) - 1, num_labels), np.int64)
+    is_known = (indices >= 0) & (indices < num_labels)
+    sets[owners[is_known], indices[is_known]] = 1
+    sets[owners[indices < 0]] = -1
+    return sets
 
 
 @register
@@ -103,6 +148,13 @@ class Labels(Task):
         """Probabilities."""
         return outputs.sigmoid()
 
+    def average(
+        self, shown: Tensor, mean_of_neighbours: Callable[[Tensor], Tensor], is_alone: Tensor
+    ) -> Tensor:
+        """Add the mean of the neighbours' log-odds to a node's own."""
+        log_odds = shown.logit(eps=1e-6)
+        return (log_odds + mean_of_neighbours(log_odds)).sigmoid()
+
     def predict(self, outputs: Tensor) -> Tensor:
         """Whether each label is more likely than not, from probabilities."""
         return (outputs > 0.5).long()
@@ -161,6 +213,27 @@ class Labels(Task):
             "macro_auc": np.where(is_told.any(1), means, np.nan),
             "share": divide(counts, rows, noise_std * np.sqrt(2 * bins)),
         }
+
+    def tabulate(
+        self,
+        shown: npt.NDArray[Any],
+        names: npt.NDArray[Any],
+        *,
+        with_scores: bool = True,
+        label: str | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Whether a row has each label, has_NAME, and the probability p_NAME."""
+        columns = name_columns("has", names, shown > 0.5)
+        return columns | (name_columns("p", names, shown) if with_scores else {})
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """Every label."""
+        return tuple(range(self.num_labels))
+
+    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+        """The table itself."""
+        return _EDGES, np.asarray(tables[0], np.float64)
 
     def bound_figure(self, name: str) -> tuple[float, float]:
         """Shares and areas are between 0 and 1."""

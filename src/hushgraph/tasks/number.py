@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError
-from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, register
+from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, is_labelled, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,19 +121,22 @@ class Number(Task):
     @property
     def tables(self) -> tuple[Table, ...]:
         """Six sums over rows, to which every row adds a vector of norm at most 1."""
-        return (Table(name="sums", shape=(len(_SUMS),), axes=(", ".join(_SUMS),), grid=_GRID),)
+        size, axes = len(_SUMS), (", ".join(_SUMS),)
+        return (Table(name="sums", shape=(size,), axes=axes, cells_of_a_row=size, grid=_GRID),)
+
+    def locate(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """int64 [rows, 6]: every sum; none without a label."""
+        return np.where(is_labelled(labels)[:, None], np.arange(len(_SUMS)), -1)
 
     def measure(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """int64 [rows, 6]: what every row adds to the sums, in steps of the grid; 0 without a label."""
-        has_label = ~np.isnan(labels)
-        y = np.where(has_label, np.clip(labels.astype(np.float64), -1, 1), 0.0)
+        """int64 [rows, 6]: what every row adds to the sums, in steps of the grid."""
+        y = np.clip(np.nan_to_num(labels.astype(np.float64)), -1, 1)
         # What is not finite goes to its bound.
         predicted = np.nan_to_num(self.scale(shown[:, 0]).astype(np.float64), nan=1.0)
         error = np.clip((predicted - y) / 2, -1, 1)
         parts = np.stack([np.ones_like(y), y, y**2, error, error**2, np.abs(error)], axis=1)
         # Rounded towards zero, so that the norm does not grow.
-        steps = np.trunc(parts * (_FACTOR * (1 - 2.0**-40) * _GRID)).astype(np.int64)
-        return np.where(has_label[:, None], steps, 0)
+        return np.trunc(parts * (_FACTOR * (1 - 2.0**-40) * _GRID)).astype(np.int64)
 
     def compute_figures(
         self,
@@ -171,6 +174,29 @@ class Number(Task):
             "mae": (self.high - self.low) * math.sqrt(spread) / root,
             "rmse": figures["rmse"] / math.sqrt(2) / root,
         }
+
+    def tabulate(
+        self,
+        shown: npt.NDArray[Any],
+        names: npt.NDArray[Any],
+        *,
+        with_scores: bool = True,
+        label: str | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The number, and its unit: the declared one, or the name of the column of labels."""
+        columns: dict[str, npt.NDArray[Any]] = {"number": shown[:, 0]}
+        unit = self.unit or label
+        return columns | ({"unit": np.full(len(shown), unit)} if unit else {})
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The number itself; sums over rows have no bins of it."""
+        return (0,)
+
+    @property
+    def score_bounds(self) -> tuple[float, float]:
+        """The bounds of the number."""
+        return self.low, self.high
 
     def bound_figure(self, name: str) -> tuple[float, float]:
         """R^2 is at most 1; errors are within the bounds."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -43,8 +43,8 @@ class Table:
         name: what the table is called, such as "confusion".
         shape: the number of cells along every axis, which is public.
         axes: what every axis is, such as ("label", "predicted class").
-        cells_of_a_row: how many cells a row adds 1 to, where these are several tables in one.
-        grid: how many steps one count has, where rows add vectors of norm at most 1 (`Task.measure`).
+        cells_of_a_row: how many cells a row adds to, where these are several tables in one, or sums.
+        grid: 1 for counts. For sums, to which a row adds a vector of norm at most 1, how many steps 1 has.
     """
 
     name: str
@@ -98,6 +98,11 @@ class Task(ABC):
         return None
 
     @property
+    def judged_by(self) -> str:
+        """The figure that models are compared by, as tables of figures call it; the headline unless given."""
+        return self.headline
+
+    @property
     def question(self) -> str:
         """What is asked of a node, as words inside a sentence."""
         return f"{self.num_outputs} outputs"
@@ -133,6 +138,20 @@ class Task(ABC):
     def show(self, outputs: Tensor) -> Tensor:
         """[rows, num_outputs]: outputs as they are shown to users, such as probabilities."""
 
+    def average(
+        self, shown: Tensor, mean_of_neighbours: Callable[[Tensor], Tensor], is_alone: Tensor
+    ) -> Tensor:
+        """[rows, num_outputs]: predictions that count neighbours in the clear; the mean of both here.
+
+        Args:
+            shown: what `show` gave.
+            mean_of_neighbours: the mean over the neighbours of every row of numbers, [rows, ...]; 0 without.
+            is_alone: [rows], which rows have no neighbours.
+        """
+        import torch
+
+        return torch.where(is_alone[:, None], shown, (shown + mean_of_neighbours(shown)) / 2)
+
     @abstractmethod
     def predict(self, outputs: Tensor) -> Tensor:
         """[rows]: one prediction for every row, from outputs or from what `show` makes of them."""
@@ -150,7 +169,7 @@ class Task(ABC):
         return ()
 
     def locate(self, shown: npt.NDArray[np.floating[Any]], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """int64 [rows, m]: the cells that every row adds 1 to, table after table, counted in C order.
+        """int64 [rows, cells]: the cells that every row adds to, table after table, counted in C order.
 
         Args:
             shown: [rows, num_outputs], what `show` makes of outputs.
@@ -160,21 +179,22 @@ class Task(ABC):
             The cells of a row depend on that row alone. A row without a label of the task, or with a number
             in `shown` that is not finite, is counted nowhere: its cells are -1.
         """
-        return np.full((len(labels), self.num_tables), -1, np.int64)
+        return np.empty((len(labels), 0), np.int64)
+
+    def measure(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """int64 [rows, cells]: what every row adds to the cells that `locate` gives: 1 unless these are sums.
+
+        Guarantees:
+            To a table of sums a row adds a vector of norm at most `grid`, in integers, that depends on that
+            row alone.
+        """
+        cells = sum(table.cells_of_a_row for table in self.tables)
+        return np.ones((len(labels), cells), np.int64)
 
     @property
     def num_tables(self) -> int:
         """m: the square of the norm of what a row adds to all tables together, at most."""
-        return sum(table.cells_of_a_row for table in self.tables)
-
-    def measure(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """int64 [rows, cells]: what every row adds to the table that has a grid, in steps of it.
-
-        Guarantees:
-            A row adds a vector of norm at most `grid`, in integers, that depends on that row alone; 0 if it
-            has no label.
-        """
-        raise NotImplementedError(f"{self.name} has no table of sums")
+        return sum(table.cells_of_a_row if table.grid == 1 else 1 for table in self.tables)
 
     def sample_stds(self, tables: Sequence[npt.NDArray[Any]]) -> dict[str, float] | None:
         """What sampling of rows moves figures by; None where tables are counts, which tell by themselves."""
@@ -206,6 +226,43 @@ class Task(ABC):
         """The range of a figure."""
         return -math.inf, math.inf
 
+    def tabulate(
+        self,
+        shown: npt.NDArray[Any],
+        names: npt.NDArray[Any],
+        *,
+        with_scores: bool = True,
+        label: str | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The columns of a table of predictions, by name.
+
+        Args:
+            shown: [rows, num_outputs], what `show` gave.
+            names: [num_outputs], of the outputs; numbers from 0 where they have none.
+            with_scores: whether outputs that the prediction is made from have columns too.
+            label: what the column of labels was called; None where it had no name.
+        """
+        return name_columns("output", names, shown)
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The outputs that a threshold may be put on, as `show` gives them; none unless defined."""
+        return ()
+
+    @property
+    def score_bounds(self) -> tuple[float, float]:
+        """The lowest and the highest value of these outputs."""
+        return 0.0, 1.0
+
+    def bin_scores(self, tables: Sequence[npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray] | None:
+        """Public edges of score bins, and rows in the bins, from the tables of a split.
+
+        Returns:
+            float64 [edges] and [outputs of `scored`, edges + 1, 2], rows without and with the label; None
+            where the tables have no bins of scores.
+        """
+        return None
+
     def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
         """Exact figures of the order that outputs put labelled rows in; none unless a task has some.
 
@@ -218,6 +275,13 @@ class Task(ABC):
     def to_json(self) -> dict[str, Any]:
         """The name and the settings, for `read_task`."""
         return {"name": self.name, **asdict(self)}
+
+
+def name_columns(
+    prefix: str, names: npt.NDArray[Any], values: npt.NDArray[Any]
+) -> dict[str, npt.NDArray[Any]]:
+    """The columns of [rows, names] by name, as prefix_NAME."""
+    return {f"{prefix}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
 
 def is_labelled(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -63,6 +63,11 @@ class TwoClasses(Classes):
         """A vote gives 1 to its class and takes nothing from the other."""
         return None if self.rare else (Fraction(1), Fraction(0))
 
+    @property
+    def judged_by(self) -> str:
+        """ROC-AUC: accuracy hides a model that never finds a rare class."""
+        return "roc_auc"
+
     def make_ballots(self, labels: npt.NDArray[Any]) -> FloatArray:
         """e_y; 1 for the rare class and 0 for the other."""
         return self._pick(np.eye(2)[labels])
@@ -73,6 +78,23 @@ class TwoClasses(Classes):
 
     def _pick(self, votes: FloatArray) -> FloatArray:
         return votes[:, [self.positive]] if self.rare else votes
+
+    def tabulate(
+        self,
+        shown: npt.NDArray[Any],
+        names: npt.NDArray[Any],
+        *,
+        with_scores: bool = True,
+        label: str | None = None,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """As of classes; the probability of the positive class always, as nodes are ranked by it."""
+        columns = super().tabulate(shown, names, with_scores=with_scores, label=label)
+        return columns | {f"p_{names[self.positive]}": shown[:, self.positive]}
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The positive class."""
+        return (self.positive,)
 
     def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
         """ROC-AUC and average precision of the positive class; empty unless both classes occur."""

@@ -51,32 +51,38 @@ def number_sql(
     if decimal in (None, ".") and thousands is None:
         return f"TRY_CAST({cell} AS DOUBLE)"
     text, point = f"CAST({cell} AS VARCHAR)", decimal or "."
-    digits = f"replace({text}, {_quote(thousands)}, '')" if thousands else text
+    digits = f"replace({text}, {quote(thousands)}, '')" if thousands else text
     if point != ".":
-        digits = f"replace({digits}, {_quote(point)}, '.')"
+        digits = f"replace({digits}, {quote(point)}, '.')"
     groups = rf"|\d{{1,3}}({re.escape(thousands)}\d{{3}})+" if thousands else ""
     pattern = rf"\s*[+-]?(\d+{groups})?({re.escape(point)}\d*)?([eE][+-]?\d+)?\s*"
-    return f"(CASE WHEN regexp_full_match({text}, {_quote(pattern)}) THEN TRY_CAST({digits} AS DOUBLE) END)"
+    return f"(CASE WHEN regexp_full_match({text}, {quote(pattern)}) THEN TRY_CAST({digits} AS DOUBLE) END)"
 
 
 def boolean_sql(cell: str) -> str:
     """Return SQL that maps true and yes to 1 and false and no to 0, in any case."""
     word = f"lower(trim(CAST({cell} AS VARCHAR)))"
-    yes, no = (", ".join(map(_quote, words)) for words in (TRUE_WORDS, FALSE_WORDS))
+    yes, no = (", ".join(map(quote, words)) for words in (TRUE_WORDS, FALSE_WORDS))
     return f"(CASE WHEN {word} IN ({yes}) THEN 1.0 WHEN {word} IN ({no}) THEN 0.0 END)"
+
+
+def flag_sql(cell: str) -> str:
+    """Return SQL of 0 or 1, as a number or as a word of `boolean_sql`; NULL for others."""
+    number = f"TRY_CAST({cell} AS DOUBLE)"
+    return f"CAST(CASE WHEN {number} IN (0, 1) THEN {number} ELSE {boolean_sql(cell)} END AS INTEGER)"
 
 
 def time_sql(cell: str, form: str | None) -> str:
     """Return SQL of a time; without a format, year, month and day in this order, and a time of day."""
     text = f"CAST({cell} AS VARCHAR)"
     if form is not None:
-        return f"try_strptime(trim({text}), {_quote(form)})"
-    return f"(CASE WHEN regexp_full_match({text}, {_quote(_ISO)}) THEN TRY_CAST({text} AS TIMESTAMP) END)"
+        return f"try_strptime(trim({text}), {quote(form)})"
+    return f"(CASE WHEN regexp_full_match({text}, {quote(_ISO)}) THEN TRY_CAST({text} AS TIMESTAMP) END)"
 
 
 def days_sql(cell: str, first: str, form: str | None) -> str:
     """Return SQL of the days since a day, with the time of day as a fraction."""
-    return f"((epoch({time_sql(cell, form)}) - epoch(TIMESTAMP {_quote(first)})) / 86400.0)"
+    return f"((epoch({time_sql(cell, form)}) - epoch(TIMESTAMP {quote(first)})) / 86400.0)"
 
 
 def cycle_sql(cell: str, part: str, form: str | None) -> tuple[str, str]:
@@ -119,5 +125,6 @@ def name_remedy(text: str, name: str) -> str | None:
     return None
 
 
-def _quote(text: Any) -> str:
+def quote(text: Any) -> str:
+    """Return a text as a string of SQL."""
     return "'" + str(text).replace("'", "''") + "'"

@@ -14,6 +14,7 @@ from typing import Any
 from hushgraph._files import write_whole
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.files import MAPPING, TableFiles, find_tables, is_tables
+from hushgraph.datasets.tables.findings import Listing
 from hushgraph.datasets.tables.formats import guess_formats
 from hushgraph.datasets.tables.problems import NUMERIC, Problem, list_problems
 from hushgraph.datasets.tables.profile import Profile, copy_table, profile_table
@@ -60,6 +61,7 @@ class Check:
             decided of them is named in `looked_up`.
         declared: more fields, which list values of the data; to use them is to declare these values public.
         looked_up: the kinds of things in `declared`, as in `Columns.looked_up`.
+        task: what the labels ask for, where rows show that they are no classes.
         source: DATA and the edges as they were given; None for DataFrames.
         files: names, folders or patterns of the files of nodes and of edges; None for DataFrames.
         mapping: the TOML file that was read, if there is one.
@@ -82,6 +84,7 @@ class Check:
     settings: Mapping[str, Any]
     declared: Mapping[str, Any] = field(default_factory=dict)
     looked_up: tuple[str, ...] = ()
+    task: str | None = None
     source: tuple[str, tuple[str, ...]] | None = None
     files: tuple[tuple[Path, ...], tuple[Path, ...]] | None = None
     mapping: Path | None = None
@@ -123,7 +126,8 @@ class Check:
                 the file of the tables has not.
         """
         if self.source is None:
-            return "hg.train(data, epsilon=4.0, columns=checked.to_columns())"
+            task = f"task={self.task!r}, " if self.task else ""
+            return f"hg.train(data, epsilon=4.0, {task}columns=checked.to_columns())"
         from hushgraph.datasets.tables.proposal import format_flags
 
         more: dict[str, Any] = dict(self.declared)
@@ -138,7 +142,8 @@ class Check:
         if kinds and kinds != self.in_file.get("looked_up"):
             more["looked_up"] = kinds
         words = ["hushgraph train", _quote(data), *(f"--edges {_quote(each)}" for each in edges)]
-        return " ".join([*words, "--epsilon 4", *format_flags(more)])
+        task = f"--task {self.task}" if self.task else ""
+        return " ".join([*words, "--epsilon 4", *filter(None, [task]), *format_flags(more)])
 
     def to_toml(self, folder: Path | None = None) -> str:
         """Return graph.toml: names of columns and rules, with a comment each, and no value of the data.
@@ -189,7 +194,8 @@ class Check:
             "columns": [asdict(column) for column in self.columns],
             "problems": [asdict(problem) for problem in self.problems],
             "settings": json.loads(json.dumps(dict(self.settings))),
-            "declared": {name: list(values) for name, values in self.declared.items()},
+            "declared": json.loads(json.dumps(dict(self.declared))),
+            "task": self.task,
             "looked_up": self._all_looked_up,
             "next": self.next_command(written),
         }
@@ -280,7 +286,8 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
             problems=tuple(listing.problems),
             settings=settings | listing.changes,
             declared=listing.declared,
-            looked_up=tuple(kind for kind in LOOKED_UP if kind in listing.declared),
+            looked_up=_list_looked_up(listing),
+            task=listing.task,
             source=None if is_frames else _name_source(data),
             files=None if is_frames else (files.given["nodes"], files.given["edges"]),
             mapping=files.mapping,
@@ -335,6 +342,12 @@ def _propose(
     # Proposed whether or not a row needs them, so that the file does not tell whether one does.
     rules = {"missing": list(missing), "fill": 0.0, "unknown_category": "zeros", "unknown_ids": "drop"}
     return {**rules, **settings}
+
+
+def _list_looked_up(listing: Listing) -> tuple[str, ...]:
+    """The kinds of what rows decided beside the settings: values to declare, and the task."""
+    kinds = {kind for kind, names in LOOKED_UP.items() if any(name in listing.declared for name in names)}
+    return tuple(kind for kind in LOOKED_UP if kind in kinds or (kind == "task" and listing.task))
 
 
 def _differs(kind: str, formats: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

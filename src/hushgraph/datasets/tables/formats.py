@@ -64,7 +64,9 @@ def guess_formats(
 
 def _list_taken(given: Mapping[str, Any]) -> set[str]:
     """Columns with a role in which the text counts."""
-    names = {given[role] for role in ("id", "label", "split") if given.get(role)}
+    names = {given[role] for role in ("id", "label", "split") if isinstance(given.get(role), str)}
+    if not isinstance(given.get("label"), str):
+        names |= {*(given.get("label") or ())}
     return names.union(*(given.get(key) or () for key in ("ignore", "categorical", "hashed")))
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from hushgraph.datasets.tables.cells import cycle_sql, feature_sql, name_remedy
+from hushgraph.datasets.tables.cells import cycle_sql, feature_sql, flag_sql, name_remedy, quote
+from hushgraph.datasets.tables.feature_table import FeatureTable
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
 from hushgraph.graph.cell_rules import rule_for
 from hushgraph.graph.columns import EVERY_NUMBER, Columns, suggest
 
+LabelKind = Literal["classes", "number", "labels"]
+"""What a column of labels holds: a class, a number or a list of labels."""
 SPLITS = ("train", "val", "test")
 # What a split column may hold, in lower case, by the number of the split.
 SPLIT_WORDS = (
@@ -24,9 +26,9 @@ SPLIT_WORDS = (
 )
 # The number of cells fetched at a time: 128 MiB of float32.
 CELLS = 1 << 25
-# Wider one-hot features are kept sparse, if most of them are zero by construction.
-_DENSE_WIDTH = 1024
 _LARGEST_LABEL = 2**31
+# Between the labels of a list, unless another one is declared.
+SEPARATOR = ";"
 # The code of a category that is not listed and becomes all zeros; -1 is the code of an empty cell.
 _UNKNOWN = -2
 _LABEL = f"""CASE WHEN {{0}} IS NULL OR isnan(TRY_CAST({{0}} AS DOUBLE)) THEN -1
@@ -47,7 +49,7 @@ class NodeTable:
         splits: whether the split column is read.
         integer_ids: whether ids are compared as integers; otherwise as text.
         num_classes: labels must be below it, if it is known.
-        classes: whether labels are classes; otherwise they are numbers, and an empty cell is NaN.
+        kind: what labels are. Of numbers, an empty cell is NaN.
     """
 
     connection: Any
@@ -57,7 +59,7 @@ class NodeTable:
     splits: bool
     integer_ids: bool
     num_classes: int | None
-    classes: bool = True
+    kind: LabelKind = "classes"
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
@@ -74,8 +76,10 @@ class NodeTable:
         table.check_exists(columns.id, "id")
         table.check_scalar(columns.id, "id")
         if self.labels:
-            table.check_exists(columns.label, "label")
-            table.check_scalar(columns.label, "label")
+            for name in columns.label_columns:
+                table.check_exists(name, "label")
+                if not self._has_lists:
+                    table.check_scalar(name, "label")
         # Checked even if it is not read: a name without a column is a mistake.
         if (self.splits or self.labels) and columns.split is not None:
             table.check_exists(columns.split, "split")
@@ -128,7 +132,7 @@ class NodeTable:
         kind = "BIGINT" if self.integer_ids else "VARCHAR"
         cells = ["row_no", f"CAST({self.table.sql_name(columns.id)} AS {kind}) AS id"]
         if self.labels:
-            cells.append(f"{self._label_sql(sql(columns.label))} AS label")
+            cells += self._label_cells()
             for name, values in columns.group.items():
                 # A row of no declared group is counted nowhere; it never stops a run.
                 cells.append(f"COALESCE({self._enum('group', values).format(sql(name))}, -1) AS group_no")
@@ -156,13 +160,42 @@ class NodeTable:
         cells += [f"{wave} AS w{number}" for number, wave in enumerate(waves)]
         return f"CREATE TABLE nodes AS SELECT {', '.join(cells)} FROM {table.rows}"
 
-    def _label_sql(self, cell: str) -> str:
-        columns = self.columns
-        if not self.classes:
-            number = f"TRY_CAST({feature_sql(columns, columns.label, cell)} AS DOUBLE)"
-            return f"CASE WHEN {missing_sql(cell)} THEN CAST('NaN' AS DOUBLE) ELSE {number} END"
-        code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
-        return code.format(cell)
+    def _label_cells(self) -> list[str]:
+        """SQL of the labels: `label`, or a column for each of several, or `label` and the list `parts`."""
+        columns, names = self.columns, self.columns.label_columns
+        cell = self._cell_sql(names[0])
+        if self.kind == "number":
+            number = f"TRY_CAST({feature_sql(columns, names[0], cell)} AS DOUBLE)"
+            return [f"CASE WHEN {missing_sql(cell)} THEN CAST('NaN' AS DOUBLE) ELSE {number} END AS label"]
+        if self.kind == "classes":
+            code = _LABEL if columns.classes is None else self._enum("class", columns.classes)
+            return [f"{code.format(cell)} AS label"]
+        if self._has_columns:
+            flags = [(self._cell_sql(name), number) for number, name in enumerate(names)]
+            return [
+                f"CASE WHEN {missing_sql(cell)} THEN -1 ELSE {flag_sql(cell)} END AS label{number}"
+                for cell, number in flags
+            ]
+        self._enum("class", columns.classes)
+        if self._has_lists:
+            return [f"CASE WHEN {cell} IS NULL THEN -1 ELSE 0 END AS label", f"{cell} AS parts"]
+        text = f"CAST({cell} AS VARCHAR)"
+        return [
+            f"CASE WHEN {cell} IS NULL OR trim({text}) = '' THEN -1 ELSE 0 END AS label",
+            f"string_split({text}, {quote(columns.separator or SEPARATOR)}) AS parts",
+        ]
+
+    @property
+    def _has_columns(self) -> bool:
+        """Whether every label has a column of its own."""
+        return self.kind == "labels" and not isinstance(self.columns.label, str)
+
+    @property
+    def _has_lists(self) -> bool:
+        """Whether the column of labels has lists as its type."""
+        name = self.columns.label_columns[0]
+        is_one = self.kind == "labels" and not self._has_columns and name in self.table.names
+        return is_one and self.table.type_of(name) == "VARCHAR[]"
 
     def _has_text_rule(self, name: str) -> bool:
         """Whether numbers are read from the text of a column by a declared rule."""
@@ -221,9 +254,9 @@ class NodeTable:
     def _fetch(self, count: int) -> dict[str, Any]:
         """Fetch the table `nodes` in blocks of rows and fill the arrays."""
         columns = self.columns
-        features = _Features(columns, count)
+        features = FeatureTable(columns, count)
         names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
-        y = np.full(count, -1, np.int64) if self.classes else np.full(count, np.nan)
+        y = self._empty_labels(count)
         split = np.full(count, -1, np.int64)
         groups = np.full(count, -1, np.int64) if self.labels and columns.group else None
         unknown = 0
@@ -232,14 +265,13 @@ class NodeTable:
         step = max(2048, CELLS // (columns.num_features + 4))
         for begin in range(0, count, step):
             block = self.connection.execute(
-                "SELECT * FROM nodes WHERE row_no >= ? AND row_no < ?", [begin, begin + step]
+                f"SELECT * {self._left_out} FROM nodes WHERE row_no >= ? AND row_no < ?",
+                [begin, begin + step],
             ).fetchnumpy()
             rows = block["row_no"]
             names[rows] = block["id"]
-            if "label" in block and self.classes:
-                y[rows] = self._codes(block, "label", columns.label)
-            elif "label" in block:
-                y[rows] = self._label_numbers(block)
+            if self.labels:
+                y[rows] = self._read_labels(block, y)
             if groups is not None:
                 groups[rows] = np.ma.getdata(block["group_no"])
             if "split" in block:
@@ -283,11 +315,55 @@ class NodeTable:
             self._raise_for_number(int(block["row_no"][invalid].min()), name)
         return values
 
-    def _label_numbers(self, block: dict[str, Any]) -> npt.NDArray[np.float64]:
+    def _empty_labels(self, count: int) -> npt.NDArray[Any]:
+        """The labels of so many rows, none of which has any."""
+        if self.kind == "number":
+            return np.full(count, np.nan)
+        shape = (count, len(self.columns.classes or ())) if self.kind == "labels" else (count,)
+        return np.full(shape, -1, np.int64)
+
+    @property
+    def _left_out(self) -> str:
+        """SQL that leaves out lists, which are fetched one label a row."""
+        is_list = self.labels and self.kind == "labels" and not self._has_columns
+        return "EXCLUDE (parts)" if is_list else ""
+
+    def _read_labels(self, block: dict[str, Any], y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The labels of a block, in the form of `y`; GraphError for an invalid cell."""
+        names = self.columns.label_columns
+        if self.kind == "number":
+            return self._label_numbers(block, names[0])
+        if self._has_columns:
+            each = [self._codes(block, f"label{place}", name) for place, name in enumerate(names)]
+            sets = np.stack(each, axis=1)
+            sets[(sets < 0).any(axis=1)] = -1
+            return sets
+        codes = self._codes(block, "label", names[0])
+        if self.kind == "classes":
+            return codes
+        return self._fetch_sets(block["row_no"], codes, y.shape[1])
+
+    def _fetch_sets(
+        self, rows: npt.NDArray[Any], codes: npt.NDArray[np.int64], width: int
+    ) -> npt.NDArray[np.int64]:
+        """The lists of a block as sets: what is not declared is left out."""
+        sets = np.repeat(codes[:, None], width, axis=1)
+        order = np.argsort(rows)
+        members = self.connection.execute(
+            "SELECT row_no, CAST(enum_code(code) AS INTEGER) AS code FROM (SELECT row_no, TRY_CAST("
+            "trim(part) AS class_values) AS code FROM (SELECT row_no, unnest(parts) AS part FROM nodes WHERE "
+            "label = 0 AND row_no >= ? AND row_no <= ?)) WHERE code IS NOT NULL",
+            [int(rows.min()), int(rows.max())],
+        ).fetchnumpy()
+        places = order[np.searchsorted(rows, members["row_no"], sorter=order)]
+        sets[places, np.ma.getdata(members["code"])] = 1
+        return sets
+
+    def _label_numbers(self, block: dict[str, Any], name: str) -> npt.NDArray[np.float64]:
         """The numbers to predict of a block, NaN where a cell is empty; GraphError for an invalid cell."""
         invalid = np.ma.getmaskarray(block["label"])
         if invalid.any():
-            self._raise_for_number(int(block["row_no"][invalid].min()), self.columns.label)
+            self._raise_for_number(int(block["row_no"][invalid].min()), name)
         numbers: npt.NDArray[np.float64] = np.ma.getdata(block["label"]).astype(np.float64)
         return numbers
 
@@ -301,13 +377,12 @@ class NodeTable:
         return codes
 
     def _check_labels(self, y: npt.NDArray[Any], split: npt.NDArray[np.int64]) -> None:
-        label = self.columns.label
         most = _LARGEST_LABEL if self.num_classes is None else self.num_classes
-        if self.classes and int(y.max()) >= most:
+        if self.kind == "classes" and int(y.max()) >= most:
             row = int((y >= most).argmax())
+            where = self.table.place(row, self.columns.label_columns[0])
             raise GraphError(
-                f"{self.table.place(row, label)}: {y[row]}; expected 0..{most - 1}, or an empty cell for no "
-                "label; raise num_classes"
+                f"{where}: {y[row]}; expected 0..{most - 1}, or an empty cell for no label; raise num_classes"
             )
         if self._split is not None and not (split == 0).any():
             raise GraphError(
@@ -362,6 +437,10 @@ class NodeTable:
                 f"{where}: {text}; expected {', '.join(SPLITS)} (or 0, 1, 2) or an empty cell; correct "
                 f"it, or count it as empty (--missing){suggest(text[1:-1], SPLITS)}"
             )
+        if self._has_columns and name in self.columns.label_columns:
+            raise GraphError(
+                f"{where}: {text} is not 0 or 1; correct it, or empty the cell: the row then has no label"
+            )
         if key != "label":
             values = list(self.columns.categorical[name])
             listed = f"among its {len(values)} values" if len(values) > 1 else f"its one value, {values[0]!r}"
@@ -409,41 +488,3 @@ def _split_sql(cell: str) -> str:
         for code, words in enumerate(SPLIT_WORDS)
     ]
     return f"CASE WHEN {cell} IS NULL THEN -1 {' '.join(branches)} END"
-
-
-class _Features:
-    """Builds `x`: dense, or sparse if almost all of it is zero by construction."""
-
-    def __init__(self, columns: Columns, count: int) -> None:
-        self.shape = (count, columns.num_features)
-        per_row = len(columns.features or ()) + len(columns.categorical) + len(columns.hashed)
-        per_row += len(columns.indicators) + columns.num_cycles
-        # Depends on the columns alone: their content is private.
-        self.is_sparse = columns.num_features > _DENSE_WIDTH and per_row * 4 < columns.num_features
-        shape = (0, 0) if self.is_sparse else self.shape
-        self.dense = np.zeros(shape, np.float32)
-        self.parts: list[tuple[npt.NDArray[Any], ...]] = []
-
-    def put(self, rows: npt.NDArray[Any], column: int, values: npt.NDArray[np.float32]) -> None:
-        if not self.is_sparse:
-            self.dense[rows, column] = values
-            return
-        nonzero = np.flatnonzero(values)
-        self._add(rows[nonzero], np.full(len(nonzero), column), values[nonzero])
-
-    def put_one_hot(self, rows: npt.NDArray[Any], first: int, codes: npt.NDArray[np.int64]) -> None:
-        has_value = codes >= 0
-        rows, places = rows[has_value], first + codes[has_value]
-        if self.is_sparse:
-            self._add(rows, places, np.ones(len(rows), np.float32))
-        else:
-            self.dense[rows, places] = 1.0
-
-    def _add(self, rows: npt.NDArray[Any], columns: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-        self.parts.append((rows.astype(np.int32), columns.astype(np.int32), values))
-
-    def table(self) -> Any:
-        if not self.is_sparse:
-            return self.dense
-        rows, columns, values = (np.concatenate(part) for part in zip(*self.parts, strict=True))
-        return sparse.coo_array((values, (rows, columns)), shape=self.shape).tocsr()

@@ -3,67 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from hushgraph.datasets.tables.cells import feature_sql
+from hushgraph.datasets.tables.findings import EXAMPLES, Listing
+from hushgraph.datasets.tables.findings import Problem as Problem
+from hushgraph.datasets.tables.label_problems import LabelFinder
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
 from hushgraph.graph.cell_rules import LOOKED_UP, suggest
 from hushgraph.graph.columns import Columns
 
-_EXAMPLES = 3
 # More different texts than this in a column of numbers are not ways to write an empty cell.
 _MOST_TEXTS = 8
 # Words for a column whose cells become numbers.
 NUMERIC = ("number", "boolean", "date")
 _LISTED = ("features", "ignore", "categorical", "hashed")
-# What stands between the labels of a cell that holds several.
-_BETWEEN = ("|", ";", ",")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One problem.
-
-    Attributes:
-        where: table and column.
-        what: in words, with the count.
-        count: of cells, rows or edges.
-        examples: a few of them.
-        remedy: what takes care of it, or what to do.
-        stops: whether training is refused until the tables, or a flag, are changed.
-    """
-
-    where: str
-    what: str
-    count: int
-    examples: tuple[str, ...] = ()
-    remedy: str
-    stops: bool = False
-
-    def to_text(self) -> str:
-        """Return the problem in one line."""
-        is_cut = len(self.examples) == _EXAMPLES < self.count
-        shown = f" ({', '.join(self.examples)}{', ...' if is_cut else ''})"
-        mark = "STOPS TRAINING: " if self.stops else ""
-        return f"{mark}{self.where}: {self.what}{shown if self.examples else ''}; {self.remedy}"
-
-
-@dataclass
-class Listing:
-    """Problems, and what a proposal needs because of them.
-
-    Attributes:
-        problems: in the order of the tables.
-        changes: settings that differ from the first proposal.
-        declared: settings that list values of the data, for the owner to declare.
-    """
-
-    problems: list[Problem] = field(default_factory=list)
-    changes: dict[str, Any] = field(default_factory=dict)
-    declared: dict[str, list[str]] = field(default_factory=dict)
 
 
 def list_problems(
@@ -89,31 +45,16 @@ def list_problems(
     return finder.listing
 
 
-class _Finder:
+class _Finder(LabelFinder):
     """Looks for one kind of problem after the other."""
-
-    def __init__(
-        self,
-        connection: Any,
-        tables: tuple[Table, Table],
-        profiles: tuple[Mapping[str, Profile], Mapping[str, Profile]],
-        roles: Roles,
-        settings: dict[str, Any],
-        missing: tuple[str, ...],
-    ) -> None:
-        self.connection, self.roles, self.settings, self.missing = connection, roles, settings, missing
-        self.tables, self.profiles = tables, profiles
-        self.listing = Listing()
-        rules = ("numbers", "dates")
-        names = [name for kind in rules for name in LOOKED_UP[kind] if name in settings]
-        self.rules = Columns(**{name: settings[name] for name in names})
 
     def check_names(self) -> None:
         """Columns that are given and do not exist, and roles that no column has."""
-        of_nodes = {"id": self.roles.id, "label": self.roles.label, "split": self.roles.split}
-        of_edges = {"source": self.roles.source, "target": self.roles.target}
+        labels = [("label", name) for name in self.roles.label_columns or (None,)]
+        of_nodes = [("id", self.roles.id), *labels, ("split", self.roles.split)]
+        of_edges = [("source", self.roles.source), ("target", self.roles.target)]
         for place, wanted in enumerate((of_nodes, of_edges)):
-            for role, name in wanted.items():
+            for role, name in wanted:
                 if name is None and role == "split":
                     continue
                 if name is None or name not in self.profiles[place]:
@@ -163,82 +104,11 @@ class _Finder:
         if extra:
             twice = self.connection.execute(
                 f"SELECT CAST({cell} AS VARCHAR) FROM raw_nodes WHERE {cell} IS NOT NULL "
-                f"GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT {_EXAMPLES}"
+                f"GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT {EXAMPLES}"
             ).fetchall()
             examples = tuple(repr(text[:40]) for (text,) in twice)
             what = f"{extra:,} rows repeat an id"
             self._add(0, name, what, extra, "keep one row for each id", examples, stops=True)
-
-    def check_label(self) -> None:
-        """Labels that are text, and labels that are no class."""
-        profile = self._profile(0, self.roles.label)
-        if profile is None:
-            return
-        classes = self.settings.get("classes")
-        # Numbers from 0 without a gap are classes as they are.
-        is_numbered = profile.integers == profile.filled and profile.distinct == (profile.most or 0) + 1
-        if classes is None and not is_numbered:
-            if self._find_other_task(profile):
-                return
-            names = self._values(profile)
-            self.listing.declared["classes"] = names
-            self._add(
-                *(0, profile.name, f"classes have names, {len(names)} of them", profile.filled),
-                "list them with --classes if they are public, as the next command does",
-                tuple(map(repr, names[:_EXAMPLES])),
-            )
-        elif classes is not None:
-            outside = (
-                self._filled(profile) + f" AND CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(classes)})"
-            )
-            count = self._count(outside)
-            if count:
-                advice = "list all classes (--classes), correct the cells, or empty them (--missing)"
-                examples = self._examples(profile, outside)
-                what = f"{count:,} labels are not listed in classes"
-                self._add(0, profile.name, what, count, advice, examples, stops=True)
-        if profile.empty:
-            what = f"{profile.empty:,} rows have no label"
-            self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
-
-    def _find_other_task(self, profile: Profile) -> bool:
-        """Whether the label is no class but a number, a list or free text; say so."""
-        is_number, is_whole = profile.numbers == profile.filled, profile.fractions == 0
-        if is_number and (profile.distinct > MOST_CATEGORIES or not is_whole):
-            what = f"{profile.distinct:,} different numbers: this looks like a number to predict"
-            advice = (
-                "bin it, or give --task number --bounds a,b with bounds that you know; for classes, expected "
-                "whole numbers from 0 or names"
-            )
-            self._add(0, profile.name, what, profile.filled, advice, stops=True)
-        elif (lists := self._find_lists(profile)) is not None:
-            mark, labels = lists
-            what = f"lists of {labels:,} different labels with {mark!r} between them"
-            advice = "this looks like several labels for a row: give --task labels, or choose another --label"
-            examples = self._examples(profile, f"contains(CAST({profile.sql} AS VARCHAR), '{mark}')")
-            self._add(0, profile.name, what, profile.filled, advice, examples, stops=True)
-        elif profile.distinct > MOST_CATEGORIES:
-            values = f"{profile.distinct:,} different values"
-            advice = "expected whole numbers from 0, or names of a few classes; choose another --label"
-            self._add(0, profile.name, values, profile.filled, advice, stops=True)
-        else:
-            return False
-        return True
-
-    def _find_lists(self, profile: Profile) -> tuple[str, int] | None:
-        """Return what stands between the labels of a cell, and how many labels there are; None if nothing."""
-        cell = f"CAST({profile.sql} AS VARCHAR)"
-        for mark in _BETWEEN:
-            with_mark, different, single = self.connection.execute(
-                f"SELECT count(*) FILTER (WHERE contains(v, '{mark}')), count(*), (SELECT count(DISTINCT "
-                f"trim(label)) FROM (SELECT unnest(string_split({cell}, '{mark}')) AS label FROM raw_nodes "
-                f"WHERE {self._filled(profile)})) FROM (SELECT DISTINCT {cell} AS v FROM raw_nodes WHERE "
-                f"{self._filled(profile)})"
-            ).fetchone()
-            # Labels come back in other combinations; names that happen to hold a comma do not.
-            if with_mark * 3 >= different and single < different and single <= MOST_CATEGORIES:
-                return mark, int(single)
-        return None
 
     def check_split(self) -> None:
         """Cells that name no split, and no training node."""
@@ -249,7 +119,7 @@ class _Finder:
             return
         wrong = profile.filled - profile.splits
         if wrong:
-            examples = tuple(repr(text) for text in self._values(profile)[:_EXAMPLES])
+            examples = tuple(repr(text) for text in self._values(profile)[:EXAMPLES])
             what = f"{wrong:,} cells are none of train, val, test, 0, 1, 2"
             advice = "correct them, or draw a split (--split 0.6/0.2/0.2)"
             self._add(0, profile.name, what, wrong, advice, examples, stops=True)
@@ -297,7 +167,7 @@ class _Finder:
                 f"ORDER BY 1 LIMIT {_MOST_TEXTS + 1}"
             ).fetchall()
         ]
-        examples = tuple(repr(text[:40]) for text in values[:_EXAMPLES])
+        examples = tuple(repr(text[:40]) for text in values[:EXAMPLES])
         what = f"{count:,} cells are not numbers"
         if len(values) > _MOST_TEXTS:
             self._leave_out(profile.name)
@@ -378,65 +248,16 @@ class _Finder:
         total = self.profiles[1][str(self.roles.source)].rows
         texts = self.connection.execute(
             f"SELECT CASE WHEN u IS NULL THEN u_text ELSE w_text END FROM {linked} WHERE u IS NULL OR w IS "
-            f"NULL ORDER BY row_no LIMIT {_EXAMPLES}"
+            f"NULL ORDER BY row_no LIMIT {EXAMPLES}"
         ).fetchall()
         examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in texts)
         is_dropped = self.settings.get("unknown_ids") == "drop"
         advice = "dropped (unknown_ids)" if is_dropped else "drop them (--unknown-ids drop)"
         what = f"{_edges(count)} with an end that is not a node"
         if count == total:
-            first = self._values(self.profiles[0][str(self.roles.id)])[:_EXAMPLES]
+            first = self._values(self.profiles[0][str(self.roles.id)])[:EXAMPLES]
             advice = f"expected ids of the nodes, such as {', '.join(map(repr, first))}"
         self._add(1, "", what, count, advice, examples, stops=not is_dropped or count == total)
-
-    def _profile(self, place: int, name: str | None) -> Profile | None:
-        return None if name is None else self.profiles[place].get(name)
-
-    def _filled(self, profile: Profile) -> str:
-        return f"NOT {empty_sql(profile.sql, self.missing)}"
-
-    def _count(self, condition: str) -> int:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_nodes WHERE {condition}").fetchone()
-        return int(count)
-
-    def _rows(self, condition: str) -> tuple[str, ...]:
-        """Where the first rows are for which a condition holds."""
-        rows = self.connection.execute(
-            f"SELECT row_no FROM raw_nodes WHERE {condition} ORDER BY row_no LIMIT {_EXAMPLES}"
-        ).fetchall()
-        return tuple(self.tables[0].row_name(row) for (row,) in rows)
-
-    def _examples(self, profile: Profile, condition: str) -> tuple[str, ...]:
-        texts = self.connection.execute(
-            f"SELECT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {condition} ORDER BY row_no "
-            f"LIMIT {_EXAMPLES}"
-        ).fetchall()
-        return tuple(repr(text[:40]) for (text,) in texts)
-
-    def _values(self, profile: Profile) -> list[str]:
-        """Return the different values of a column in order; of many, the first."""
-        texts = self.connection.execute(
-            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {self._filled(profile)} "
-            f"ORDER BY 1 LIMIT {MOST_CATEGORIES}"
-        ).fetchall()
-        return [str(text) for (text,) in texts]
-
-    def _add(
-        self,
-        place: int,
-        column: str,
-        what: str,
-        count: int,
-        remedy: str,
-        examples: tuple[str, ...] = (),
-        *,
-        stops: bool = False,
-    ) -> None:
-        table = self.tables[place].short_name
-        where = f"{table}, column {column!r}" if column else table
-        self.listing.problems.append(
-            Problem(where=where, what=what, count=count, remedy=remedy, examples=examples, stops=stops)
-        )
 
 
 def _edges(count: int) -> str:

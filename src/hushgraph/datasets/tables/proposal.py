@@ -20,6 +20,7 @@ _COMMENTS = {
     "id": "who a row is about; each id once",
     "label": "what to predict; an empty cell is no label",
     "classes": "names of the classes in the order of their numbers; public",
+    "separator": "between the labels of a cell that lists several",
     "split": "train, val or test (or 0, 1, 2); public",
     "source": "of an edge: who is read",
     "target": "of an edge: who reads",

@@ -12,7 +12,7 @@ from typing import Any
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.edge_table import EdgeTable
 from hushgraph.datasets.tables.files import TableFiles, find_tables
-from hushgraph.datasets.tables.node_table import NodeTable
+from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
 from hushgraph.datasets.tables.table import Table, open_table
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns, looks_like_split
@@ -28,7 +28,7 @@ def arrays_from_tables(
     labels: bool = True,
     splits: bool = True,
     num_classes: int | None = None,
-    classes: bool = True,
+    kind: LabelKind | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from two tables.
 
@@ -37,8 +37,9 @@ def arrays_from_tables(
         columns: the roles of the columns; a mapping of some of them takes precedence over the TOML file.
         labels: whether labels are read. If not, no label column is needed and every label is -1.
         splits: whether the split column is read.
-        num_classes: the number of classes, if it is known.
-        classes: whether labels are classes; otherwise they are numbers.
+        num_classes: the number of classes, or of labels, if it is known.
+        kind: what labels are: classes unless given, or lists of labels where `columns` say so. The key
+            "are_sets" of the result says which.
 
     Guarantees:
         Whatever the files contain, the result is arrays or a `GraphError` of one line that names file, column
@@ -47,13 +48,14 @@ def arrays_from_tables(
     with open_database() as (connection, folder):
         files = find_tables(data, connection, folder)
         given = files.columns_with(columns)
+        nodes, edges = open_pair(connection, files, given, is_fixed=isinstance(columns, Columns))
+        is_rest = given.features is None
+        given = given.resolve_names(nodes.names)
         if given.classes is not None:
             if num_classes not in (None, len(given.classes)):
                 raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))
             num_classes = len(given.classes)
-        nodes, edges = open_pair(connection, files, given, is_fixed=isinstance(columns, Columns))
-        is_rest = given.features is None
-        given = given.resolve_names(nodes.names)
+        kind = _choose_kind(kind, nodes, given)
         if is_rest:
             if given.split is not None:
                 nodes.check_exists(given.split, "split")
@@ -74,7 +76,7 @@ def arrays_from_tables(
             splits=splits,
             integer_ids=integer_ids,
             num_classes=num_classes,
-            classes=classes,
+            kind=kind,
         )
         arrays = reader.arrays()
         ends = EdgeTable(
@@ -86,7 +88,24 @@ def arrays_from_tables(
         arrays["edge_index"], dropped = ends.array(len(arrays["y"]))
         arrays["clean_up"] |= {"edges to unknown ids dropped": dropped}
         arrays["unread"] = tuple(name for name in edges.names if name not in (given.source, given.target))
-        return {**arrays, "columns": given, "num_classes": num_classes}
+        return {**arrays, "columns": given, "num_classes": num_classes, "are_sets": kind == "labels"}
+
+
+def _choose_kind(kind: LabelKind | None, nodes: Table, columns: Columns) -> LabelKind:
+    """What labels are, by what is declared; GraphError where lists of labels lack the names of labels."""
+    where = nodes.place(None, columns.label_columns[0])
+    if kind == "number" and columns.has_sets:
+        raise GraphError(
+            f"{where}: a number is one column; leave out separator, and name one column as label"
+        )
+    if kind == "number" or not (columns.has_sets or kind == "labels"):
+        return kind or "classes"
+    if columns.classes is None:
+        raise GraphError(
+            f"{where}: lists of labels, and no list of all labels; name them (--classes a,b,c): they are "
+            "declared, never collected from rows"
+        )
+    return "labels"
 
 
 def _refuse_split_features(nodes: Table, columns: Columns) -> None:

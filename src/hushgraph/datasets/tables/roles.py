@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgraph.datasets.tables.profile import Profile
-from hushgraph.graph.columns import looks_like_split
+from hushgraph.graph.columns import Columns, looks_like_split
 
 # The number of buckets of a proposal; it must not depend on how many values occur.
 BUCKETS = 16
@@ -93,7 +93,7 @@ class Roles:
 
     Attributes:
         nodes, edges: the word for what a column looks like, by column.
-        id, label, split, source, target: names of columns.
+        id, label, split, source, target: names of columns; of labels, perhaps several.
         hashed, ignored: columns that are categories, and columns to leave out.
         looked_up: which of these follow from what columns hold rather than from their names.
     """
@@ -101,13 +101,18 @@ class Roles:
     nodes: Mapping[str, str]
     edges: Mapping[str, str]
     id: str | None
-    label: str | None
+    label: str | tuple[str, ...] | None
     split: str | None
     source: str | None
     target: str | None
     hashed: tuple[str, ...]
     ignored: tuple[str, ...]
     looked_up: tuple[str, ...] = ()
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of labels."""
+        return (self.label,) if isinstance(self.label, str) else self.label or ()
 
 
 class RoleGuess:
@@ -134,10 +139,11 @@ class RoleGuess:
 
     def guess(self) -> Roles:
         """Return the role of every column."""
-        label = self.given.get("label") or find_named(self.nodes, _LABELS)
-        node_id, source, target = self._find_ids(without={label})
-        split = self._find_split(without={node_id, label})
-        taken = {node_id: "id", label: "label", split: "split"}
+        label = self._find_label()
+        labels: set[str | None] = {*label} if isinstance(label, tuple) else {label}
+        node_id, source, target = self._find_ids(without=labels)
+        split = self._find_split(without={node_id, *labels})
+        taken = {node_id: "id", split: "split"} | dict.fromkeys(labels, "label")
         words, hashed, ignored = {}, [], []
         for name, profile in self.nodes.items():
             word = taken.get(name) or self._name_feature(profile)
@@ -165,6 +171,13 @@ class RoleGuess:
             ignored=tuple(ignored),
             looked_up=tuple(self.looked_up),
         )
+
+    def _find_label(self) -> str | tuple[str, ...] | None:
+        """Return the column of labels, or the columns that were given as such."""
+        given = self.given.get("label")
+        if given is None:
+            return find_named(self.nodes, _LABELS)
+        return Columns(label=given).resolve_names(self.nodes).label  # type: ignore[return-value]
 
     def _is_given(self, name: str) -> bool:
         """Whether a feature column has a role that was given."""

@@ -1,0 +1,130 @@
+"""Problems of tables, and what every search for them uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hushgraph.datasets.tables.profile import Profile, empty_sql
+from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
+from hushgraph.datasets.tables.table import Table
+from hushgraph.graph.cell_rules import LOOKED_UP
+from hushgraph.graph.columns import Columns
+
+EXAMPLES = 3
+"""How many examples a problem shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One problem.
+
+    Attributes:
+        where: table and column.
+        what: in words, with the count.
+        count: of cells, rows or edges.
+        examples: a few of them.
+        remedy: what takes care of it, or what to do.
+        stops: whether training is refused until the tables, or a flag, are changed.
+    """
+
+    where: str
+    what: str
+    count: int
+    examples: tuple[str, ...] = ()
+    remedy: str
+    stops: bool = False
+
+    def to_text(self) -> str:
+        """Return the problem in one line."""
+        is_cut = len(self.examples) == EXAMPLES < self.count
+        shown = f" ({', '.join(self.examples)}{', ...' if is_cut else ''})"
+        mark = "STOPS TRAINING: " if self.stops else ""
+        return f"{mark}{self.where}: {self.what}{shown if self.examples else ''}; {self.remedy}"
+
+
+@dataclass
+class Listing:
+    """Problems, and what a proposal needs because of them.
+
+    Attributes:
+        problems: in the order of the tables.
+        changes: settings that differ from the first proposal.
+        declared: settings that list values of the data, for the owner to declare.
+        task: what the labels ask for, where they are no classes.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    changes: dict[str, Any] = field(default_factory=dict)
+    declared: dict[str, Any] = field(default_factory=dict)
+    task: str | None = None
+
+
+class Finder:
+    """Tables, their profiles and roles, and the problems found so far."""
+
+    def __init__(
+        self,
+        connection: Any,
+        tables: tuple[Table, Table],
+        profiles: tuple[Mapping[str, Profile], Mapping[str, Profile]],
+        roles: Roles,
+        settings: dict[str, Any],
+        missing: tuple[str, ...],
+    ) -> None:
+        self.connection, self.roles, self.settings, self.missing = connection, roles, settings, missing
+        self.tables, self.profiles = tables, profiles
+        self.listing = Listing()
+        rules = ("numbers", "dates")
+        names = [name for kind in rules for name in LOOKED_UP[kind] if name in settings]
+        self.rules = Columns(**{name: settings[name] for name in names})
+
+    def _profile(self, place: int, name: str | None) -> Profile | None:
+        return None if name is None else self.profiles[place].get(name)
+
+    def _filled(self, profile: Profile) -> str:
+        return f"NOT {empty_sql(profile.sql, self.missing)}"
+
+    def _count(self, condition: str) -> int:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_nodes WHERE {condition}").fetchone()
+        return int(count)
+
+    def _rows(self, condition: str) -> tuple[str, ...]:
+        """Where the first rows are for which a condition holds."""
+        rows = self.connection.execute(
+            f"SELECT row_no FROM raw_nodes WHERE {condition} ORDER BY row_no LIMIT {EXAMPLES}"
+        ).fetchall()
+        return tuple(self.tables[0].row_name(row) for (row,) in rows)
+
+    def _examples(self, profile: Profile, condition: str) -> tuple[str, ...]:
+        texts = self.connection.execute(
+            f"SELECT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {condition} ORDER BY row_no "
+            f"LIMIT {EXAMPLES}"
+        ).fetchall()
+        return tuple(repr(text[:40]) for (text,) in texts)
+
+    def _values(self, profile: Profile) -> list[str]:
+        """Return the different values of a column in order; of many, the first."""
+        texts = self.connection.execute(
+            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_nodes WHERE {self._filled(profile)} "
+            f"ORDER BY 1 LIMIT {MOST_CATEGORIES}"
+        ).fetchall()
+        return [str(text) for (text,) in texts]
+
+    def _add(
+        self,
+        place: int,
+        column: str,
+        what: str,
+        count: int,
+        remedy: str,
+        examples: tuple[str, ...] = (),
+        *,
+        stops: bool = False,
+    ) -> None:
+        table = self.tables[place].short_name
+        where = f"{table}, column {column!r}" if column else table
+        self.listing.problems.append(
+            Problem(where=where, what=what, count=count, remedy=remedy, examples=examples, stops=stops)
+        )
