@@ -57,7 +57,10 @@ def test_parameters_are_those_of_train_with_its_defaults() -> None:
     usual = {name: p.default for name, p in inspect.signature(hg.train).parameters.items()}
     params = NodeClassifier().get_params()
     assert params == {name: usual[name] for name in params}
-    assert usual.keys() - params.keys() == {"data", "observer", "on_notes", "on_start"}
+    assert usual.keys() - params.keys() == {
+        *("data", "observer", "on_notes", "on_start"),
+        *("bounds", "unit"),
+    }
 
 
 def test_the_constructor_takes_keywords_and_only_stores() -> None:
@@ -180,10 +183,10 @@ def test_before_fit_there_is_one_clear_line(graph: Graph, ask: str) -> None:
 
 
 def test_what_cannot_be_used_is_refused(graph: Graph, fitted: NodeClassifier) -> None:
-    with pytest.raises(InputError, match="y=ndarray: expected None"):
-        clone(fitted).fit(graph, graph.y)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="y=ndarray: expected None"):
-        fitted.score(graph, graph.y)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="y=ndarray without a graph: give the edges too"):
+        clone(fitted).fit(graph, graph.y)
+    with pytest.raises(InputError, match="y=ndarray without a graph: give the edges too"):
+        fitted.score(graph, graph.y)
     with pytest.raises(InputError, match=r"split='tset': expected one of train, val, test, all"):
         fitted.score(graph, split="tset")
     with pytest.raises(InputError, match="split='test': no node of it has a label"):

@@ -24,6 +24,7 @@ def test_these_are_the_names() -> None:
         "TrainingConfig",
         "prepare",
         "NodeClassifier",
+        "NodeRegressor",
         "PrivacyPlan",
         "Run",
         "datasets",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hushgraph.errors import RunError as RunError
     from hushgraph.errors import WriteError as WriteError
     from hushgraph.estimator import NodeClassifier as NodeClassifier
+    from hushgraph.estimator import NodeRegressor as NodeRegressor
     from hushgraph.graph.columns import Columns as Columns
     from hushgraph.graph.graph import Graph as Graph
     from hushgraph.models.blocks import Reads as Reads
@@ -54,6 +55,7 @@ __all__ = [
     "MissingSplitError",
     "ModelError",
     "NodeClassifier",
+    "NodeRegressor",
     "NotFittedError",
     "PlanError",
     "PrivacyPlan",
@@ -88,6 +90,7 @@ _HOMES = {
     "MissingSplitError": "errors",
     "ModelError": "errors",
     "NodeClassifier": "estimator",
+    "NodeRegressor": "estimator",
     "NotFittedError": "errors",
     "PlanError": "errors",
     "PrivacyPlan": "privacy.plans",
