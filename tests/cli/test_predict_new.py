@@ -77,6 +77,7 @@ def test_new_nodes_in_json(run: Run, here: Path) -> None:
         "run": "run",
         "probabilities": True,
         "nodes": 2,
+        "task": "classes",
         "classes": 3,
         "predictions": "covered towards everybody else",
         "covered": True,

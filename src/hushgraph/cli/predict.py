@@ -1,4 +1,4 @@
-"""`hushgraph predict`: the class of every node."""
+"""`hushgraph predict`: the class, the labels or the number of every node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hushgraph.cli.options import section
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
 hushgraph predict runs/people-gcn-1 more.npz --out p.parquet --probabilities
-hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv"""
+hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv
+hushgraph predict runs/bank-1 bank --out flags.csv --top 1%"""
 
 _output = section("Run and output")
 
@@ -26,8 +27,14 @@ def predict(
     ],
     out: Annotated[Path, _output("The file to write: .csv, .parquet or .npz.")],
     probabilities: Annotated[
-        bool, _output("Write them too, one column a class. [classes alone]", "--probabilities")
+        bool, _output("Write them too, one column a class or label. [predictions]", "--probabilities")
     ] = False,
+    threshold: Annotated[
+        float | None, _output("Flag scores above it: a probability, or the number. [no flags]", metavar="T")
+    ] = None,
+    top: Annotated[
+        str | None, _output("Flag at most about this share, by released score bins. [no flags]", metavar="1%")
+    ] = None,
     new: Annotated[
         bool, _output("DATA is nodes that were not there at training. [nodes of the graph]", "--new")
     ] = False,
@@ -42,7 +49,11 @@ def predict(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict the class of every node with a trained model."""
+    """Predict every node with a trained model.
+
+    --threshold and --top add a column of flags. A threshold of --top is read off what the run released, never
+    by rank: whether a node is flagged does not depend on the scores of others.
+    """
     with terminal.status("Loading PyTorch", quiet=as_json or quiet) as line:
         from hushgraph.inference import predictions
 
@@ -53,16 +64,15 @@ def predict(
         loaded = Run.load(run, device=device)
         terminal.show_loading(line, data)
         predicted = loaded.predict_table(
-            options.join_edges(data, edges), new=new, symmetrize=symmetrize, in_the_clear=in_the_clear
+            options.join_edges(data, edges),
+            new=new,
+            symmetrize=symmetrize,
+            in_the_clear=in_the_clear,
+            threshold=threshold,
+            top=top,
         )
-        predictions.save(
-            out,
-            predicted.probabilities,
-            with_probabilities=probabilities,
-            node_names=predicted.names,
-            class_names=predicted.class_names,
-            id_name=predicted.id_name,
-        )
+        list_all = predicted.to_arrays if out.suffix == ".npz" else predicted.to_columns
+        predictions.save(out, list_all(probabilities=probabilities))
     about = predicted.to_json()
     if as_json:
         typer.echo(json.dumps({"out": str(out), "run": str(run), "probabilities": probabilities, **about}))

@@ -9,17 +9,20 @@ from torch import Tensor, nn
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores
 from hushgraph.inputs.features import RowTable
+from hushgraph.tasks.task import Task
 
 
-def average_over_neighbours(probabilities: Tensor, graph: Graph) -> Tensor:
-    """Add the mean of the neighbours' log-probabilities, read in the clear, to a node's own."""
-    logs = probabilities.cpu().clamp(min=1e-12).log()
+def average_over_neighbours(task: Task, shown: Tensor, graph: Graph) -> Tensor:
+    """What `Task.average` makes of a node's own prediction and its neighbours', read in the clear."""
     counts = torch.from_numpy(np.diff(graph.indptr).astype(np.int64))
     readers = torch.repeat_interleave(torch.arange(graph.num_nodes), counts)
     sources = torch.from_numpy(np.asarray(graph.indices).astype(np.int64))
-    sums = torch.zeros_like(logs).index_add_(0, readers, logs[sources])
-    total = logs + sums / counts.clamp(min=1)[:, None]
-    return total.softmax(1).to(probabilities.device)
+
+    def average(values: Tensor) -> Tensor:
+        sums = torch.zeros_like(values).index_add_(0, readers, values[sources])
+        return sums / counts.clamp(min=1)[:, None]
+
+    return task.average(shown.cpu(), average, counts == 0).to(shown.device)
 
 
 def score_table(model: nn.Module, graph: Graph, table: RowTable) -> Tensor:

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.inference.new_nodes import NewNodes
-from hushgraph.inference.predictions import NOT_COVERED, list_columns
+from hushgraph.inference.predictions import NODE, NOT_COVERED, name_nodes
+from hushgraph.inference.thresholds import Threshold
 from hushgraph.privacy.plans import PREDICTIONS
+from hushgraph.tasks.task import Task, name_columns
 
 _COVERED = (
     "A prediction is computed from the node's own row and from what was released: weights, and boards where "
@@ -22,22 +24,28 @@ _NO_GUARANTEE = "The run guarantees nothing, so its predictions are not covered 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predicted:
-    """Probabilities of nodes, and who is protected when they are published.
+    """What a run says of nodes, and who is protected when that is published.
 
     Attributes:
-        probabilities: float32 [R, classes].
+        task: what was asked.
+        probabilities: float32 [R, outputs]: probabilities of classes or labels, or the number.
         names: the names of the nodes; None where they are numbered from 0.
-        class_names: the names of the classes; None where they are numbered from 0.
+        class_names: the names of the classes or labels; None where they are numbered from 0.
         id_name: what the column of names was called; None where there was none.
+        label_name: what the column of labels was called; None where there was none.
+        threshold: above which score nodes are flagged; None where none was asked for.
         is_covered: whether the predictions are covered towards everybody else.
         reads_neighbours: whether neighbours were read in the clear.
         new_nodes: the rows, where they are nodes that were not there at training.
     """
 
+    task: Task
     probabilities: npt.NDArray[np.float32]
     names: npt.NDArray[Any] | None = None
     class_names: Sequence[str] | None = None
     id_name: str | None = None
+    label_name: str | None = None
+    threshold: Threshold | None = None
     is_covered: bool
     reads_neighbours: bool
     new_nodes: NewNodes | None = None
@@ -54,27 +62,55 @@ class Predicted:
             return _COVERED
         return NOT_COVERED if self.reads_neighbours else _NO_GUARANTEE
 
-    def to_columns(self, *, probabilities: bool = True) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of a table: ids under their own name, classes by name, probabilities.
+    @property
+    def flagged(self) -> npt.NDArray[np.bool_] | None:
+        """bool [R], which scores are above the threshold; of several labels [R, labels]; None without one."""
+        if self.threshold is None:
+            return None
+        flags = self.threshold.flag(self.probabilities)
+        return flags[:, 0] if flags.shape[1] == 1 else flags
 
-        `pandas.DataFrame` and `polars.DataFrame` take it as it is.
+    def to_columns(self, *, probabilities: bool = True) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of a table: ids under their own name, the prediction, scores and flags.
+
+        `pandas.DataFrame` and `polars.DataFrame` take it as it is. Of classes there is a column `class`, of
+        labels has_NAME for each, of a number `number` and its `unit`; of two classes also p_NAME of the
+        positive one. A threshold adds `flagged`, of several labels flagged_NAME for each.
 
         Args:
-            probabilities: whether each class has a column of its own, called p_NAME.
+            probabilities: whether each class or label has a column of its own, called p_NAME.
         """
-        return list_columns(
-            self.probabilities,
-            with_probabilities=probabilities,
-            node_names=self.names,
-            class_names=self.class_names,
-            id_name=self.id_name,
+        columns = self.task.tabulate(
+            self.probabilities, self._output_names, with_scores=probabilities, label=self.label_name
         )
+        flags = self.flagged
+        if self.threshold is not None and flags is not None:
+            several = self._output_names[list(self.threshold.outputs)]
+            columns |= {"flagged": flags} if flags.ndim == 1 else name_columns("flagged", several, flags)
+        return name_nodes(columns, len(self.probabilities), node_names=self.names, id_name=self.id_name)
+
+    def to_arrays(self, *, probabilities: bool = True) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of an `.npz` file: as `to_columns`, with probabilities as one array."""
+        columns = self.to_columns(probabilities=False)
+        arrays = {NODE: next(iter(columns.values())), **dict(list(columns.items())[1:])}
+        if probabilities:
+            names = self.class_names
+            arrays["probabilities"] = self.probabilities
+            arrays |= {} if names is None else {"class_names": np.asarray(names, np.str_)}
+        return arrays
+
+    @property
+    def _output_names(self) -> npt.NDArray[Any]:
+        count = self.probabilities.shape[1]
+        return np.arange(count) if self.class_names is None else np.asarray(self.class_names, np.str_)
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and what is promised as JSON values; the predictions themselves are left out."""
-        count, classes = self.probabilities.shape
-        about: dict[str, Any] = {"nodes": count, "classes": classes, "predictions": self.predictions}
-        about["covered"] = self.is_covered
+        count, outputs = self.probabilities.shape
+        about: dict[str, Any] = {"nodes": count, "task": self.task.name, "classes": outputs}
+        about |= {"predictions": self.predictions, "covered": self.is_covered}
+        if self.threshold is not None:
+            about["threshold"] = {**self.threshold.to_json(), "covered": self.is_covered}
         if self.new_nodes is not None:
             about |= {
                 "new": True,
@@ -85,8 +121,25 @@ class Predicted:
         return about
 
     def to_lines(self) -> list[str]:
-        """Return what is promised and what was skipped, a line each."""
-        return [f"predictions: {self.predictions}", *_describe_skipped(self.new_nodes)]
+        """Return what is promised, what nodes are flagged by and what was skipped, a line each."""
+        lines = [f"predictions: {self.predictions}"]
+        if self.threshold is not None:
+            lines += _describe_threshold(self.threshold, self._output_names, PREDICTIONS[self.is_covered])
+        return [*lines, *_describe_skipped(self.new_nodes)]
+
+
+def _describe_threshold(threshold: Threshold, names: npt.NDArray[Any], promise: str) -> list[str]:
+    """One line, or one for each label where thresholds differ."""
+    lines = []
+    is_one = len(set(threshold.values)) == 1 and not threshold.shares
+    for place, value in enumerate(threshold.values[:1] if is_one else threshold.values):
+        of_label = f" {names[threshold.outputs[place]]}" if len(threshold.values) > 1 and not is_one else ""
+        share = ""
+        if threshold.shares:
+            middle, low, high = threshold.shares[place]
+            share = f", which {middle:.2%} of that split are above ({low:.2%} to {high:.2%} with its noise)"
+        lines.append(f"flagged{of_label}: scores above {value:.6g}, {threshold.source}{share}; {promise}")
+    return lines
 
 
 def _describe_skipped(nodes: NewNodes | None) -> list[str]:

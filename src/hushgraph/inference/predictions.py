@@ -1,8 +1,8 @@
-"""Files of predictions: node, class and, if asked for, probabilities."""
+"""Files of predictions: a table as CSV or Parquet, or arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +19,8 @@ NOT_COVERED = (
 
 
 FORMATS = (".csv", ".npz", ".parquet")
-_NODE, _CLASS, _NUMBER = "node", "class", "number"
+NODE = "node"
+"""The column of nodes without a name of their own for it."""
 
 
 def check_out(path: Path, *, force: bool) -> None:
@@ -34,84 +35,42 @@ def check_out(path: Path, *, force: bool) -> None:
         raise InputError(f"out={path}: there is no folder {path.parent}; make it first")
 
 
-def save(
-    path: Path,
-    probabilities: npt.NDArray[np.float32],
-    *,
-    with_probabilities: bool,
-    node_names: npt.NDArray[Any] | None = None,
-    class_names: Sequence[str] | None = None,
-    id_name: str | None = None,
-) -> None:
-    """Write one row per node, in the order of the data. The file is replaced atomically.
+def save(path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write named columns of one length. The file is replaced atomically.
 
     Args:
-        path: `.csv` or `.parquet` with columns node, class, p_0, ..., or `.npz` with arrays node, class,
-            probabilities.
-        probabilities: float32 [num_nodes, num_classes].
-        with_probabilities: whether the probabilities are written.
-        node_names: the names of the nodes; numbers from 0 unless given.
-        class_names: the names of the classes; numbers from 0 unless given.
-        id_name: what the first column of a table is called.
+        path: `.csv` or `.parquet`, a table, or `.npz`, which also takes arrays of other shapes.
+        columns: by name.
     """
-    names: dict[str, Any] = {"node_names": node_names, "class_names": class_names}
-    if path.suffix == ".npz":
-        _save_arrays(path, probabilities, with_probabilities=with_probabilities, **names)
-        return
-    columns = list_columns(probabilities, with_probabilities=with_probabilities, id_name=id_name, **names)
-    write = _write_parquet if path.suffix == ".parquet" else _write_csv
+    write = {".parquet": _write_parquet, ".npz": _write_arrays}.get(path.suffix, _write_csv)
     with whole_file(path) as file:
         write(file, columns)
 
 
-def list_columns(
-    probabilities: npt.NDArray[np.float32],
+def name_nodes(
+    columns: Mapping[str, npt.NDArray[Any]],
+    count: int,
     *,
-    with_probabilities: bool = True,
     node_names: npt.NDArray[Any] | None = None,
-    class_names: Sequence[str] | None = None,
     id_name: str | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a table of predictions, by name; arguments as in `save`."""
-    count, classes = probabilities.shape
-    names = np.arange(classes) if class_names is None else np.asarray(class_names, np.str_)
-    # One output is a number; classes have two or more.
-    columns = {_NUMBER: probabilities[:, 0]} if classes == 1 else {_CLASS: names[probabilities.argmax(1)]}
-    if with_probabilities and classes > 1:
-        columns |= {f"p_{name}": column for name, column in zip(names, probabilities.T, strict=True)}
-    # A column of the user's that has the name of one of ours would replace it.
-    first = _NODE if id_name is None or id_name in columns else id_name
-    return {first: _as_ids(count, node_names)} | columns
-
-
-def _as_ids(count: int, node_names: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """Return columns with that of the nodes in front: their names, or numbers from 0."""
     nodes = np.arange(count) if node_names is None else node_names
+    # A column of the user's that has the name of one of ours would replace it.
+    first = NODE if id_name is None or id_name in columns else id_name
     # NumPy text instead of objects, so that a file can be read without unpickling.
-    return nodes if nodes.dtype.kind in "iu" else nodes.astype(np.str_)
+    return {first: nodes if nodes.dtype.kind in "iu" else nodes.astype(np.str_), **columns}
 
 
-def _save_arrays(
-    path: Path,
-    probabilities: npt.NDArray[np.float32],
-    *,
-    with_probabilities: bool,
-    node_names: npt.NDArray[Any] | None,
-    class_names: Sequence[str] | None,
-) -> None:
-    columns = list_columns(
-        probabilities, with_probabilities=False, node_names=node_names, class_names=class_names
-    )
+def _write_arrays(file: BinaryIO, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     arrays: dict[str, Any] = dict(columns)
-    if with_probabilities:
-        arrays["probabilities"] = probabilities
-        arrays |= {} if class_names is None else {"class_names": np.asarray(class_names, np.str_)}
-    with whole_file(path) as file:
-        np.savez(file, **arrays)
+    np.savez(file, **arrays)
 
 
 def _write_csv(file: BinaryIO, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     quoted = [_quote_text(values) for values in columns.values()]
-    forms = {"i": "%d", "u": "%d", "f": "%.6g"}
+    # True and false are 1 and 0, as in columns that are read.
+    forms = {"b": "%d", "i": "%d", "u": "%d", "f": "%.6g"}
     header = ",".join(_quote_text(np.array(list(columns), np.str_)))
     table = np.empty(len(quoted[0]), [(f"c{place}", each.dtype) for place, each in enumerate(quoted)])
     for place, values in enumerate(quoted):

@@ -20,12 +20,14 @@ from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_ro
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
+from hushgraph.figures.tables import NoisyTables
 from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, score_table
 from hushgraph.inference.in_memory import evaluate
 from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
+from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
@@ -155,8 +157,21 @@ class Run:
         graph = self._read_to_predict(data, symmetrize=symmetrize)
         return self._predict_graph(graph, in_the_clear=in_the_clear)
 
+    def predict_outputs(self, data: Any, *, symmetrize: bool | None = None) -> npt.NDArray[np.float32]:
+        """float32 [num_nodes, num_outputs]: the model's outputs, which `predict_proba` is computed from."""
+        graph = self._read_to_predict(data, symmetrize=symmetrize)
+        values: npt.NDArray[np.float32] = self._score_graph(graph).cpu().numpy()
+        return values
+
     def predict_table(
-        self, data: Any, *, new: bool = False, symmetrize: bool | None = None, in_the_clear: bool = False
+        self,
+        data: Any,
+        *,
+        new: bool = False,
+        symmetrize: bool | None = None,
+        in_the_clear: bool = False,
+        threshold: float | None = None,
+        top: str | float | None = None,
     ) -> Predicted:
         """Probabilities with the names of the nodes, what is promised about them and what was skipped.
 
@@ -167,13 +182,18 @@ class Run:
             new: whether these are new nodes. Nothing is charged for them.
             symmetrize: as in `predict`; with `new`, whether either end of an edge lists the other one.
             in_the_clear: as in `predict`; not for new nodes, which read the board alone.
+            threshold: flag nodes whose score is above it: the probability of the positive one of two classes,
+                of every label, or the number.
+            top: the same, with the lowest threshold that at most this share of the validation split is above,
+                as "1%" or 0.01, read off the released score bins. How many nodes of `data` it flags may
+                differ. Who is flagged does not depend on the scores of others, as it would by rank.
 
         Raises:
             InputError: where the data cannot be used; nothing was written.
 
         Guarantees:
-            A covered prediction is a function of the node's own row, the board and the weights. New nodes
-            change neither the ledger nor anybody's prediction.
+            A covered prediction is a function of the node's own row, the board and the weights; so is a flag,
+            of these and the released bins. New nodes change neither the ledger nor anybody's prediction.
 
         Examples:
             >>> import numpy as np
@@ -185,20 +205,41 @@ class Run:
             >>> predicted.probabilities.shape, predicted.predictions, predicted.new_nodes.num_unknown
             ((2, 3), 'covered towards everybody else', 1)
         """
+        asked = self._choose_threshold(threshold, top, in_the_clear=in_the_clear)
         if new:
             if in_the_clear:
                 raise InputError("in_the_clear: new nodes read the board alone; leave it out")
-            return self._predict_new_nodes(data, symmetrize=symmetrize)
+            return self._predict_new_nodes(data, symmetrize=symmetrize, threshold=asked)
         graph = self._read_to_predict(data, symmetrize=symmetrize)
         reads_neighbours = in_the_clear or not self.plan.covers_predictions
         return Predicted(
+            **self._names,
             probabilities=self._predict_graph(graph, in_the_clear=in_the_clear),
             names=graph.node_names,
-            class_names=self.folder.class_names,
-            id_name=self._id_name,
+            threshold=asked,
             is_covered=self._is_covered and not reads_neighbours,
             reads_neighbours=reads_neighbours,
         )
+
+    def _choose_threshold(
+        self, threshold: float | None, top: str | float | None, *, in_the_clear: bool
+    ) -> Threshold | None:
+        """What nodes are flagged by, before data is read; None where nothing is asked for."""
+        if threshold is not None and top is not None:
+            raise InputError(f"threshold={threshold} and top={top}: both say who is flagged; leave out one")
+        if threshold is not None:
+            return give_threshold(self.folder.task, threshold)
+        if top is None:
+            return None
+        if in_the_clear:
+            raise InputError(
+                f"top={top} and in_the_clear: the released score bins are of covered scores; leave out "
+                "in_the_clear, or give threshold=T"
+            )
+        tables = None
+        if self.plan.evaluation_charge is not None:
+            tables = NoisyTables.load(self.folder.figures_path, plan=self.plan.fingerprint())
+        return read_threshold(self.folder.task, tables, top)
 
     def predict_new(
         self, features: Any, places: Sequence[Sequence[Any]]
@@ -240,7 +281,9 @@ class Run:
         inference.check_width(x.shape[1], self.folder.num_features)
         return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
 
-    def _predict_new_nodes(self, data: Any, *, symmetrize: bool | None) -> Predicted:
+    def _predict_new_nodes(
+        self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None
+    ) -> Predicted:
         boards = self._load_boards()
         is_symmetrized = self.config.symmetrize if symmetrize is None else symmetrize
         lister: ListedBy = "source" if self.plan.edge_owner == "sender" else "target"
@@ -253,10 +296,10 @@ class Run:
         ) as nodes:
             probabilities, _ = self._predict_rows(boards, nodes)
         return Predicted(
+            **self._names,
             probabilities=probabilities,
             names=nodes.names,
-            class_names=self.folder.class_names,
-            id_name=self._id_name,
+            threshold=threshold,
             is_covered=self._is_covered,
             reads_neighbours=False,
             new_nodes=nodes,
@@ -288,9 +331,15 @@ class Run:
         return self.folder.num_boards > 0
 
     @property
-    def _id_name(self) -> str | None:
-        """What the column of ids was called, where the run was trained on tables."""
-        return None if self.folder.columns is None else self.folder.columns.id
+    def _names(self) -> dict[str, Any]:
+        """The task of predictions, and the names of its table."""
+        columns = self.folder.columns
+        return {
+            "task": self.folder.task,
+            "class_names": self.folder.class_names,
+            "id_name": None if columns is None else columns.id,
+            "label_name": None if columns is None else columns.label,
+        }
 
     @property
     def _is_covered(self) -> bool:
@@ -309,20 +358,23 @@ class Run:
         return self.read(data, symmetrize=symmetrize)
 
     def _predict_graph(self, graph: Graph, *, in_the_clear: bool) -> npt.NDArray[np.float32]:
-        if self._has_boards:
-            scores = self._score_covered(graph)
-        elif in_the_clear:
+        if in_the_clear and not self._has_boards:
             raise InputError(
                 "in_the_clear: it is for billboard runs; trees always read neighbours in the clear, and "
                 "models without messages never do; leave it out"
             )
-        else:
-            scores = inference.scores(self.model, graph, depth=self.plan.num_layers)
-        probabilities = self.folder.task.show(scores)
+        task = self.folder.task
+        shown = task.show(self._score_graph(graph))
         if in_the_clear:
-            probabilities = average_over_neighbours(probabilities, graph)
-        values: npt.NDArray[np.float32] = probabilities.cpu().numpy()
+            shown = average_over_neighbours(task, shown, graph)
+        values: npt.NDArray[np.float32] = shown.cpu().numpy()
         return values
+
+    def _score_graph(self, graph: Graph) -> torch.Tensor:
+        """[num_nodes, num_outputs]: the outputs of the model, covered where the run has boards."""
+        if self._has_boards:
+            return self._score_covered(graph)
+        return inference.scores(self.model, graph, depth=self.plan.num_layers)
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
@@ -352,11 +404,7 @@ class Run:
             data: what the run was trained on; it is read in the same way.
         """
         graph = self.folder.read_graph(data)
-        scores = (
-            self._score_covered(graph)
-            if self._has_boards
-            else inference.scores(self.model, graph, depth=self.plan.num_layers)
-        )
+        scores = self._score_graph(graph)
         predicted = self.folder.task.predict(self.folder.task.show(scores)).cpu().numpy()
         return evaluate(predicted, graph, graph.test_idx)
 
@@ -375,7 +423,7 @@ class Run:
             path: ends in .html.
             data: what the run was trained on, for results per class.
             comparison: what `compare` gave, where there is one.
-            about: a TOML file: purpose, owner, recipients, retention, unit_of_privacy, approved_by, date.
+            about: a TOML file with what only people know, such as purpose, owner and a name of the data.
             audit: the record of an audit; by default `audit.json` in the folder of the run.
         """
         from hushgraph.report import check_report_path, write_report
@@ -395,18 +443,25 @@ class Run:
             audit=audit,
         )
 
-    def card(self, path: str | os.PathLike[str] | None = None, *, accuracy: bool = False) -> str:
+    def card(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        accuracy: bool = False,
+        about: str | os.PathLike[str] | None = None,
+    ) -> str:
         """Return the model card of this run, as Markdown with YAML front matter.
 
         Args:
             path: where to write it too; ends in .md, and hubs expect README.md.
             accuracy: whether exact accuracies, which the guarantee does not cover, are in it; covered are.
+            about: as in `report`; it may declare what the data is called, which is "the data" otherwise.
         """
         from hushgraph.report.card import render_card, write_card
 
         if path is not None:
-            write_card(self.folder, path, accuracy=accuracy)
-        return render_card(self.folder, accuracy=accuracy)
+            write_card(self.folder, path, accuracy=accuracy, about=about)
+        return render_card(self.folder, accuracy=accuracy, about=about)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Copy the folder of this run, so that it outlives this object; `Run.load` reads it.
