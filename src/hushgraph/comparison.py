@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import InputError, RunError
+from hushgraph.figures.names import KEYS
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
@@ -47,7 +48,7 @@ _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant",
 # How the data is read, which is done once.
 _READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
-_NUMBERS = ("epsilon", "delta", "val_accuracy", "test_accuracy", "macro_f1", "seconds")
+_NUMBERS = ("epsilon", "delta", "validation", "test", "macro_f1", "seconds")
 _OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting")
 # In the settings of a comparison: where each of its private runs is charged.
 _ENTRIES = "entries"
@@ -64,7 +65,9 @@ class Row:
         private: whether it was trained with noise.
         predictions: "covered towards everybody else" or "not covered".
         epsilon, delta, guarantee: of this run by itself; epsilon is infinite without privacy.
-        val_accuracy, test_accuracy, macro_f1: macro-F1 is on the test split; None without labelled nodes.
+        figure: what the task is judged by, as results call it: "accuracy", "auc", "macro_auc" or "r2".
+        validation, test: that figure on these splits; None without labelled nodes, or where noise hides it.
+        macro_f1: on the test split; None for other tasks than classes.
         seconds: how long training took.
         plan: fingerprint of the run's plan.
         figures: "covered" or "not covered".
@@ -78,12 +81,27 @@ class Row:
     epsilon: float
     delta: float
     guarantee: str
-    val_accuracy: float | None
-    test_accuracy: float | None
+    validation: float | None
+    test: float | None
     macro_f1: float | None
     seconds: float
     plan: str
     figures: str = FIGURES_ARE[False]
+    figure: str = "accuracy"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values; the figure stands under its own name, as val_auc and test_auc."""
+        values = {**asdict(self), "epsilon": json_number(self.epsilon)}
+        own = {f"val_{self.figure}": values.pop("validation"), f"test_{self.figure}": values.pop("test")}
+        return values | own
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Row:
+        """The row that `to_json` wrote."""
+        given = dict(values)
+        figure = str(given.get("figure", "accuracy"))
+        given["validation"], given["test"] = given.pop(f"val_{figure}"), given.pop(f"test_{figure}")
+        return cls(**given | {key: _number(given[key]) for key in _NUMBERS})
 
 
 class Total(NamedTuple):
@@ -104,6 +122,7 @@ class Comparison:
         rows: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
         total: of all private runs; None in files of older versions, which knew only the sum.
         assumptions: what the guarantees of all of them take as public although nobody declared it.
+        notices: whether the graph helps, from covered figures and their intervals; empty where it does.
         runs: by name; empty for a comparison that was read from a file.
 
     Guarantees:
@@ -125,7 +144,13 @@ class Comparison:
     rows: tuple[Row, ...]
     total: Total | None = None
     assumptions: tuple[Assumption, ...] = ()
+    notices: tuple[str, ...] = ()
     runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def figure(self) -> str:
+        """What the models are judged by, as results call it; see `Row.figure`."""
+        return self.rows[0].figure if self.rows else "accuracy"
 
     @property
     def release_all(self) -> tuple[float, float]:
@@ -148,18 +173,6 @@ class Comparison:
         name = f"epsilon of all {len(self._private)} private models together"
         size = judge_size(*self.release_all, name=name)
         return [] if size is None else [size.sentence]
-
-    @property
-    def notices(self) -> list[str]:
-        """What covered figures say about the models; empty for a comparison that was read from a file."""
-        from hushgraph.training.cautions import list_comparison_notices
-
-        tables = {
-            name: self.runs[name].result.get("figure_table", ())
-            for name in (BILLBOARD, "DP-MLP")
-            if name in self.runs
-        }
-        return list_comparison_notices(tables) if len(tables) == 2 else []
 
     @property
     def cost(self) -> str:
@@ -219,7 +232,7 @@ class Comparison:
             "comparison": FORMAT,
             "data": self.data,
             "seeded": self.seeded,
-            "rows": [{**asdict(row), "epsilon": json_number(row.epsilon)} for row in self.rows],
+            "rows": [row.to_json() for row in self.rows],
             "assumptions": write_assumptions(self.assumptions),
             "release_all": {
                 "epsilon": json_number(epsilon),
@@ -229,7 +242,7 @@ class Comparison:
             },
             "cost": self.cost,
             "warnings": self.warnings,
-            "notices": self.notices,
+            "notices": list(self.notices),
         }
         return json.dumps(about, allow_nan=False)
 
@@ -243,7 +256,7 @@ class Comparison:
                     f"the comparison has format {about['comparison']!r}, and this version reads format "
                     f"{FORMAT}; compare again, or move the file away"
                 )
-            rows = tuple(Row(**row | {key: _number(row[key]) for key in _NUMBERS}) for row in about["rows"])
+            rows = tuple(Row.from_json(row) for row in about["rows"])
             if tuple(row.name for row in rows) != NAMES:
                 raise ValueError(f"expected rows {', '.join(NAMES)}")
             total = about["release_all"]
@@ -260,6 +273,7 @@ class Comparison:
                 if "composition" in total
                 else None,
                 assumptions=assumptions,
+                notices=tuple(map(str, about.get("notices", ()))),
             )
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None
@@ -291,7 +305,7 @@ def compare(
             begins.
 
     Returns:
-        Rows with accuracies on the validation and test splits, and the runs.
+        Rows with what the task is judged by on the validation and test splits, and the runs.
 
     Guarantees:
         Each private run spends at most `epsilon`, and `cost` says what publishing all of them costs. What is
@@ -357,8 +371,18 @@ def compare(
         rows=tuple(_row(which, run) for which, run in ordered.items()),
         total=_add_up(ordered.values()),
         assumptions=runs[BILLBOARD].folder.assumptions,
+        notices=tuple(_judge_graph(runs[BILLBOARD], runs["DP-MLP"])),
         runs=ordered,
     )
+
+
+def _judge_graph(reads_graph: Run, reads_rows: Run) -> list[str]:
+    """Whether the graph helps, where both runs have covered figures."""
+    from hushgraph.training.cautions import list_comparison_notices
+
+    tables = {BILLBOARD: reads_graph.figures, "DP-MLP": reads_rows.figures}
+    figure = reads_graph.folder.task.judged_by
+    return list_comparison_notices(tables, figure=figure) if all(tables.values()) else []
 
 
 def name_run(folder: RunFolder) -> str:
@@ -504,6 +528,8 @@ def _read_begun(out: Path, settings: Mapping[str, str]) -> dict[str, Any] | None
 
 
 def _row(name: str, run: Run) -> Row:
+    judged_by = run.folder.task.judged_by
+    figure = KEYS.get(judged_by, judged_by)
     return Row(
         name=name,
         model=run.config.model,
@@ -513,12 +539,13 @@ def _row(name: str, run: Run) -> Row:
         epsilon=run.epsilon,
         delta=run.delta,
         guarantee=run.result["guarantee"],
-        val_accuracy=run.result["val_accuracy"],
-        test_accuracy=run.result["test_accuracy"],
+        validation=run.result.get(f"val_{figure}"),
+        test=run.result.get(f"test_{figure}"),
         macro_f1=run.result.get("test_macro_f1"),
         seconds=run.result["seconds"],
         plan=run.plan.fingerprint(),
         figures=run.result["figures"],
+        figure=figure,
     )
 
 

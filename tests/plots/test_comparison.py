@@ -20,7 +20,7 @@ def bars() -> list[ModelBar]:
     return [
         ModelBar(
             name=name,
-            test_accuracy=None if name == "MLP" else 0.25,
+            test=None if name == "MLP" else 0.25,
             epsilon=3.996 if name.startswith("DP-") else math.inf,
             guarantee="holds" if name.startswith("DP-") else "none",
             predictions="covered towards everybody else" if name == "DP-Billboard" else "not covered",
@@ -58,8 +58,8 @@ def comparison(**others: Any) -> Comparison:
             epsilon=bar.epsilon,
             delta=1e-5,
             guarantee=bar.guarantee,
-            val_accuracy=0.5,
-            test_accuracy=bar.test_accuracy,
+            validation=0.5,
+            test=bar.test,
             macro_f1=None,
             seconds=1.0,
             plan="abc",

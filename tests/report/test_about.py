@@ -21,6 +21,7 @@ def test_what_is_given_is_read_and_the_rest_is_blank(tmp_path: Path) -> None:
         "recipients",
         "retention",
         "unit_of_privacy",
+        "data",
         "approved_by",
     ]
     assert set(read_about(None).values()) == {None}

@@ -261,11 +261,11 @@ def test_a_record_in_the_folder_is_found(graph: Graph, tmp_path: Path) -> None:
 
 def test_what_is_known_is_filled_in_and_the_rest_is_blank(run: hg.Run, tmp_path: Path) -> None:
     html = render_report(collect_facts(run.folder))
-    assert html.count('class="blank"') == 8
+    assert html.count('class="blank"') == 9
     (tmp_path / "about.toml").write_text('purpose = "<b>buses</b>"\napproved_by = "Ana"\n')
     run.report(tmp_path / "report.html", about=tmp_path / "about.toml")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert html.count('class="blank"') == 6
+    assert html.count('class="blank"') == 7
     assert "<dd>&lt;b&gt;buses&lt;/b&gt;</dd>" in html
     assert json.loads((tmp_path / "report.json").read_text())["about"]["approved_by"] == "Ana"
 

@@ -118,6 +118,7 @@ def test_exact_accuracies_are_there_only_when_asked_for(runs: dict[str, hg.Run])
     assert "No guarantee covers these figures" in asked
     (result,) = front_matter(asked)["model-index"][0]["results"]
     assert result["metrics"][1]["value"] == run.result["test_accuracy"]
+    assert result["dataset"]["name"] == "the data"
 
 
 def test_names_cannot_break_the_card(tmp_path: Path) -> None:
@@ -131,9 +132,13 @@ def test_names_cannot_break_the_card(tmp_path: Path) -> None:
     run = hg.train(folder, epsilon=6.0, columns={"classes": names[:2]}, **QUICK)
     card = run.card()
     assert r"Classes: \[a\]\(b\), \<b\>\|c." in card
-    assert f"# DP-Billboard on {escape_markdown('a_b')}\n" in card
-    # A hub need not know where the data lies.
+    # A hub need not know where the data lies, or what its folder is called.
+    assert "# DP-Billboard on the data\n" in card
+    assert "a_b" not in card
     assert str(tmp_path) not in card
+    (tmp_path / "about.toml").write_text('data = "members_2026 [all]"')
+    declared = run.card(about=tmp_path / "about.toml")
+    assert "# DP-Billboard on members\\_2026 \\[all\\]\n" in declared
 
 
 def test_it_replaces_a_card_and_nothing_else(runs: dict[str, hg.Run], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hushgraph.cli.train import progress_figures
 from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Row, name_run
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
+from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.privacy.guarantee import judge_size, name_assumed
 
 if TYPE_CHECKING:
@@ -175,9 +176,10 @@ def _write_results(result: Comparison, out: Path, data: Any) -> None:
     if importlib.util.find_spec("matplotlib") is not None:
         from hushgraph.plots.comparison import ModelBar, draw_comparison
 
-        names = ("name", "test_accuracy", "epsilon", "guarantee", "predictions")
+        names = ("name", "test", "epsilon", "guarantee", "predictions")
         bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.rows]
-        draw_comparison(bars, out / _FIGURE, title=f"Five models on {result.data}", note=result.cost)
+        title, note = f"Five models on {result.data}", " ".join([result.cost, *result.notices])
+        draw_comparison(bars, out / _FIGURE, title=title, note=note, figure=result.figure)
 
 
 def show_comparison(result: Comparison, out: Path | None, screen: Console) -> None:
@@ -186,7 +188,8 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
 
     table = Table(box=None, pad_edge=False)
     table.add_column("model")
-    for heading in ("epsilon", "validation", "test", "macro-F1"):
+    words, has_f1 = name_figure(result.figure), any(row.macro_f1 is not None for row in result.rows)
+    for heading in ("epsilon", f"validation\n{words}", f"test\n{words}", *["macro-F1"] * has_f1):
         table.add_column(heading, justify="right")
     table.add_column("guarantee")
     table.add_column("predictions")
@@ -194,7 +197,8 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
         table.add_row(
             row.name,
             rounded_up(row.epsilon),
-            *(_percent(value) for value in (row.val_accuracy, row.test_accuracy, row.macro_f1)),
+            *(_format(row.figure, value) for value in (row.validation, row.test)),
+            *[_format("macro_f1", row.macro_f1)] * has_f1,
             row.guarantee + "*" * (row.guarantee == "holds" and bool(result.assumptions)),
             # Towards whom is printed below the table.
             row.predictions.removesuffix(" towards everybody else"),
@@ -272,5 +276,5 @@ def _describe_run(folder: RunFolder) -> str:
     )
 
 
-def _percent(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2%}"
+def _format(figure: str, value: float | None) -> str:
+    return "none" if value is None else format_figure(figure, value)

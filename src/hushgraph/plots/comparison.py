@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hushgraph._text import rounded_up
+from hushgraph.figures.names import name_figure
 from hushgraph.plots import canvas
 
 
@@ -16,37 +17,43 @@ class ModelBar:
 
     Attributes:
         name: the name of the model.
-        test_accuracy: from 0 to 1; None if there are no labelled test nodes.
+        test: the figure on the test split; None if there are no labelled test nodes, or noise hides it.
         epsilon: its privacy budget; infinity if it has no privacy.
         guarantee: "holds", "claimed by the paper" or "none". Only bars whose guarantee holds are filled.
         predictions: "covered towards everybody else" or "not covered".
     """
 
     name: str
-    test_accuracy: float | None
+    test: float | None
     epsilon: float
     guarantee: str
     predictions: str
 
 
-def draw_comparison(bars: Sequence[ModelBar], path: Path, *, title: str, note: str) -> None:
-    """Draw the test accuracies of several models as bars, with their epsilon below, and write the figure.
+def draw_comparison(
+    bars: Sequence[ModelBar], path: Path, *, title: str, note: str, figure: str = "accuracy"
+) -> None:
+    """Draw what several models reach on the test split as bars, with their epsilon below, and write it.
 
     Args:
         bars: the models, from left to right.
         path: the file to write; its suffix is the format.
         title: the title of the figure.
-        note: a sentence below the figure.
+        note: a sentence below the drawing.
+        figure: what they are judged by, as results call it; shares are drawn in percent.
     """
+    is_share = figure == "accuracy"
     with canvas.drawing():
-        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 3.2))
+        drawing, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 3.2))
         labels = []
         for x, bar in enumerate(bars):
-            percent, colour = 100 * (bar.test_accuracy or 0.0), canvas.model_colours([bar.name])[bar.name]
+            value, colour = bar.test or 0.0, canvas.model_colours([bar.name])[bar.name]
             fill = colour if bar.guarantee == "holds" else canvas.PAPER
-            axes.bar(x, percent, 0.62, facecolor=fill, edgecolor=colour, linewidth=1.4)
-            text = "none" if bar.test_accuracy is None else f"{percent:.1f}"
-            axes.annotate(text, (x, percent), (0, 3), textcoords="offset points", ha="center")
+            # R² may be far below 0, which is as bad as 0 is.
+            height = max(0.0, 100 * value if is_share else value)
+            axes.bar(x, height, 0.62, facecolor=fill, edgecolor=colour, linewidth=1.4)
+            text = "none" if bar.test is None else f"{height:.1f}" if is_share else f"{value:.3f}"
+            axes.annotate(text, (x, height), (0, 3), textcoords="offset points", ha="center")
             guarantee = "no guarantee" if bar.guarantee == "none" else bar.guarantee
             predictions = bar.predictions.replace(" towards", "\ntowards")
             labels.append(
@@ -54,7 +61,7 @@ def draw_comparison(bars: Sequence[ModelBar], path: Path, *, title: str, note: s
             )
         axes.set_xticks(range(len(labels)), labels)
         axes.tick_params(axis="x", length=0)
-        axes.set_ylim(0, 105)
-        axes.set_ylabel(canvas.ACCURACY)
-        canvas.finish(figure, title=title, notes=[note], legend={})
-        canvas.save(figure, path, title=title)
+        axes.set_ylim(0, 105 if is_share else 1.05)
+        axes.set_ylabel(canvas.ACCURACY if is_share else f"test {name_figure(figure)}")
+        canvas.finish(drawing, title=title, notes=[note], legend={})
+        canvas.save(drawing, path, title=title)

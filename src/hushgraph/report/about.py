@@ -19,6 +19,7 @@ FIELDS = {
     "recipients": "recipients, and who has access",
     "retention": "retention: how long what is kept",
     "unit_of_privacy": "unit of privacy: who or what one row is",
+    "data": "name of the data, on what is published",
     "approved_by": "approved by",
     "date": "date",
 }

@@ -38,7 +38,7 @@ def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
     for name, buckets in columns.hashed.items():
         roles.append(("feature", f"text, hashed into {buckets:,} buckets", [name]))
     classes = "a class" if columns.classes is None else f"one of {len(columns.classes)} declared classes"
-    roles.append(("label, which is predicted", classes, [columns.label]))
+    roles.append(("label, which is predicted", classes, [*columns.label_columns]))
     roles.append(("identifier", "public", [columns.id]))
     if columns.split:
         roles.append(("split", "public", [columns.split]))

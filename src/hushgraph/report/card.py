@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up
+from hushgraph.figures.names import KEYS, name_figure
 from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
 from hushgraph.report.pages import (
     check_outside_release,
@@ -20,8 +21,8 @@ from hushgraph.report.pages import (
     format_epsilon,
     render_template,
 )
-from hushgraph.report.report import list_epsilons, name_data, name_model
-from hushgraph.report.results import are_covered, format_accuracy, name_standing
+from hushgraph.report.report import list_epsilons, name_model, name_published_data
+from hushgraph.report.results import SPLITS, are_covered, format_result, name_standing
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -32,13 +33,20 @@ _MARK = b"library_name: hushgraph"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
 
 
-def write_card(folder: RunFolder, path: str | os.PathLike[str], *, accuracy: bool = False) -> None:
+def write_card(
+    folder: RunFolder,
+    path: str | os.PathLike[str],
+    *,
+    accuracy: bool = False,
+    about: str | os.PathLike[str] | None = None,
+) -> None:
     """Write the model card of a finished run.
 
     Args:
         folder: the run on disk.
         path: ends in .md; hubs expect README.md.
         accuracy: whether exact accuracies are in it, which the guarantee does not cover; covered ones are.
+        about: a TOML file that may declare what the data is called; see `read_about`.
 
     Guarantees:
         A file that is not a model card of hushgraph is never replaced.
@@ -46,7 +54,7 @@ def write_card(folder: RunFolder, path: str | os.PathLike[str], *, accuracy: boo
     place = check_card_path(path)
     if accuracy and folder.plan.evaluation_charge is None:
         check_outside_release(folder, place, what="a card with exact accuracies")
-    write_whole(place, render_card(folder, accuracy=accuracy).encode())
+    write_whole(place, render_card(folder, accuracy=accuracy, about=about).encode())
 
 
 def check_card_path(path: str | os.PathLike[str]) -> Path:
@@ -57,7 +65,11 @@ def check_card_path(path: str | os.PathLike[str]) -> Path:
 
 
 def render_card(
-    folder: RunFolder, *, accuracy: bool = False, figures: Mapping[str, Any] | None = None
+    folder: RunFolder,
+    *,
+    accuracy: bool = False,
+    figures: Mapping[str, Any] | None = None,
+    about: str | os.PathLike[str] | None = None,
 ) -> str:
     """Render the model card of a finished run.
 
@@ -65,26 +77,26 @@ def render_card(
         folder: the run on disk.
         accuracy: whether exact accuracies are in it; covered ones are.
         figures: covered figures, where they are known from the noisy tables; those of the result otherwise.
+        about: a TOML file that may declare what the data is called.
 
     Guarantees:
-        Without `accuracy`, everything in it is public or covered by epsilon: settings, names, the plan and
-        its price. Exact accuracies, and how long training took, are left out.
+        Without `accuracy`, everything in it is public or covered by epsilon: settings, declared names, the
+        plan and its price. Exact accuracies, how long training took, and the name of the file that the data
+        came from are left out.
     """
-    facts = collect_facts(folder)
+    facts = collect_facts(folder, about=about)
     facts["result"] |= figures or {}
-    # A path would tell where the data lies.
-    data = Path(name_data(facts)).name
     text = render_template(
         "card.md",
         facts=facts,
         front=_list_front_matter(facts, accuracy=accuracy),
         model=name_model(facts),
-        data=escape_markdown(data),
+        data=escape_markdown(name_published_data(facts)),
         classes=[escape_markdown(name) for name in folder.class_names or ()],
         standing=facts["standing"],
         figures=[*list_epsilons(facts), ("delta", digits_up(facts["guarantee"]["delta"]))],
         settings=_list_settings(facts),
-        accuracies=_list_accuracies(facts["result"]) if accuracy or are_covered(facts["result"]) else [],
+        accuracies=_list_figures(facts) if accuracy or are_covered(facts["result"]) else [],
         figures_are_covered=are_covered(facts["result"]),
         # The page has a line about accuracies on it; the card has a section.
         not_covered=[item for item in facts["not_covered"] if not item.startswith(ACCURACIES)],
@@ -100,13 +112,14 @@ def render_summary(folder: RunFolder, result: Mapping[str, Any], *, is_temporary
         result: its summary.
         is_temporary: whether its folder goes when the run does.
     """
-    guarantee = folder.guarantee
+    guarantee, judged_by = folder.guarantee, folder.task.judged_by
+    figure = KEYS.get(judged_by, judged_by)
     rows = [
         ("epsilon", format_epsilon(guarantee.epsilon)),
         ("delta", digits_up(guarantee.delta)),
         ("guarantee", guarantee.kind_in_words),
         ("predictions", str(result.get("predictions", "not covered"))),
-        (f"test accuracy ({name_standing(result)})", format_accuracy(result)),
+        (f"test {name_figure(figure)} ({name_standing(result)})", format_result(result, f"test_{figure}")),
     ]
     return render_template(
         "summary.html",
@@ -141,29 +154,35 @@ def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str,
             }
         ),
     }
-    metrics = _list_metrics(facts["result"]) if accuracy or are_covered(facts["result"]) else []
+    metrics = _list_metrics(facts) if accuracy or are_covered(facts["result"]) else []
     if metrics:
         result = {
             "task": {"type": "node-classification"},
-            "dataset": {"type": "graph", "name": Path(name_data(facts)).name},
+            "dataset": {"type": "graph", "name": name_published_data(facts)},
             "metrics": metrics,
         }
         front["model-index"] = json.dumps([{"name": name_model(facts), "results": [result]}])
     return front
 
 
-def _list_metrics(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    names = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy"}
+def _list_metrics(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    result = facts["result"]
     return [
-        {"type": "accuracy", "name": name, "value": result[key]}
-        for key, name in names.items()
+        {"type": facts["judged_by"], "name": name, "value": result[key]}
+        for key, name in _name_judged(facts).items()
         if result.get(key) is not None
     ]
 
 
-def _list_accuracies(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    names = {"val_accuracy": "validation accuracy", "test_accuracy": "test accuracy"}
-    return [(name, format_accuracy(result, key)) for key, name in names.items() if key in result]
+def _list_figures(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    result = facts["result"]
+    return [(name, format_result(result, key)) for key, name in _name_judged(facts).items() if key in result]
+
+
+def _name_judged(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of what the task is judged by, and their names."""
+    figure = facts["judged_by"]
+    return {f"{key}_{figure}": f"{words} {name_figure(figure)}" for key, words in SPLITS.items()}
 
 
 def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

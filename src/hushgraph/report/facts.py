@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.errors import RunError
+from hushgraph.figures.names import KEYS
 from hushgraph.privacy.guarantee import (
     FIXED_SEED,
     Guarantee,
@@ -118,6 +119,8 @@ def collect_facts(
         "spending": spending,
         # What is released before the first step costs; 0 where nothing is.
         "epsilon_before_steps": json_number(plan.epsilon_after(0)) if len(plan.charges) > 1 else 0.0,
+        # The keys of the result that the task is judged by, behind val_ and test_.
+        "judged_by": KEYS.get(folder.task.judged_by, folder.task.judged_by),
         "class_names": None if folder.class_names is None else list(folder.class_names),
         "test": None if evaluation is None else _summarise_test(folder, evaluation),
         "comparison": None if comparison is None else dict(comparison),

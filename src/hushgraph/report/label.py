@@ -20,7 +20,7 @@ from hushgraph.report.budget import write_spent
 from hushgraph.report.charts import element
 from hushgraph.report.facts import collect_facts, list_uncovered
 from hushgraph.report.pages import check_replaceable, check_target, format_epsilon, format_guess
-from hushgraph.report.report import name_data, name_model
+from hushgraph.report.report import name_model, name_published_data
 from hushgraph.report.results import name_standing
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def collect_label(folder: RunFolder, *, about: str | os.PathLike[str] | None = N
     knows_budget = budget is not None and not budget["problem"]
     return {
         "privacy_label": FORMAT,
-        "name": f"{name_model(facts)} on {Path(name_data(facts)).name}",
+        "name": f"{name_model(facts)} on {name_published_data(facts)}",
         "date": facts["about"]["date"] or facts["written"][:10],
         "standing": facts["standing"]["label"],
         "level": facts["standing"]["level"],

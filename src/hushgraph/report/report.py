@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, digits_up, rounded_up
+from hushgraph.figures.names import name_figure
 from hushgraph.report.about import FIELDS
 from hushgraph.report.attack import tabulate_audit, write_audit
 from hushgraph.report.attributes import tabulate_attributes, write_attributes
@@ -32,7 +33,7 @@ from hushgraph.report.pages import (
 )
 from hushgraph.report.results import (
     are_covered,
-    format_accuracy,
+    format_result,
     name_standing,
     show_classes,
     tabulate_covered,
@@ -77,7 +78,7 @@ def write_report(
         path: ends in .html; the twin beside it ends in .json.
         evaluation: results on the test split of its data, for accuracies per class.
         comparison: the comparison it belongs to, as `Comparison.to_json` writes it.
-        about: a TOML file: purpose, owner, recipients, retention, unit_of_privacy, approved_by, date. What it
+        about: a TOML file with the keys of `about.FIELDS`. What it
             leaves out is a blank on the page.
         audit: the record of an audit; by default `audit.json` in the folder, if it is there.
 
@@ -160,6 +161,11 @@ def name_data(facts: Mapping[str, Any]) -> str:
     return "an unnamed graph" if facts["data"] in ("Graph", "Data", "", None) else str(facts["data"])
 
 
+def name_published_data(facts: Mapping[str, Any]) -> str:
+    """Name the data on what is published: as `--about` declares it. A file name may be private."""
+    return facts["about"]["data"] or "the data"
+
+
 def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return identifiers and headings of the sections, in order."""
     first = {
@@ -218,9 +224,10 @@ def _report_cards(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     budget, result = facts["budget"], facts["result"]
     if budget is not None and not budget["problem"]:
         cards.append(("spent on this data, with this run", write_spent(budget)))
-    if "test_accuracy" in result:
-        name = f"test accuracy ({name_standing(result)})"
-        cards.append((name, format_accuracy(result)))
+    key = f"test_{facts['judged_by']}"
+    if key in result:
+        name = f"test {name_figure(facts['judged_by'])} ({name_standing(result)})"
+        cards.append((name, format_result(result, key)))
     return cards
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.report.charts import Axis, Bar, bar_chart, choose_ticks
 from hushgraph.report.pages import Figure, Table, format_percent
 
@@ -12,9 +13,8 @@ from hushgraph.report.pages import Figure, Table, format_percent
 _FEW_CLASSES = 10
 _LONGEST_NAME = 12
 _PERCENT = "{:.0%}".format
-_SPLITS = {"val": "validation", "test": "test"}
-# Figures that are parts of 1; others are plain numbers.
-_SHARES = ("accuracy", "f1", "auc", "precision", "recall")
+SPLITS = {"val": "validation", "test": "test"}
+"""What evaluated splits are called."""
 
 TOO_FEW = "too few to tell"
 """In place of a covered figure that its noise hides."""
@@ -30,15 +30,12 @@ def name_standing(result: Mapping[str, Any]) -> str:
     return "covered" if are_covered(result) else "exact, not covered"
 
 
-def format_accuracy(result: Mapping[str, Any], key: str = "test_accuracy") -> str:
-    """Format an accuracy of a run, or of a row of a comparison; where there is none, say why."""
+def format_result(result: Mapping[str, Any], key: str) -> str:
+    """Format a figure of a run, or of a row of a comparison; where there is none, say why."""
     value = result.get(key)
-    return TOO_FEW if value is None and are_covered(result) else format_percent(value)
-
-
-def name_figure(figure: str) -> str:
-    """Return the name of a figure for readers."""
-    return figure.replace("_", " ").replace("auc", "AUC").replace("f1", "F1").replace("r2", "R2")
+    if value is None:
+        return TOO_FEW if are_covered(result) else "no labelled nodes"
+    return format_figure(key.removeprefix("val_").removeprefix("test_"), value)
 
 
 def tabulate_covered(facts: Mapping[str, Any]) -> list[Table]:
@@ -86,7 +83,7 @@ def _tabulate(caption: str, heads: tuple[str, ...], rows: Sequence[Mapping[str, 
 
 
 def _name_split(row: Mapping[str, Any]) -> tuple[str, str]:
-    return _SPLITS.get(row["split"], str(row["split"])), name_figure(row["figure"])
+    return SPLITS.get(row["split"], str(row["split"])), name_figure(row["figure"])
 
 
 def _name_class(number: int, names: Sequence[str] | None) -> str:
@@ -99,9 +96,7 @@ def _name_group(row: Mapping[str, Any], names: Sequence[str] | None) -> str:
 
 
 def _format(figure: str, value: float | None) -> str:
-    if value is None:
-        return TOO_FEW
-    return f"{value:.2%}" if figure.endswith(_SHARES) else f"{value:.4g}"
+    return TOO_FEW if value is None else format_figure(figure, value)
 
 
 def _format_interval(figure: str, ends: Sequence[float | None] | None) -> str:
@@ -114,10 +109,13 @@ def tabulate_splits(facts: Mapping[str, Any]) -> Table | None:
     """Return exact figures of whole splits; None where the covered ones have a table."""
     result, rows = facts["result"], []
     if not are_covered(result):
+        # Two classes are judged by ROC-AUC, and have an accuracy too; a number has none.
         rows += [
-            (f"{split} accuracy", format_percent(result[key]))
-            for key, split in (("val_accuracy", "validation"), ("test_accuracy", "test"))
-            if key in result
+            (f"{words} {name_figure(figure)}", format_result(result, key))
+            for figure in dict.fromkeys((facts["judged_by"], "accuracy"))
+            for split, words in SPLITS.items()
+            for key in [f"{split}_{figure}"]
+            if result.get(key) is not None or (figure == facts["judged_by"] and key in result)
         ]
     if facts["test"] is not None:
         rows += [

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from hushgraph._text import digits_up, rounded_up
+from hushgraph.figures.names import format_figure, name_figure
 from hushgraph.privacy.guarantee import judge_size
 
 if TYPE_CHECKING:
@@ -167,30 +168,48 @@ def list_figure_notices(figure_table: Sequence[Mapping[str, Any]]) -> list[str]:
     return []
 
 
-def list_comparison_notices(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Say where the graph did not help: a private model that reads it is no better than one that does not.
+def list_comparison_notices(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, figure: str = "accuracy"
+) -> list[str]:
+    """Say where the graph does not help: a private model that reads no edges is as good.
 
     Args:
         tables: the figure tables of two runs by what they are called, the one that reads the graph first.
+        figure: what they are judged by, as the tables call it.
+
+    Returns:
+        One sentence where the graph does not help, or where noise hides whether it does; none where it helps.
 
     Guarantees:
         A function of covered figures alone, so that it may be published with them.
     """
     (name, reads_graph), (baseline, reads_rows) = tables.items()
-    for split, words in _SPLITS.items():
-        with_graph = _Told(reads_graph, split).find("accuracy")
-        without = _Told(reads_rows, split).find("accuracy")
+    words = name_figure(figure)
+    for split, split_words in _SPLITS.items():
+        with_graph = _Told(reads_graph, split).find(figure)
+        without = _Told(reads_rows, split).find(figure)
         if with_graph is None or without is None:
             continue
         # The two runs drew their noise independently.
-        half = math.hypot(with_graph.above, without.below)
-        if with_graph.value - without.value + half > _SAME:
-            return []
-        return [
-            f"the graph did not help: {name} is at most {_SAME:.0%} better than {baseline}, which reads no "
-            f"edges ({words} accuracy {with_graph.value:.1%} and {without.value:.1%}) and protects them fully"
-        ]
-    return []
+        most = with_graph.value - without.value + math.hypot(with_graph.above, without.below)
+        least = with_graph.value - without.value - math.hypot(with_graph.below, without.above)
+        shown = (
+            f"{split_words} {words} {format_figure(figure, without.value)} against "
+            f"{format_figure(figure, with_graph.value)} of {name}, covered"
+        )
+        if most <= _SAME:
+            verdict = "better" if most < 0 else "as good"
+            return [
+                f"the graph does not help: {baseline}, the private MLP, reads no edges, protects them fully "
+                f"and is {verdict} ({shown})"
+            ]
+        if least <= 0:
+            return [
+                f"whether the graph helps cannot be told: {baseline}, the private MLP, may be as good within "
+                f"the noise of the figures ({shown})"
+            ]
+        return []
+    return [f"whether the graph helps cannot be told: noise hides the {words} of {name} or {baseline}"]
 
 
 class _Figure(NamedTuple):

@@ -1,0 +1,39 @@
+"""What figures of quality are called, in results and for readers, and how their values are written."""
+
+from __future__ import annotations
+
+KEYS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro_f1",
+    "roc_auc": "auc",
+    "average_precision": "average_precision",
+    "macro_auc": "macro_auc",
+    "r2": "r2",
+    "mae": "mae",
+}
+"""The keys of a result, behind val_ or test_, by what tables of figures call them."""
+_NAMES = {
+    "macro_f1": "macro-F1",
+    "f1": "F1",
+    "roc_auc": "ROC-AUC",
+    "auc": "ROC-AUC",
+    "macro_auc": "mean ROC-AUC",
+    "r2": "R²",
+    "mae": "mean absolute error",
+    "rmse": "root mean squared error",
+}
+# Written as numbers from 0 to 1.
+_UP_TO_ONE = ("roc_auc", "auc", "macro_auc", "r2")
+# In the unit of the number that is predicted.
+_IN_UNITS = ("mae", "rmse")
+
+
+def name_figure(figure: str) -> str:
+    """Return the name of a figure for readers, by its name in tables or its key in results."""
+    return _NAMES.get(figure, figure.replace("_", " "))
+
+
+def format_figure(figure: str, value: float) -> str:
+    """Write a value: shares in percent, areas and R² with four decimals, errors in their unit."""
+    form = ".4f" if figure in _UP_TO_ONE else ".5g" if figure in _IN_UNITS else ".2%"
+    return f"{value:{form}}"
