@@ -165,7 +165,8 @@ def test_every_planted_fault_is_caught(fault: str, claim: float) -> None:
     audit = audit_plan(broken, fault=fault, trials=trials, numbers=by_numbers)
     assert audit.claimed <= claim
     assert audit.exceeds
-    assert audit.bound_exceeds != by_numbers
+    # Noise in float has the planned size: statistics need not see it, digits do.
+    assert audit.bound_exceeds or by_numbers
     assert audit.record()["guarantee"] in ("none", "claimed by the paper")
 
 

@@ -31,7 +31,7 @@ def test_the_records_are_those_of_the_script(script: ModuleType, records: list[d
     found = [(r["table"], r["row"], r["claim"]) for r in records]
     assert found == [(cell.table, cell.row, cell.claim) for cell in script.cells(1.0)]
     assert set(script.FAULTS) == {name for name, fault in FAULTS.items() if fault.method != "billboard"}
-    attacked = {name for name, fault in FAULTS.items() if fault.method != "trees" and not fault.by_checks}
+    attacked = {name for name, fault in FAULTS.items() if fault.method != "trees" and not fault.of_tables}
     assert set(script.BOARD_FAULTS) == attacked
     assert all(r["bound_confidence"] == 0.95 and r["delta"] == 1e-5 for r in records)
 

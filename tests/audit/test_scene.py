@@ -148,7 +148,7 @@ def test_the_two_settings_of_weights_turn_the_gradient_around() -> None:
     [
         ("emptied", (1.0, 1.0), 1.0),
         ("flipped", (math.sqrt(3), math.sqrt(3)), 2.0),
-        ("unlabelled", (0.0, 1.0), 0.0),
+        ("evaluated", (0.0, 1.0), 0.0),
     ],
 )
 def test_boards_and_steps_move_by_what_is_priced(
@@ -159,7 +159,7 @@ def test_boards_and_steps_move_by_what_is_priced(
         stage = stage_boards(given, plant_nothing, 2, degree=degree, difference=difference)
         graph = stage.scene.graph(np.array([True, False]))
         with watch_run(graph, stage.plan, stage.config, phases=stage.phases) as seen:
-            attacker = Attacker(stage=stage, seen=seen)
+            attacker = Attacker(stage=stage, seen=seen, graph=graph)
             found = attacker.shifts()
             assert attacker.count_changed() == 0
         scales = [*given.board_noise, given.sigma_over_clip, given.sigma_over_clip]

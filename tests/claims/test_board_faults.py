@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hushgraph.audit.attack import attack_board, audit_plan
+from hushgraph.audit.attack import attack_board, attack_evaluated, audit_plan
 from hushgraph.audit.checks import check_runs
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
@@ -71,6 +71,27 @@ def test_boards_with_too_much_in_them(fault: str | None) -> None:
     assert attack.exceeds == (fault is not None)
     # Half of the budget has gone to two boards.
     assert attack.claimed < 2.0
+
+
+@pytest.mark.parametrize("fault", [None, "noiseless-tables", "half-noise-tables"])
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_tables_with_too_little_noise(fault: str | None, claim: float) -> None:
+    given = plan(claim).with_evaluation(2)
+    row, tables = attack_evaluated(given, trials=10_000, confidence=0.999, fault=fault)
+    assert (row.name, tables.name) == ("row of the validation split", "tables of figures")
+    assert tables.exceeds == (fault is not None)
+    assert fault is not None or not row.exceeds
+    # A second board has taken a part.
+    assert tables.claimed < row.claimed <= claim
+    assert row.claimed == pytest.approx(given.epsilon_evaluated)
+    if claim == 4.0 and fault is None:
+        assert row.lower_bound > 0.8 * row.claimed
+        assert tables.lower_bound > 0.8 * tables.claimed
+
+
+def test_without_tables_a_row_of_the_validation_split_is_seen_on_the_second_board_alone() -> None:
+    (row,) = attack_evaluated(plan(4.0), trials=100)
+    assert row.claimed == plan(4.0).epsilon_evaluated < 2.0
 
 
 @pytest.mark.parametrize(("claim", "trials"), [(1.0, 16_000), (4.0, 4000)])

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,11 @@ import torch
 from scipy import optimize, stats
 
 import hushgraph as hg
+from hushgraph.audit.attack import stage_boards
+from hushgraph.audit.faults import get_fault
+from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
-from hushgraph.billboard.board import Board, cast, cast_and_release
+from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import combine_boards, read_scaled
 from hushgraph.figures.tables import Counts, count_rows, release_tables
 from hushgraph.graph.graph import Graph
@@ -420,77 +422,6 @@ def test_noisy_counts_are_rounded_sums_of_counts_and_normal_numbers(noise_std: f
     assert 2**40 / divisor >= noise_std
 
 
-COPIES = 80_000
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Attack:
-    """Many evaluated rows side by side, each there or empty, and what is released of them.
-
-    Each lists one place of its own and is a group of its own: what is released of one tells of no other.
-    """
-
-    plan: BillboardPlan
-    rng: np.random.Generator
-
-    def guess_shift(self, *, noise: float = 1.0) -> float:
-        """mu, estimated by the best statistic of everything that is released of a row.
-
-        Args:
-            noise: the noise that is added, in units of the planned noise.
-        """
-        is_there = self.rng.random(COPIES) < 0.5
-        ratio = np.zeros(COPIES)
-        for released, there, empty, std in self._release(is_there, noise):
-            apart = (there - empty).reshape(COPIES, -1)
-            middle = ((there + empty) / 2).reshape(COPIES, -1)
-            ratio += ((released.reshape(COPIES, -1) - middle) * apart).sum(axis=1) / std**2
-        worlds = ratio[is_there], ratio[~is_there]
-        spread = math.sqrt(sum(world.var() for world in worlds) / 2)
-        return float(worlds[0].mean() - worlds[1].mean()) / spread
-
-    def _release(
-        self, is_there: npt.NDArray[np.bool_], noise: float
-    ) -> Iterator[tuple[Any, Any, Any, float]]:
-        """What is released, what either world would have released without noise, and the planned noise."""
-        plan, classes = self.plan, self.plan.num_classes
-        rows, places = np.arange(COPIES), COPIES + np.arange(COPIES)
-        worlds = [np.ones(COPIES, np.bool_), np.zeros(COPIES, np.bool_), is_there]
-        graphs = [
-            Graph.from_arrays(
-                edge_index=np.stack([rows[there], places[there]]),
-                x=np.where(np.concatenate([there, there])[:, None], 1.0, 0.0) * np.ones(FEATURES),
-                y=np.concatenate([np.where(there, 1, -1), np.full(COPIES, -1)]),
-                train_idx=[2 * COPIES - 1],
-                val_idx=rows,
-                num_classes=classes,
-                groups=np.concatenate([rows, np.full(COPIES, -1)]),
-                directed=True,
-            )
-            for there in worlds
-        ]
-        values = np.zeros((2 * COPIES, classes), np.float32)
-        case = Case(
-            graph=graphs[0],
-            boards=[Board(values=values, noise_std=std) for std in plan.board_noise],
-            halfway=_model(classes, 1),
-            final=_model(classes, 1),
-            folder=_folder(classes),
-            num_groups=COPIES,
-            twins=[],
-            rng=self.rng,
-        )
-        seen = [World(graph, case) for graph in graphs]
-        if plan.num_boards == 2:
-            std = plan.board_noise[1]
-            board = cast_and_release(graphs[2], seen[2].casts[1], noise_std=noise * std)
-            there, empty = (world.tallies[1][COPIES:] / GRID for world in seen[:2])
-            yield board.values[COPIES:].astype(np.float64), there, empty, std
-        tables = release_tables(seen[2].tables, noise_std=noise * plan.table_noise)
-        for place, table in enumerate(tables.splits["val"]):
-            yield table, *(world.tables["val"][place] for world in seen[:2]), plan.table_noise
-
-
 @pytest.mark.parametrize("boards", [1, 2])
 @pytest.mark.parametrize("claim", [1.0, 4.0])
 def test_the_best_attack_on_an_evaluated_row_shows_its_epsilon_and_no_more(claim: float, boards: int) -> None:
@@ -498,12 +429,19 @@ def test_the_best_attack_on_an_evaluated_row_shows_its_epsilon_and_no_more(claim
         num_train_nodes=1000, batch_size=1000, steps=2, num_classes=3, num_boards=boards, delta=1e-5
     )
     plan = plan.calibrated(epsilon=claim).with_evaluation(2)
-    attack = Attack(plan=plan, rng=np.random.default_rng(boards))
+    copies = 40_000
     # Of a difference of two means of half of the trials each, in units of one standard deviation.
-    error = 5 * math.sqrt(4 / COPIES)
-    shift = attack.guess_shift()
-    shown = gaussian_epsilon(shift**2, plan.delta)
-    assert shown > 0.8 * claim
+    error = 5 * math.sqrt(4 / copies)
+
+    def guess_shift(plant: Plant, statistic: int) -> float:
+        """mu, estimated by the best statistic of what real sessions release."""
+        stage = stage_boards(plan, plant, copies, difference="evaluated")
+        worlds = stage.run(np.random.default_rng(boards)).pair(statistic)
+        spread = math.sqrt(sum(world.var() for world in worlds) / 2)
+        return float(worlds[0].mean() - worlds[1].mean()) / spread
+
+    shift = guess_shift(plant_nothing, 0)
+    assert gaussian_epsilon((shift + error / 2) ** 2, plan.delta) > 0.8 * claim
     assert gaussian_epsilon(max(shift - error, 1e-9) ** 2, plan.delta) <= plan.epsilon_evaluated <= claim
-    half = attack.guess_shift(noise=0.5)
-    assert gaussian_epsilon((half - error) ** 2, plan.delta) > 1.5 * claim
+    half = guess_shift(get_fault("half-noise-tables").plant, 3)
+    assert half - error > 1.5 * math.sqrt(2) / plan.table_noise

@@ -13,7 +13,7 @@ import pytest
 import hushgraph as hg
 from hushgraph._files import draft_path
 from hushgraph.errors import RunError
-from hushgraph.figures.tables import load_tables
+from hushgraph.figures.tables import NoisyTables
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.charges import FIGURES
 from hushgraph.privacy.ledger import Ledger
@@ -50,7 +50,7 @@ def announce_and_die(tables: Any, path: Path, announce: Callable[[], None]) -> N
 
 
 def save_and_die(tables: Any, path: Path, announce: Callable[[], None]) -> None:
-    REAL.save_tables(tables, path, announce)
+    REAL.save_counts(tables, path, announce)
     raise KilledError
 
 
@@ -60,9 +60,9 @@ KILLS: dict[str, Parts] = {
     "before the count": Parts(count_rows=die),
     "before the noise": Parts(release_tables=die),
     "after the noise": Parts(release_tables=release_and_die),
-    "before the file": Parts(save_tables=die),
-    "after the line": Parts(save_tables=announce_and_die),
-    "after the file": Parts(save_tables=save_and_die),
+    "before the file": Parts(save_counts=die),
+    "after the line": Parts(save_counts=announce_and_die),
+    "after the file": Parts(save_counts=save_and_die),
 }
 UNSEEN = [name for name in KILLS if name not in ("after the line", "after the file")]
 
@@ -107,7 +107,7 @@ def list_releases(path: Path) -> list[str]:
 
 
 def digest(path: Path) -> str:
-    return load_tables(path / "figures.json", plan=RunFolder.open(path).plan.fingerprint()).digest
+    return NoisyTables.load(path / "figures.json", plan=RunFolder.open(path).plan.fingerprint()).digest
 
 
 def refuse(path: Path, graph: Graph, *words: str) -> None:
@@ -154,7 +154,7 @@ def test_tables_that_are_there_are_kept(run: Path, graph: Graph) -> None:
 
 @at("after the file")
 def test_a_second_evaluation_is_never_made(run: Path, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    defaults = {"count_rows": die, "release_tables": die, "save_tables": die}
+    defaults = {"count_rows": die, "release_tables": die, "save_counts": die}
     monkeypatch.setattr(Parts.__init__, "__kwdefaults__", {**Parts.__init__.__kwdefaults__, **defaults})
     assert hg.resume(run, graph, device="cpu").result["figures"] == "covered"
 
@@ -213,16 +213,16 @@ def test_the_charge_and_the_digest_come_first(graph: Graph, tmp_path: Path) -> N
         note("count")
         return REAL.count_rows(*given, **named)
 
-    def save_tables(tables: Any, file: Path, announce: Callable[[], None]) -> None:
+    def save_counts(tables: Any, file: Path, announce: Callable[[], None]) -> None:
         def announce_noted() -> None:
             announce()
             note("announced")
 
         note("save")
-        REAL.save_tables(tables, file, announce_noted)
+        REAL.save_counts(tables, file, announce_noted)
         note("saved")
 
-    train_with(Parts(count_rows=count_rows, save_tables=save_tables), graph, path, **SETTINGS)
+    train_with(Parts(count_rows=count_rows, save_counts=save_counts), graph, path, **SETTINGS)
     assert seen == [
         ("count", 1, 0, False),
         ("count", 1, 0, False),

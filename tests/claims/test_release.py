@@ -143,8 +143,11 @@ def test_nothing_names_a_path_a_device_or_exact_counts(releases: dict[str, dict[
     assert not keys & {"seed", "seconds", "device", "data", "warnings", "budget", "exact_figures", "resumed"}
     assert not keys & {"steps_lost", "processes", "num_edges", "train_accuracy", "evaluate_every", "versions"}
     text = b"\n".join(files[name] for name in files if not name.endswith(".safetensors")).decode()
-    for word in ("/tmp", str(Path.home()), socket.gethostname(), "somebody", "nowhere", "person-0"):
+    for word in ("/tmp", str(Path.home()), socket.gethostname(), "somebody", "people", "nowhere", "person-0"):
         assert word not in text, word
+    assert "# DP-Billboard on the data\n" in files["README.md"].decode()
+    # Splits are public and declared, and so is the seed of one; seeds and keys of noise are nowhere.
+    assert {key for key in keys if "seed" in key or re.search(r"\bkeys?\b", key)} == {"split_seed"}
 
 
 def list_keys(values: Any) -> Iterator[str]:
@@ -344,7 +347,7 @@ def test_groups_that_cannot_be_used_are_refused_in_one_line(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("value", ["region", "=north", "region="])
+@pytest.mark.parametrize("value", ["", "region", "=north", "region="])
 def test_a_group_without_values_is_refused_on_the_command_line(
     value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

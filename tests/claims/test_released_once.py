@@ -17,7 +17,7 @@ import hushgraph as hg
 from hushgraph import _files
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
-from hushgraph.figures.tables import load_tables
+from hushgraph.figures.tables import NoisyTables
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.lines import write_line
@@ -253,7 +253,7 @@ def test_the_ledger_has_the_digest_before_the_board_has_a_name(
     releases = Ledger.open(copied / "ledger.jsonl", read_only=True).releases
     boards = {"board-1": digest(copied / FIRST), "board-2": digest(copied / SECOND)}
     plan = RunFolder.open(copied).plan.fingerprint()
-    assert releases == boards | {"figures": load_tables(copied / "figures.json", plan=plan).digest}
+    assert releases == boards | {"figures": NoisyTables.load(copied / "figures.json", plan=plan).digest}
 
 
 @run_of("new")

@@ -153,7 +153,7 @@ def test_rows_of_the_table_are_coloured_by_their_size() -> None:
     from hushgraph.comparison import Row
 
     usual: dict[str, Any] = {"name": "DP-MLP", "model": "mlp", "method": "trees", "private": True}
-    usual |= {"predictions": "not covered", "delta": 1e-6, "val_accuracy": None, "test_accuracy": None}
+    usual |= {"predictions": "not covered", "delta": 1e-6, "validation": None, "test": None}
     usual |= {"macro_f1": None, "seconds": 1.0, "plan": "abc"}
 
     def colour(epsilon: float, guarantee: str = "holds") -> str:

@@ -20,7 +20,7 @@ import torch
 
 import hushgraph as hg
 from hushgraph.cli import app as cli
-from hushgraph.figures.tables import load_tables
+from hushgraph.figures.tables import NoisyTables
 from hushgraph.gradients import ghost
 from hushgraph.graph.graph import Graph
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, Assumption, Guarantee
@@ -275,7 +275,7 @@ def test_a_billboard_writes_no_other_keys(graph: Graph, tmp_path: Path, exact: b
     # Every figure follows from the noisy tables, whatever the run measured.
     rows = summarise_figures(
         list_figures(
-            run.folder.task, load_tables(tmp_path / "run" / "figures.json", plan=run.plan.fingerprint())
+            run.folder.task, NoisyTables.load(tmp_path / "run" / "figures.json", plan=run.plan.fingerprint())
         )
     )
     assert {key: result[key] for key in rows} == rows

@@ -13,6 +13,8 @@ import pytest
 import hushgraph as hg
 from hushgraph.audit import attack
 from hushgraph.cli.app import main
+from hushgraph.privacy.changes import row_emptied
+from hushgraph.privacy.charges import epsilon
 
 
 def test_bound_and_claim_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -106,6 +108,12 @@ def test_a_billboard_run_is_attacked_with_its_boards(
     assert record["board_noise"] == list(run.plan.board_noise)
     assert record["claimed_epsilon"] == pytest.approx(run.epsilon)
     assert "boards" in record["attacked"] or "board " in record["attacked"]
+    # One table of two classes, two of the three classes of the made graph: the price is the same.
+    claims = {attack["name"]: attack["claimed_epsilon"] for attack in record["attacks"]}
+    assert run.plan.num_tables == 1
+    assert claims["row of the validation split"] == pytest.approx(run.plan.epsilon_evaluated)
+    tables = epsilon([run.plan.evaluation_charge], row_emptied("evaluated"), delta=run.delta)
+    assert claims["tables of figures"] == pytest.approx(tables)
 
 
 def test_what_was_published_of_a_run_is_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.changes import TRAINING_ROW, Change
+from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 
@@ -37,17 +37,9 @@ _DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_SECONDS = 4, 1000, 200, 2.5
 _PLACES = 20_000
 _GUESSES = 400
 _HIDDEN_OF_TREES = 2
-_CHANGES: dict[Difference, Change] = {
-    "emptied": TRAINING_ROW,
-    "flipped": Change("label", ("training",)),
-    "unlabelled": Change("rows", ("evaluated",)),
-}
-# Other differences between two worlds, with the part of the trials that each gets.
-_OTHER_CLAIMS: dict[Difference, tuple[str, int]] = {
-    "flipped": ("one label flipped", 4),
-    "unlabelled": ("row of the validation split", 4),
-}
-# How many bounds of boards and steps there are, which hold together.
+# The part of the trials that each other difference between two worlds gets: one of so many.
+_PART = 4
+# How many bounds of boards and steps there are, which hold together; tables of figures add one.
 _BOUNDS = 6
 
 
@@ -106,7 +98,8 @@ def audit_plan(
     attacks on digits (`numbers`). No data is read.
 
     A `BillboardPlan` is attacked with its boards: for one emptied row; then, each beside its own claim, other
-    people's predictions, one label flipped, a row without a training label, and the first board alone.
+    people's predictions, one label flipped, a row of the validation split, its tables of figures alone, and
+    the first board alone.
     `model` and `canary` are for trees.
 
     Args:
@@ -166,7 +159,7 @@ def audit_plan(
 
 def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence: float) -> Audit:
     """Boards and steps together, then every other claim."""
-    each = 1 - (1 - confidence) / _BOUNDS
+    each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
     stage = stage_boards(plan, plant, effort.copies(_COPIES))
     shown = effort.spend(stage)
     charges = stage.plan.charges
@@ -176,10 +169,10 @@ def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence
         emptied("other people's predictions", shown.pair(2), charges),
         emptied(f"first board, row of degree {_DEGREE}", shown.pair(1), [plan.board_charge(0)]),
     ]
-    for difference, (name, part) in _OTHER_CLAIMS.items():
-        other = stage_boards(plan, plant, effort.copies(_COPIES), difference=difference)
-        statistic = effort.spend(other, part=part).pair(0)
-        attacks.append(_measure(other.plan, name, statistic, charges, _CHANGES[difference], each))
+    flipped = stage_boards(plan, plant, effort.copies(_COPIES), difference="flipped")
+    statistic, label = effort.spend(flipped, part=_PART).pair(0), Change("label", ("training",))
+    attacks.append(_measure(flipped.plan, "one label flipped", statistic, charges, label, each))
+    attacks += attack_evaluated(plan, confidence=each, effort=effort, plant=plant)
     attacks.append(attack_board(plan, degree=_LARGE_DEGREE, confidence=each, effort=effort, plant=plant))
     return _collect(
         stage,
@@ -206,6 +199,46 @@ def stage_boards(
     return Stage.of(plan, scene, phases, plant=plant, hidden=1)
 
 
+def attack_evaluated(
+    plan: BillboardPlan,
+    *,
+    trials: int | None = None,
+    confidence: float = 0.95,
+    fault: str | None = None,
+    effort: _Effort | None = None,
+    plant: Plant | None = None,
+) -> list[Attack]:
+    """Attack a row of the validation split: all that is released of it, then its tables of figures alone.
+
+    Args:
+        plan: whose second board and tables are attacked. Without tables the second attack is left out.
+        trials: per world.
+        confidence, fault, effort, plant: as in `attack_board`.
+
+    Guarantees:
+        As those of `audit_plan`.
+    """
+    part = _PART if effort is not None else 1
+    effort, plant = _choose_effort(effort, plant, trials, fault)
+    stage = stage_boards(plan, plant, effort.copies(_COPIES), difference="evaluated")
+    shown, (change,) = effort.spend(stage, part=part), row_emptied("evaluated")
+    wanted = [("row of the validation split", 0, stage.plan.charges)]
+    if stage.plan.evaluation_charge is not None:
+        wanted.append(("tables of figures", 3, (stage.plan.evaluation_charge,)))
+    return [
+        _measure(stage.plan, name, shown.pair(statistic), charges, change, confidence)
+        for name, statistic, charges in wanted
+    ]
+
+
+def _choose_effort(
+    effort: _Effort | None, plant: Plant | None, trials: int | None, fault: str | None
+) -> tuple[_Effort, Plant]:
+    """Those of the audit, or of an attack by itself."""
+    alone = _Effort(trials=trials, rng=np.random.default_rng(), observer=None)
+    return effort or alone, plant or (plant_nothing if fault is None else get_fault(fault).plant)
+
+
 def attack_board(
     plan: BillboardPlan,
     *,
@@ -229,8 +262,7 @@ def attack_board(
     Guarantees:
         As those of `audit_plan`.
     """
-    effort = effort or _Effort(trials=trials, rng=np.random.default_rng(), observer=None)
-    plant = plant or (plant_nothing if fault is None else get_fault(fault).plant)
+    effort, plant = _choose_effort(effort, plant, trials, fault)
     copies = effort.copies(min(_COPIES, 2 * (_PLACES // (2 * degree))))
     stage = stage_boards(plan, plant, copies, degree=degree)
     most = _LARGE_TRIALS if trials is None else _MOST

@@ -49,7 +49,9 @@ from hushgraph.training.memory import GraphView
 from hushgraph.training.running import Begin, begin_in_memory
 from hushgraph.training.trainer import Trainer
 
-_NODES, _CLASSES, _FEATURES, _EDGES, _HIDDEN, _STEPS = 240, 4, 12, 1200, 8, 12
+_NODES, _CLASSES, _FEATURES, _EDGES, _STEPS = 240, 4, 12, 1200, 12
+# So many parameters that noise is drawn ahead, as in most runs.
+_HIDDEN = 200
 # The chance of a false alarm of one check, and what rounding to float32 may add to a number.
 _ERROR, _ROUNDING = 1e-9, 1e-3
 # Two draws that agree so well are one; vectors of fewer numbers are not compared.
@@ -287,7 +289,7 @@ def _draw_more_tables(seen: Seen, plan: PrivacyPlan) -> list[NoisyTables]:
             noise_std=plan.table_noise,
             draws=seen.parts.table_draws(),
             groups=(),
-            grids=(),
+            grids=(1,) * len(seen.counts[-1]["test"]),
             plan=plan.fingerprint(),
         )
         for _ in range(count)

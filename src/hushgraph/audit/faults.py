@@ -223,7 +223,10 @@ def _count_twice(real: Parts) -> Parts:
 
     def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int) -> Counts:
         rows = list(parts)
-        again = [Scored(part.shown[:1], part.labels[:1]) for part in rows[:1]]
+        again = [
+            Scored(part.shown[:1], part.labels[:1], None if part.groups is None else part.groups[:1])
+            for part in rows[:1]
+        ]
         return real.count_rows(task, [*rows, *again], num_groups=num_groups)
 
     return replace(real, count_rows=count_rows)
@@ -276,7 +279,7 @@ class Fault:
         plant: makes the parts of a session faulty.
         plan: the class of the plan.
         changes: fields of the plan that this fault needs.
-        by_checks: whether plain checks alone see it, since no attack looks at tables.
+        of_tables: whether it is about tables of figures, which older records of attacks have not.
     """
 
     words: str
@@ -284,7 +287,7 @@ class Fault:
     plant: Plant = plant_nothing
     plan: type[PrivacyPlan] = PrivacyPlan
     changes: Mapping[str, Any] = field(default_factory=dict)
-    by_checks: bool = False
+    of_tables: bool = False
 
 
 FAULTS = {
@@ -326,31 +329,31 @@ FAULTS = {
         words="boards and steps use one stream of noise", method="billboard", plant=_share_stream
     ),
     "noiseless-tables": Fault(
-        words="tables of figures have no noise", method="billboard", plant=_release_counts, by_checks=True
+        words="tables of figures have no noise", method="billboard", plant=_release_counts, of_tables=True
     ),
     "half-noise-tables": Fault(
         words="tables of figures have half of their noise",
         method="billboard",
         plant=_halve_table_noise,
-        by_checks=True,
+        of_tables=True,
     ),
     "noiseless-cells": Fault(
         words="every 100th cell of the tables has no noise",
         method="billboard",
         plant=_skip_cells,
-        by_checks=True,
+        of_tables=True,
     ),
     "rows-counted-twice": Fault(
-        words="a row is counted twice in the tables", method="billboard", plant=_count_twice, by_checks=True
+        words="a row is counted twice in the tables", method="billboard", plant=_count_twice, of_tables=True
     ),
     "training-in-tables": Fault(
         words="training rows are counted in the tables",
         method="billboard",
         plant=_count_training_rows,
-        by_checks=True,
+        of_tables=True,
     ),
     "uncharged-tables": Fault(
-        words="tables of figures are not charged", method="billboard", plant=_forget_charge, by_checks=True
+        words="tables of figures are not charged", method="billboard", plant=_forget_charge, of_tables=True
     ),
 }
 

@@ -24,6 +24,7 @@ from hushgraph.billboard.board import Board
 from hushgraph.figures.tables import Counts, NoisyTables
 from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
+from hushgraph.noise.counts import NoisyCounts
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -121,7 +122,7 @@ class _Notes:
             release_board=self._note_ballots(real),
             adapt_sum=self._note_sums,
             release_tables=self._note_counts(real),
-            save_tables=self._note_tables(real),
+            save_counts=self._note_tables(real),
         )
 
     def _note_board(self, real: Parts) -> Callable[[Board, Path, Callable[[], None]], None]:
@@ -148,13 +149,14 @@ class _Notes:
 
         return release_tables
 
-    def _note_tables(self, real: Parts) -> Callable[[NoisyTables, Path, Callable[[], None]], None]:
-        def save_tables(tables: NoisyTables, path: Path, announce: Callable[[], None]) -> None:
-            self.seen.tables.append(tables)
-            self.note_charges("figures")
-            real.save_tables(tables, path, announce)
+    def _note_tables(self, real: Parts) -> Callable[[NoisyCounts, Path, Callable[[], None]], None]:
+        def save_counts(counts: NoisyCounts, path: Path, announce: Callable[[], None]) -> None:
+            if isinstance(counts, NoisyTables):
+                self.seen.tables.append(counts)
+                self.note_charges("figures")
+            real.save_counts(counts, path, announce)
 
-        return save_tables
+        return save_counts
 
     def _note_sums(self, clipped_sum: ClippedSum) -> ClippedSum:
         def noted(model: nn.Module, piece: Any, clipping: Clipping) -> Weights:

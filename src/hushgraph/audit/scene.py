@@ -7,6 +7,7 @@ its own and depends on no other copy. So one run is as many trials as there are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
+from hushgraph.tasks.classes import Classes
 
 CANARIES = ("strongest", "read", "hub")
 # Classes of attacks on boards: the one that only canaries have, and what a flipped label becomes.
@@ -35,7 +37,7 @@ _SMALL_CLIP = 1e-3
 # Keys are no secret, so the attacker chooses their seed.
 KEY_SEED = 7
 
-Difference = Literal["emptied", "flipped", "unlabelled"]
+Difference = Literal["emptied", "flipped", "evaluated"]
 Split = Literal["train", "val", "test"]
 Mask = npt.NDArray[np.bool_]
 
@@ -49,7 +51,7 @@ class Scene:
         nodes_per_copy: of scenes for boards, where all copies have as many.
         owner: whose row holds a record.
         num_classes: of the labels.
-        canaries: [copies], the node whose row differs.
+        canaries: [copies], the node whose row differs; each is a group of figures of its own.
         witnesses: [copies, count], nodes that read a place of the canary's.
         features, labels, splits: of every node, its feature in the column of its copy.
         columns: the column of every node.
@@ -80,7 +82,8 @@ class Scene:
     def graph(self, is_there: Mask) -> Graph:
         """The graph in which these canaries are there."""
         features, labels, records = self.features.copy(), self.labels.copy(), self.records
-        gone = self.canaries[~is_there]
+        gone, groups = self.canaries[~is_there], np.full(len(labels), -1)
+        groups[self.canaries] = np.where(is_there, np.arange(self.copies), -1)
         if self.flips:
             labels[gone] = FLIPPED
         else:
@@ -99,7 +102,13 @@ class Scene:
             test_idx=split["test"],
             num_classes=self.num_classes,
             directed=True,
+            groups=groups,
         )
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether canaries are rows that figures are computed from."""
+        return bool((self.splits[self.canaries] == "val").all())
 
     def by_copy(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[copies, ...]: what belongs to the nodes of each copy, of values for all nodes."""
@@ -192,15 +201,15 @@ def plant_rows(plan: BillboardPlan, *, copies: int, degree: int, difference: Dif
         plan: whose edge owner and sampling rate the graph is for.
         copies: how many canaries.
         degree: places that each lists.
-        difference: "emptied" empties a row with a training label; "unlabelled" one of the validation split,
-            whose label nobody may use; "flipped" changes the label.
+        difference: "emptied" empties a row with a training label; "evaluated" one of the validation split,
+            whose label is counted in tables of figures and nowhere else; "flipped" changes the label.
     """
     # Where batches are drawn, whether somebody else joins would only hide the canary.
     others_label = 0 if plan.sampling_rate == 1 else -1
 
     def draw(drawing: _Drawing) -> tuple[int, list[int]]:
         places = [drawing.node(split="test") for _ in range(degree)]
-        split: Split = "val" if difference == "unlabelled" else "train"
+        split: Split = "val" if difference == "evaluated" else "train"
         canary = drawing.lists(drawing.node(label=UNIQUE, split=split, feature=HOT), places)
         witnesses = [drawing.node(label=others_label), drawing.node(split="test")]
         drawing.lists(witnesses[0], [*places, canary])
@@ -267,6 +276,11 @@ def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
         "batch_size": max(1, round(plan.sampling_rate * nodes)),
     }
     if isinstance(plan, BillboardPlan):
+        if plan.num_tables:
+            # The tables of the classes of the scene, which one row shifts as far as those of the plan.
+            tables = Classes(num_classes=scene.num_classes).num_tables
+            noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
+            changes |= {"num_tables": tables, "table_noise": noise}
         return replace(plan, **changes, num_classes=scene.num_classes)
     if plan.clipping == "groups":
         changes["clip"] = _SMALL_CLIP

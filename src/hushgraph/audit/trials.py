@@ -21,12 +21,14 @@ from hushgraph.audit.scene import KEY_SEED, UNIQUE, Scene, move_plan
 from hushgraph.audit.statistics import Floats
 from hushgraph.billboard.ballots import GRID, Ballots
 from hushgraph.billboard.board import Board, cast
+from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import scores
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.lists import BoundedLists
+from hushgraph.training.evaluation import count_tables, make_tables
 from hushgraph.training.memory import GraphView
 from hushgraph.training.parts import Parts
 
@@ -54,7 +56,8 @@ class Shown:
 
     Attributes:
         there, empty: [statistics, trials]; the log-likelihood ratio of everything first, then, of boards,
-            that of the first board and how far the predictions for witnesses point to the canary's class.
+            that of the first board, how far the predictions for witnesses point to the canary's class, and
+            the log-likelihood ratio of tables of figures.
         changed: other rows whose reading or prediction differs between the worlds, given the same boards and
             weights: none, bit for bit, or the theorem does not hold.
         shift: how far apart the worlds are, in units of the noise.
@@ -146,7 +149,7 @@ class Stage:
         graph = self.scene.graph(is_there)
         schedule = [self.phases[step % len(self.phases)] for step in range(self.plan.steps)]
         with watch_run(graph, plan, self.config, phases=schedule, plant=self.plant) as seen:
-            attacker = Attacker(stage=self, seen=seen)
+            attacker = Attacker(stage=self, seen=seen, graph=graph)
             statistics = attacker.statistics()
             shift, changed = math.hypot(*attacker.shifts()), attacker.count_changed()
         # [statistics, copies, repeats]
@@ -162,10 +165,16 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attacker:
-    """What one run let out, beside what either world would have let out."""
+    """What one run let out, beside what either world would have let out.
+
+    Attributes:
+        stage, seen: the run, and what it let out.
+        graph: its data.
+    """
 
     stage: Stage
     seen: Seen
+    graph: Graph
 
     @cached_property
     def worlds(self) -> tuple[Rerun, Rerun]:
@@ -219,8 +228,9 @@ class Attacker:
             return steps[None]
         boards = [self._compare_board(board, place) for place, board in self.seen.boards]
         first = np.sum([b for (place, _), b in zip(self.seen.boards, boards, strict=True) if not place], 0)
-        total = np.sum(boards, axis=0) + steps[:, 0]
-        return np.stack([total, first, self._look_at_witnesses()])[..., None]
+        tables = self._compare_tables()
+        total = np.sum(boards, axis=0) + steps[:, 0] + tables
+        return np.stack([total, first, self._look_at_witnesses(), tables])[..., None]
 
     def _compare_steps(self) -> Floats:
         """[copies, repeats]: the log-likelihood ratio of the steps of every trial."""
@@ -246,6 +256,27 @@ class Attacker:
         seen = scene.by_copy(board.values).astype(np.float64)
         return np.asarray(((seen - (there + empty) / 2) * (there - empty)).sum(axis=1) / noise_std**2)
 
+    def _compare_tables(self) -> Floats:
+        """[copies]: the log-likelihood ratio of tables in which every canary is a group; 0 without tables.
+
+        They are made once more, as the session makes them: its own tables count all canaries together.
+        """
+        folder, parts, copies = self.seen.folder, self.seen.parts, self.stage.scene.copies
+        if not (folder.plan.num_tables and self.stage.scene.is_evaluated):
+            return np.zeros(copies)
+        named = Columns(group={"canary": [str(copy) for copy in range(copies)]})
+        folder, last = replace(folder, columns=named), len(self.views) - 1
+        model = self._load_model()
+        there, empty = (count_tables(folder, view, model, parts=parts) for view in self.views[last])
+        view = Rerun(seen=self.seen, graph=self.graph).view(last)
+        released = make_tables(folder, view, model, parts=parts).splits
+        ratios = np.zeros(copies)
+        for split, tables in released.items():
+            for seen, with_row, without in zip(tables, there[split], empty[split], strict=True):
+                apart = (seen - (with_row + without) / 2) * (with_row - without)
+                ratios += apart.reshape(copies, -1).sum(axis=1) / folder.plan.table_noise**2
+        return ratios
+
     def _look_at_witnesses(self) -> Floats:
         """[copies]: the mean log-odds of the canary's class among the predictions for the witnesses."""
         by_class = self._scores(0)
@@ -255,10 +286,14 @@ class Attacker:
 
     def _scores(self, world: int) -> torch.Tensor:
         """The scores of all rows of a world, by the final weights."""
+        with torch.no_grad():
+            return scores(self._load_model(), self.views[-1][world].graph, depth=0)
+
+    def _load_model(self) -> torch.nn.Module:
+        """The model with the final weights."""
         model = self.seen.folder.build_model().eval()
         self.seen.folder.load_weights(model)
-        with torch.no_grad():
-            return scores(model, self.views[-1][world].graph, depth=0)
+        return model
 
     def count_changed(self) -> int:
         """Rows other than the canaries' whose reading or prediction differs between the worlds."""

@@ -216,6 +216,7 @@ def _choose_plan(flags: dict[str, Any], method: str) -> Settings:
     """A plan for no data in particular."""
     from hushgraph.audit.attack import planted
     from hushgraph.audit.source import Settings
+    from hushgraph.tasks.classes import Classes
 
     owner = flags["edge_owner"]
     common: dict[str, Any] = {
@@ -227,7 +228,9 @@ def _choose_plan(flags: dict[str, Any], method: str) -> Settings:
         "delta": _DELTA if flags["delta"] is None else flags["delta"],
     }
     if method == "billboard":
-        return Settings(plan=BillboardPlan(**common).calibrated(epsilon=flags["epsilon"]), model="billboard")
+        boards = BillboardPlan(**common).calibrated(epsilon=flags["epsilon"])
+        tables = Classes(num_classes=boards.num_classes).num_tables
+        return Settings(plan=boards.with_evaluation(tables), model="billboard")
     model: str = flags["model"] or TrainingConfig.model
     layers = 1 if flags["layers"] is None else flags["layers"]
     readers = _READERS if flags["max_readers"] is None else flags["max_readers"]
