@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from hushgraph._text import digits_up, rounded_up
+from hushgraph._text import digits_up, rounded_up, split_list
+from hushgraph.errors import InputError
 from hushgraph.privacy.plans import json_number
 
 
@@ -47,3 +48,9 @@ def test_digits_are_rounded_up(value: float, text: str) -> None:
 
 def test_json_has_no_infinity() -> None:
     assert (json_number(math.inf), json_number(2.5)) == ("inf", 2.5)
+
+
+def test_a_list_with_the_end_of_a_line_is_refused_unless_quoted() -> None:
+    assert split_list('a,"b\rc"') == ["a", "b\rc"]
+    with pytest.raises(InputError, match="holds the end of a line; put a value that does in double quotes"):
+        split_list("a\rb,c")

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from hushgraph.errors import InputError
+
 
 def rounded_up(value: float, *, decimals: int = 2) -> str:
     """Format a number with fixed decimals, rounded up; numbers below 1 have three significant digits."""
@@ -49,7 +51,12 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
 def split_list(text: str, separator: str = ",") -> list[str]:
     """The values of a flag such as `--classes a,b`; a value with a comma stands in double quotes."""
-    return next(csv.reader([text], delimiter=separator), [""])
+    try:
+        return next(csv.reader([text], delimiter=separator), [""])
+    except csv.Error:
+        raise InputError(
+            f"{text[:40]!r}: holds the end of a line; put a value that does in double quotes"
+        ) from None
 
 
 def join_list(values: Iterable[str], separator: str = ",") -> str:

@@ -1,6 +1,6 @@
 """Settings: everything that can be chosen about a run, one entry each in one table, hence a long file.
 
-`train`, `prepare`, `compare`, `NodeClassifier`, the command line, files for `--config` and the table of
+`train`, `prepare`, `compare`, the estimators, the command line, files for `--config` and the table of
 settings in `docs/command-line.md` are made from the entries below. A new setting is one entry here.
 """
 
@@ -134,6 +134,11 @@ def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tup
 
 def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
     return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
+
+
+def _read_label(text: str) -> str | list[str]:
+    columns = split_list(text)
+    return columns[0] if len(columns) == 1 else columns
 
 
 def _read_bounds(text: str) -> tuple[float, ...]:
@@ -477,7 +482,7 @@ class Settings(TypedDict, total=False):
     task: Annotated[
         choices.Task,
         _data(
-            "What is asked of a node. [auto: number with bounds, binary for two classes, else classes]",
+            "What is asked of a node. [auto: by what is declared, two classes are binary]",
             "auto",
             commands=_READING,
         ),
@@ -500,6 +505,14 @@ class Settings(TypedDict, total=False):
             commands=_READING,
         ),
     ]
+    unit: Annotated[
+        str | None,
+        _data(
+            "Of a number to predict, for tables of predictions. [the name of its column]",
+            metavar="NAME",
+            commands=_TRAINED,
+        ),
+    ]
     class_weight: Annotated[
         Mapping[str, float] | str | None,
         _data(
@@ -511,7 +524,15 @@ class Settings(TypedDict, total=False):
         ),
     ]
     id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", column="id")]
-    label: Annotated[str | None, _table("Column of classes. [label]", column="label")]
+    label: Annotated[
+        str | Sequence[str] | None,
+        _table(
+            "Column of classes; or columns of 0 and 1, one a label, or 'genre_*'. [label]",
+            metavar="COL[,COL...]",
+            column="label",
+            read=_read_label,
+        ),
+    ]
     features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]", column="features")]
     categorical: Annotated[
         Mapping[str, Sequence[str]] | None,
@@ -536,7 +557,16 @@ class Settings(TypedDict, total=False):
     ]
     ignore: Annotated[Sequence[str] | None, _list("Columns not to read. [none]", column="ignore")]
     classes: Annotated[
-        Sequence[str] | None, _list("Names of the classes in order. [labels are numbers]", column="classes")
+        Sequence[str] | None,
+        _list("Names of the classes, or labels, in order. [labels are numbers]", column="classes"),
+    ]
+    separator: Annotated[
+        str | None,
+        _table(
+            "Between the labels of a cell that lists several. [; for task labels]",
+            metavar="TEXT",
+            column="separator",
+        ),
     ]
     split_column: Annotated[str | None, _table("Column with train, val, test. [split]", column="split")]
     source: Annotated[str | None, _table("Column of an edge: who is read. [source]", column="source")]
@@ -678,7 +708,7 @@ class Settings(TypedDict, total=False):
 
 
 class RunSettings(Settings, total=False):
-    """What a run is, and where: the arguments of `train` and `NodeClassifier`."""
+    """What a run is, and where: the arguments of `train` and of estimators."""
 
     device: Annotated[
         choices.Device, _run("Where to train. [auto: a GPU if there is one]", "auto", commands=_TRAINED)

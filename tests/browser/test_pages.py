@@ -15,6 +15,7 @@ import pytest
 import hushgraph as hg
 from hushgraph.comparison import compare
 from hushgraph.privacy.guarantee import sentence
+from hushgraph.report.about import FIELDS
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.label import write_label
 from hushgraph.report.pages import write_page
@@ -324,7 +325,8 @@ def test_the_text_of_a_label_stays_in_its_frame(show: Any) -> None:
 def test_what_is_to_be_signed_has_room_for_it(show: Any) -> None:
     for width in (1100, 390):
         blanks = show("signed", width=width).locator("dl.form .blank")
-        assert blanks.count() == 6
+        # Two are filled in; a line to sign on is added.
+        assert blanks.count() == len(FIELDS) - 2 + 1
         for blank in blanks.all():
             box = blank.bounding_box()
             assert box["width"] > 250

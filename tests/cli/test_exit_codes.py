@@ -140,6 +140,7 @@ def test_predict_says_in_json_what_it_wrote(run: Run, folder: Path, graph: Graph
         "out": "classes.csv",
         "run": str(folder),
         "nodes": graph.num_nodes,
+        "task": "classes",
         "classes": 3,
         "probabilities": False,
         "predictions": "covered towards everybody else",

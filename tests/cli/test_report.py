@@ -56,7 +56,9 @@ def names(folder: Path) -> list[str]:
 def test_compare_prints_a_table_and_the_cost(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = run("compare", file, "--epsilon", "3", "--steps", "3", "--device", "cpu")
-    assert (code, err) == (0, "")
+    assert code == 0
+    # Noise decides whether the graph helps.
+    assert all(line.startswith("notice: ") for line in err.splitlines())
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if "%" in line]
@@ -125,7 +127,9 @@ def test_compare_continues_after_ctrl_c(
         )
     assert names(tmp_path / "five") == ["dp-billboard", "dp-gnn", "settings.json"]
     code, out, err = run(*flags)
-    assert (code, err) == (0, "")
+    assert code == 0
+    # What noise decides to say of the figures is not told here.
+    assert all(line.startswith("notice: ") for line in err.splitlines())
     assert "Training DP-Billboard" not in out
     assert "Training DP-GNN (trees)" in out
     assert names(tmp_path / "five") == FILES[1:]
@@ -248,6 +252,10 @@ def test_a_card_for_a_hub(run: Run, graph: Graph, file: Path, tmp_path: Path) ->
     )
     assert (code, json.loads(out)["accuracy"]) == (0, True)
     assert (tmp_path / "a.md").read_text(encoding="utf-8") == trained.card(accuracy=True)
+    (tmp_path / "run" / "about.toml").write_text('data = "members"')
+    words = ["--card", "--about", tmp_path / "run" / "about.toml"]
+    assert run("report", tmp_path / "run" / "release", *words)[0] == 0
+    assert "on members\n" in (tmp_path / "run" / "release" / "README.md").read_text()
     for more, words in (
         (["--accuracy"], "--accuracy: the page has accuracies anyway"),
         (["--card", "--out", tmp_path / "a.html"], "ends in .md"),
@@ -321,7 +329,7 @@ def test_a_privacy_label(run: Run, graph: Graph, file: Path, tmp_path: Path) -> 
         ),
         (["--privacy-label", "--accuracy"], "--privacy-label with --accuracy"),
         (["--privacy-label", "--audit", "a.json"], "--privacy-label with --audit"),
-        (["--card", "--about", "a.toml"], "--card with --about"),
+        (["--card", "--about", "unknown.toml"], "unknown key 'purpos'; did you mean"),
         (["--privacy-label", "--out", "a.html"], "ends in .svg"),
         (["--about", "none.toml"], "about=none.toml: cannot be read"),
         (["--about", "unknown.toml"], "unknown key 'purpos'; did you mean 'purpose'?"),

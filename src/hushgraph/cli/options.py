@@ -235,7 +235,8 @@ def read_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
         if entry.negated:
             value = not value
         elif entry.read is not None:
-            value = entry.read(value) if value else None
+            # An empty text is a mistake that reading names; without the flag there is nothing to read.
+            value = entry.read(value) if value or value == "" else None
         if entry.column is None:
             settings[name] = value
         elif value:

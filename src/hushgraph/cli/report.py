@@ -59,8 +59,8 @@ def report(
     """
     others = {"DATA": data, "--edges": edges, "--audit": audit}
     if card:
-        _refuse("--card", {**others, "--about": about, "--privacy-label": privacy_label})
-        _write_card(run, out, accuracy=accuracy, as_json=as_json)
+        _refuse("--card", {**others, "--privacy-label": privacy_label})
+        _write_card(run, out, accuracy=accuracy, about=about, as_json=as_json)
         return
     if privacy_label:
         _refuse("--privacy-label", {**others, "--accuracy": accuracy})
@@ -100,13 +100,13 @@ def _refuse(flag: str, others: dict[str, object]) -> None:
         raise InputError(f"{flag} with {', '.join(given)}: {what} needs the run alone; leave out {given[0]}")
 
 
-def _write_card(run: Path, out: Path | None, *, accuracy: bool, as_json: bool) -> None:
+def _write_card(run: Path, out: Path | None, *, accuracy: bool, about: Path | None, as_json: bool) -> None:
     with terminal.status("Writing the card", quiet=as_json):
         from hushgraph.report.card import write_card
         from hushgraph.runs.folder import RunFolder
 
         place = run / "README.md" if out is None else out
-        write_card(RunFolder.open(run), place, accuracy=accuracy)
+        write_card(RunFolder.open(run), place, accuracy=accuracy, about=about)
     if as_json:
         typer.echo(json.dumps({"out": str(place), "run": str(run), "accuracy": accuracy}))
     else:

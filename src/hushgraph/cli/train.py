@@ -18,6 +18,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
 from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
 from hushgraph.errors import HushgraphError, InputError
+from hushgraph.figures.names import KEYS, format_figure, name_figure
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan
@@ -434,39 +435,34 @@ def describe_figures(run: Run) -> str:
     return f"Figures are exact, read off the private graph and its labels, and not covered. {why}."
 
 
-_SHOWN = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "roc_auc": "ROC-AUC",
-    "average_precision": "average precision",
-    "majority_baseline": "majority baseline",
-    "macro_auc": "mean ROC-AUC",
-    "r2": "R²",
-    "mae": "mean absolute error",
-}
-# In the unit of the number that is predicted.
-_IN_UNITS = ("mae", "rmse")
+# Of figures of whole splits, those that the terminal shows.
+_SHOWN = (*KEYS, "majority_baseline")
+_SPLITS = {"val": "validation", "test": "test", "train": "train"}
 
 
 def _list_figures(run: Run) -> list[tuple[str, str]]:
     """The figures of a run, a row each: covered ones with what noise may have moved them by."""
-    result, splits = run.result, {"val": "validation", "test": "test"}
-    exact, rows = result.get("exact_figures", {}), []
+    result, task = run.result, run.folder.task
+    rows = []
     if result.get("figures") == FIGURES_ARE[True]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:
                 group = "" if row["group"] is None else f", {row['group']}"
-                name = f"{splits[row['split']]} {_SHOWN[row['figure']]}{group}"
+                name = f"{_SPLITS[row['split']]} {name_figure(row['figure'])}{group}"
                 rows.append((name, _show_interval(row)))
         note = "  (exact: the guarantee does not cover it)"
-        rows += [(_name_exact(name), _format_exact(name, value) + note) for name, value in exact.items()]
-    else:
+        exact = result.get("exact_figures", {})
         rows += [
-            (f"{words} accuracy", _percent(result[f"{split}_accuracy"])) for split, words in splits.items()
+            (f"exact {_name_key(key)}", _format_exact(key, value) + note) for key, value in exact.items()
         ]
-    if "train_accuracy" in result:
+    else:
+        figures = dict.fromkeys((task.headline, KEYS.get(task.judged_by, task.judged_by)))
+        keys = [f"{split}_{figure}" for split in ("val", "test") for figure in figures]
+        rows += [(_name_key(key), _format_exact(key, result.get(key))) for key in keys]
+    key = f"train_{task.headline}"
+    if key in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
-        rows.append(("train accuracy", _percent(result["train_accuracy"]) + note))
+        rows.append((_name_key(key), _format_exact(key, result[key]) + note))
     return rows
 
 
@@ -474,27 +470,23 @@ def _show_interval(row: Mapping[str, Any]) -> str:
     """A covered figure and its noise interval; what hides it, where there is none."""
     if row["value"] is None:
         return "too few rows to tell from noise"
-    low, high = row["noise"]
-    form = ".5g" if row["figure"] in _IN_UNITS else ".2%"
-    return f"{row['value']:{form}}  [{low:{form}}, {high:{form}}]"
+    value, low, high = (format_figure(row["figure"], each) for each in (row["value"], *row["noise"]))
+    return f"{value}  [{low}, {high}]"
 
 
-def _format_exact(name: str, value: float | None) -> str:
-    return f"{value:.5g}" if value is not None and name.endswith(_IN_UNITS) else _percent(value)
+def _format_exact(key: str, value: float | None) -> str:
+    """The value of a key of results."""
+    if value is None or math.isnan(value):
+        return "no labelled nodes"
+    return format_figure(key.partition("_")[2], value)
 
 
-def _name_exact(name: str) -> str:
-    split, _, figure = name.partition("_")
-    return f"exact {'validation' if split == 'val' else split} {_SHOWN.get(figure, figure.replace('_', ' '))}"
+def _name_key(key: str) -> str:
+    split, _, figure = key.partition("_")
+    return f"{_SPLITS[split]} {name_figure(figure)}"
 
 
 def _count_steps(folder: RunFolder) -> int:
     from hushgraph.privacy.ledger import Ledger
 
     return Ledger.open(folder.ledger_path, read_only=True).steps_charged
-
-
-def _percent(accuracy: float | None) -> str:
-    if accuracy is None or math.isnan(accuracy):
-        return "no labelled nodes"
-    return f"{accuracy:.2%}"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
-from hushgraph.privacy.defaults import BillboardDefaults, Defaults
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.tasks.classes import Classes
@@ -76,12 +75,10 @@ class Method(Protocol):
         ...
 
 
-def configure(
-    settings: Mapping[str, Any], defaults: Defaults | BillboardDefaults, *, model: str
-) -> TrainingConfig:
+def configure(settings: Mapping[str, Any], defaults: Mapping[str, Any], *, model: str) -> TrainingConfig:
     """The configuration of a run: what is given, else what `defaults` choose."""
     known = [field.name for field in fields(TrainingConfig)]
-    chosen = {name: getattr(defaults, name) for name in known if hasattr(defaults, name)}
+    chosen = {name: defaults[name] for name in known if name in defaults}
     given = {name: settings[name] for name in known if settings.get(name) is not None}
     if callable(settings["optimizer"]):
         given["optimizer"] = "own"

@@ -51,7 +51,8 @@ class Billboard:
             board_share=defaults.board_share,
             num_scaled=public.num_scaled,
         )
-        config = configure(settings, defaults, model="own" if has_own_model else "mlp")
+        chosen = {**vars(defaults), **defaults.reading._asdict()}
+        config = configure(settings, chosen, model="own" if has_own_model else "mlp")
         if epsilon is not None:
             plan = plan.calibrated(epsilon=epsilon).with_evaluation(count_tables(public, settings))
         return Planned(plan, config)

@@ -60,7 +60,7 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
     )
     _check_tree_size(plan, public.num_nodes)
     plan = _meet_epsilon(plan, settings).with_evaluation(count_tables(public, settings))
-    return Planned(plan, configure(settings, defaults, model=model))
+    return Planned(plan, configure(settings, vars(defaults), model=model))
 
 
 def _choose_defaults(

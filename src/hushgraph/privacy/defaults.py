@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hushgraph.privacy import bounds
 from hushgraph.privacy.choices import EdgeOwner
@@ -154,6 +154,7 @@ class ReadingDefaults(NamedTuple):
         feature_norm: of rows of features.
         travel: what the learning rate is multiplied by.
         most_share: the largest share of the boards.
+        hidden: the width of the hidden layer.
     """
 
     num_boards: int = 2
@@ -165,6 +166,7 @@ class ReadingDefaults(NamedTuple):
     feature_norm: float = _FEATURE_NORM
     travel: float = 1.0
     most_share: float = 1.0
+    hidden: int = 64
 
 
 # Many classes need no more than the board; votes and numbers gain by who lists how many, and by one's place.
@@ -180,7 +182,10 @@ _READINGS = {
         travel=2.0,
         most_share=0.5,
     ),
-    "labels": ReadingDefaults(num_boards=1, list_size=1.0, own_place=True, damped=False, most_share=0.5),
+    # Many outputs share one clipped gradient, so that little else than the path from the reading is learnt.
+    "labels": ReadingDefaults(
+        num_boards=1, list_size=1.0, damped=False, feature_norm=1.0, most_share=0.7, hidden=16
+    ),
     "number": ReadingDefaults(num_boards=1, list_size=0.5, own_place=True, feature_norm=2.0, travel=0.25),
 }
 
@@ -201,12 +206,6 @@ class BillboardDefaults:
     hidden: int
     momentum: float
     reading: ReadingDefaults
-
-    def __getattr__(self, name: str) -> Any:
-        """How rows read is asked for as if it stood here."""
-        if name.startswith("__") or name == "reading":
-            raise AttributeError(name)
-        return getattr(self.reading, name)
 
 
 def choose_billboard(
@@ -233,7 +232,7 @@ def choose_billboard(
         batch_size=min(num_train_nodes, LARGEST_BATCH),
         steps=BILLBOARD_STEPS,
         learning_rate=float(f"{reading.travel * travel / BILLBOARD_STEPS:.3g}"),
-        hidden=64,
+        hidden=reading.hidden,
         momentum=MOMENTUM,
         reading=reading,
     )

@@ -80,6 +80,7 @@ LOOKED_UP = {
         "numbers": "the way numbers are written",
         "dates": "the choice of the columns of dates",
         "missing": "the list of texts for empty cells",
+        "task": "the kind of the labels",
         "bounds": "the range of the target",
         "rare": "the choice of the rare class",
     }.items()

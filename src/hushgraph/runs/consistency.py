@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from hushgraph.billboard.board import digest_board, load_board
 from hushgraph.errors import RunError
-from hushgraph.figures.tables import load_tables
+from hushgraph.figures.tables import NoisyTables
 from hushgraph.privacy.charges import FIGURES, SCALING, name_board
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.checkpoint import read_progress
 from hushgraph.runs.result import read_metrics
-from hushgraph.scaling.histograms import load_histograms
+from hushgraph.scaling.histograms import NoisyHistograms
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -43,10 +43,10 @@ def _check_ledger(folder: RunFolder) -> Ledger:
             board = load_board(folder.path / name)
             ledger.check_digest(name_board(place), digest_board([board.values], board.noise_std))
     if folder.figures_path.exists():
-        tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
+        tables = NoisyTables.load(folder.figures_path, plan=folder.plan.fingerprint())
         ledger.check_digest(FIGURES, tables.digest)
     if folder.plan.num_scaled:
-        histograms = load_histograms(folder.scaling_path, plan=folder.plan.fingerprint())
+        histograms = NoisyHistograms.load(folder.scaling_path, plan=folder.plan.fingerprint())
         ledger.check_digest(SCALING, histograms.digest)
     return ledger
 

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from hushgraph._files import read_tensors, write_tensors, write_whole
 from hushgraph.billboard.board import Board, load_board
 from hushgraph.datasets import load_graph
+from hushgraph.datasets.loading import name_labels
 from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
@@ -54,10 +55,9 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
 from hushgraph.runs.result import read_result
 from hushgraph.runs.versions import versions
-from hushgraph.scaling.histograms import load_histograms
+from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.scaling.scaler import Scaler
 from hushgraph.tasks.classes import Classes
-from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task, read_task
 
 FORMAT = 1
@@ -389,7 +389,7 @@ class RunFolder:
             return None
         released: dict[str, tuple[float, float]] = {}
         if self.plan.num_scaled:
-            released = load_histograms(self.scaling_path, plan=self.plan.fingerprint()).scales
+            released = NoisyHistograms.load(self.scaling_path, plan=self.plan.fingerprint()).scales
         return Scaler.of(self.columns, released)
 
     def scale_features(self, x: Any) -> Any:
@@ -437,7 +437,7 @@ class RunFolder:
             split_seed=config.split_seed,
             num_classes=self.num_classes,
             columns=self.columns,
-            number=self.task if isinstance(self.task, Number) else None,
+            task=name_labels(self.task),
         )
         graph = replace(graph, declared_task=self.task)
         if config.setting == "inductive":

@@ -8,7 +8,8 @@ halfway.safetensors     the weights that the ballots of a second board come from
 figures.json            noisy tables of counts, and the figures computed from them
 README.md               the model card
 
-Everything else of a run stays outside: the ledger, checkpoints, exact figures, timings, seeds, paths.
+Everything else of a run stays outside: the ledger, checkpoints, exact figures, timings, paths, seeds and keys
+of noise. The seed of a split is in release.json: splits are public and declared.
 """
 
 from __future__ import annotations

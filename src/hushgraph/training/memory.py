@@ -15,9 +15,9 @@ from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.graph.chunks import digest_edges
 from hushgraph.inference.in_memory import WholeGraph, score_nodes
 from hushgraph.inputs.features import Features
+from hushgraph.noise.rounded import Int64Array
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
-from hushgraph.scaling.histograms import Int64Array
 from hushgraph.training.boards import Boards
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import Parts

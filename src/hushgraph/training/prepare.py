@@ -22,8 +22,9 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
 from hushgraph.settings import Settings, complete, take_columns, with_settings
-from hushgraph.tasks.choose import choose_class_task, choose_number, read_class_weights
+from hushgraph.tasks.choose import check_task, choose_class_task, choose_other_task, read_class_weights
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.number import Number
 
 _BUDGET = ("epsilon", "sigma_over_clip", "paper_noise_multiplier", "private", "delta", "steps")
 # More training nodes than any data has, to check settings by before data is read.
@@ -70,12 +71,16 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     if split is not None and "/" in str(split):
         random_split(0, parse_fractions(split))
     classes_of = {name: full[name] for name in ("positive", "rare", "class_weight", "num_classes")}
-    number = choose_number(full["task"], full["bounds"], others=classes_of)
+    other_task = choose_other_task(full["task"], full["bounds"], others=classes_of)
+    if full["unit"]:
+        if not isinstance(other_task, Number):
+            raise InputError(f"unit={full['unit']!r}: it is for task='number'; leave it out, or give bounds")
+        other_task = replace(other_task, unit=str(full["unit"]))
     graph, split = load_for_training(
         data,
         split=split,
         columns=columns,
-        number=number,
+        task=other_task,
         **{name: full[name] for name in ("split_seed", "symmetrize", "num_classes")},
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
@@ -87,6 +92,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         _check_has_labels(graph)
     if full["setting"] == "inductive":
         graph = graph.disjoint()
+    check_task(graph.task, full["task"], others=classes_of)
     if isinstance(graph.task, Classes):
         names = None if graph.columns is None else graph.columns.classes
         asked = {name: full[name] for name in ("task", "positive", "rare")}

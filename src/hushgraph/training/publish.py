@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hushgraph.figures.tables import load_tables
+from hushgraph.figures.tables import NoisyTables
 from hushgraph.report.card import render_card
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import write_release
@@ -26,6 +26,6 @@ def publish_run(folder: RunFolder, figures: Mapping[str, Any] | None = None) -> 
     if folder.plan.evaluation_charge is None:
         figures = {}
     elif figures is None:
-        tables = load_tables(folder.figures_path, plan=folder.plan.fingerprint())
+        tables = NoisyTables.load(folder.figures_path, plan=folder.plan.fingerprint())
         figures = summarise_figures(list_figures(folder.task, tables))
     return write_release(folder, render_card(folder, figures=figures), figures)

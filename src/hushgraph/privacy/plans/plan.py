@@ -31,7 +31,7 @@ from hushgraph.privacy.charges import (
     epsilon,
     list_events,
 )
-from hushgraph.privacy.charges.board import LARGEST_NOISE, LEAST_NOISE
+from hushgraph.privacy.charges.gaussian import LARGEST_NOISE, LEAST_NOISE
 from hushgraph.privacy.fields import check_fields, check_keys, parse_fields, refuse_noise_multiplier
 from hushgraph.privacy.statement import Wording
 
