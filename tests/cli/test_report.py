@@ -208,7 +208,9 @@ def _small_demo(graph: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 @pytest.mark.usefixtures("_small_demo")
 def test_demo_prints_and_writes_and_starts_anew(run: Run, tmp_path: Path) -> None:
     first = run("demo")
-    assert (first[0], first[2]) == (0, "")
+    # The graph is small: noise may hide whether it helps, and a notice then says so.
+    assert first[0] == 0
+    assert all(line.startswith("notice: ") for line in first[2].splitlines())
     words = " ".join(first[1].split())
     assert "predictions for everybody else are together (4.00," in words
     total = json.loads((tmp_path / "demo" / "comparison.json").read_text())["release_all"]["epsilon"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -235,7 +236,7 @@ def _choose_effort(
     effort: _Effort | None, plant: Plant | None, trials: int | None, fault: str | None
 ) -> tuple[_Effort, Plant]:
     """Those of the audit, or of an attack by itself."""
-    alone = _Effort(trials=trials, rng=np.random.default_rng(), observer=None)
+    alone = _Effort(trials=trials, rng=np.random.default_rng(secrets.randbits(128)), observer=None)
     return effort or alone, plant or (plant_nothing if fault is None else get_fault(fault).plant)
 
 
