@@ -118,7 +118,8 @@ class LabelFinder(Finder):
                 examples = self._examples(profile, outside)
                 what = f"{count:,} labels are not listed in classes"
                 self._add(0, profile.name, what, count, advice, examples, stops=True)
-        self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
+        if classes or profile.distinct:
+            self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
         self._add_unlabelled(profile)
 
     def _check_rare(self, profile: Profile, classes: list[str]) -> None:
@@ -165,7 +166,7 @@ class LabelFinder(Finder):
             shown = ",".join(f"{bound:.12g}" for bound in bounds)
             what = f"{profile.distinct:,} different numbers: this looks like a number to predict"
             advice = (
-                f"--task number --bounds {shown}, as the next command says, or bounds that you know; or bin it"
+                f"--task number --bounds {shown}, as the next command says, or bounds you know; or bin it"
             )
             self._add(0, profile.name, what, profile.filled, advice)
         else:
@@ -281,7 +282,7 @@ class LabelFinder(Finder):
 
 
 def round_bounds(least: float, most: float) -> tuple[float, float]:
-    """Round a range outwards to multiples of 1, 2 or 5 times a power of ten; 0 is a bound where it is near."""
+    """Round a range outwards to multiples of 1, 2 or 5 times a power of ten; a lower bound near 0 is 0."""
     span = max(most - least, 1e-6 * max(abs(least), abs(most), 1.0))
     step = 10.0 ** math.floor(math.log10(span))
     step /= 5 if span < 2 * step else 2 if span < 5 * step else 1
