@@ -1,8 +1,8 @@
 """Every command and every Python example in README.md, docs/ and the public docstrings runs as it is written.
 
 Blocks of one page run in order, in one namespace and one empty folder. Where an example leaves the number of
-steps or trials to the defaults, the defaults are made small: what is shown is that examples work, not how
-well. Output that a page shows after commands, in a block called `text`, is compared with what they print.
+steps, trials or rows to the defaults, the defaults are made small: what is shown is that examples work, not
+how well. Output that a page shows after commands, in a block called `text`, is compared with what they print.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def run_command(words: list[str], page: Path) -> None:
         script = ROOT / words[1]
         assert script.is_relative_to(ROOT / "docs"), f"{where}: only examples of the docs can be run here"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", [str(script), *words[2:]])
+            rows = "2400" if "bank" in words else "600"
+            patch.setattr(sys, "argv", [str(script), *words[2:], rows])
             runpy.run_path(str(script), run_name="__main__")
         return
     assert words[0] == "hushgraph", f"{where}: only hushgraph can be run here"
