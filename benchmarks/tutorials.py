@@ -86,7 +86,7 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
             note = "Filled bars: the guarantee holds. " + " ".join(compared.notices)
             title = f"Five models: {name_figure(compared.figure)} on the test split"
             draw_comparison(bars, PICTURES / f"{name}.svg", title=title, note=note, figure=compared.figure)
-            fill(name, f"help of {name}", " ".join(compared.notices))
+            fill(name, f"help of {name}", write_verdict(compared))
     if "social" in records:
         draw_labels(records["social"], PICTURES / "social-genres.svg")
     if "fraud" in records:
@@ -94,6 +94,21 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
     trials = [json.loads(line) for line in (RECORDS / "fraud_table.jsonl").read_text().splitlines()]
     fill("fraud", "fraud_table: from benchmarks/records/fraud_table.jsonl", write_trials(trials))
     draw_trials(trials, PICTURES / "fraud.svg")
+
+
+def write_verdict(compared: Comparison) -> str:
+    """What a comparison says of the graph, in a sentence or two."""
+    rows = {row.name: row for row in compared.rows}
+    tests = {name: rows[name].test for name in ("DP-Billboard", "DP-MLP", "GNN", "MLP")}
+    words = ", ".join(
+        f"{name} {'hidden by noise' if test is None else format_figure(compared.figure, test)}"
+        for name, test in tests.items()
+    )
+    said = [f"Of this run, `compare` said: {notice}." for notice in compared.notices]
+    verdict = (
+        " ".join(said) or "`compare` printed no notice: the graph helps, beyond the noise of the figures."
+    )
+    return f"Test {name_figure(compared.figure)}: {words}. {verdict}"
 
 
 def fill(page: str, mark: str, text: str) -> None:
