@@ -214,25 +214,21 @@ def draw_scores(record: Mapping[str, Any], path: Path) -> None:
 
 
 def draw_labels(record: Mapping[str, Any], path: Path) -> None:
-    """ROC-AUC of every label on the test split, with the interval of its noise."""
-    shown = [
-        each
-        for each in record["figures"]
-        if each["class"] is not None and each["split"] == "test" and each["value"] is not None
-    ]
+    """Which share of the test split has each label, with the interval of its noise."""
+    words = shlex.split(record["command"])
+    names = words[words.index("--classes") + 1].split(",")
+    shown = [each for each in record["figures"] if (each["figure"], each["split"]) == ("share", "test")]
     with canvas.drawing():
-        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 2.6))
+        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 2.4))
         colour = canvas.model_colours(["Billboard"])["Billboard"]
         for x, each in enumerate(shown):
-            low, high = each["noise"]
-            axes.bar(x, each["value"] - 0.5, 0.6, bottom=0.5, color=colour)
+            low, high = (100 * end for end in each["noise"])
+            axes.bar(x, 100 * each["value"], 0.6, color=colour)
             axes.plot([x, x], [low, high], color=canvas.INK, linewidth=1.2)
-        axes.set_xticks(range(len(shown)), [each["class"] for each in shown])
-        axes.set_ylabel("ROC-AUC")
-        title = "Every genre on the test split, from noisy counts"
-        canvas.finish(
-            figure, title=title, notes=["Lines: what noise may have moved. Chance is 0.5."], legend={}
-        )
+        axes.set_xticks(range(len(shown)), [names[each["class"]] for each in shown])
+        axes.set_ylabel("users who like it (%)")
+        title = "Genres on the test split, from noisy counts"
+        canvas.finish(figure, title=title, notes=["Lines: what noise may have moved."], legend={})
         canvas.save(figure, path, title=title)
 
 
