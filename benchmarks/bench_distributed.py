@@ -48,7 +48,7 @@ def work(workload: str, steps: int) -> None:
     from hushgraph.models.gnn import GNN
     from hushgraph.noise.source import ExactNoise
     from hushgraph.privacy.ledger import Ledger
-    from hushgraph.privacy.plans import PrivacyPlan
+    from hushgraph.privacy.plans import TreePlan
     from hushgraph.runs.config import TrainingConfig
     from hushgraph.training.distributed import join_group
     from hushgraph.training.trainer import State, Trainer
@@ -59,7 +59,7 @@ def work(workload: str, steps: int) -> None:
     graph = arxiv_shaped(np.random.default_rng(0), num_features)
     torch.manual_seed(0)
     model = GNN(num_features, CLASSES, num_layers=given["layers"], hidden=hidden, decoder_layers=2)
-    plan = PrivacyPlan(
+    plan = TreePlan(
         num_train_nodes=TRAINING,
         num_layers=given["layers"],
         max_readers=given["max_readers"],

@@ -36,7 +36,7 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN, ReadingMLP
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.training.distributed import Group
@@ -153,7 +153,7 @@ class Steps:
         method, roots = WORKLOADS[workload]
         reads = method == "trees"
         graph = self._graph if reads else self._table
-        plan = PrivacyPlan(
+        plan = TreePlan(
             num_train_nodes=TRAINING,
             num_layers=1 if reads else 0,
             max_readers=7 if reads else 0,

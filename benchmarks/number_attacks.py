@@ -41,7 +41,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
@@ -235,7 +235,7 @@ def build_worlds(
         train_idx=np.arange(ROOTS),
         num_classes=CLASSES,
     )
-    plan = PrivacyPlan(
+    plan = RowPlan(
         num_train_nodes=ROOTS,
         num_layers=0,
         max_readers=0,

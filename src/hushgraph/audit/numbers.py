@@ -137,9 +137,9 @@ def attack_numbers(
         With probability at least `confidence` every `rate_at_least` is below the true rate of right guesses.
 
     Examples:
-        >>> from hushgraph import PrivacyPlan
+        >>> from hushgraph import TreePlan
         >>> from hushgraph.audit.numbers import attack_numbers
-        >>> plan = PrivacyPlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
+        >>> plan = TreePlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
         >>> plan = plan.calibrated(epsilon=1.0)
         >>> attack_numbers(plan, trials=40).exceeds
         False

@@ -10,7 +10,8 @@ from hushgraph._text import digits_up
 from hushgraph._validate import as_float, as_int
 from hushgraph.errors import PlanError
 from hushgraph.privacy.charges import BoardCharge, RowSteps, ScalingCharge, calibrate, name_board
-from hushgraph.privacy.plans.plan import SCALING_SHARE, PrivacyPlan, Segment, check_epsilon
+from hushgraph.privacy.plans.calibration import SCALING_SHARE, check_epsilon
+from hushgraph.privacy.plans.plan import PrivacyPlan, Segment
 from hushgraph.privacy.statement import BILLBOARD_WORDS, Wording
 
 
@@ -52,7 +53,6 @@ class BillboardPlan(PrivacyPlan):
     label_change: float | None = None
 
     method: ClassVar[str] = "billboard"
-    words: ClassVar[Wording] = BILLBOARD_WORDS
     takes_noise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -90,6 +90,11 @@ class BillboardPlan(PrivacyPlan):
                 "has noise on every board and on steps; give epsilon, from which both follow"
             )
         return wrong
+
+    @property
+    def words(self) -> Wording:
+        """Of boards and readings."""
+        return BILLBOARD_WORDS
 
     @property
     def changed_trees(self) -> int:

@@ -12,7 +12,7 @@ from hushgraph.privacy.charges import RowSteps, Steps, TreeSteps
 from hushgraph.privacy.plans.plan import PrivacyPlan
 from hushgraph.privacy.statement import TREE_WORDS, Wording
 
-# Trees of more rows contribute zero to a step: they would not fit memory.
+# Trees of more lines contribute zero to a step: they would not fit memory.
 LARGEST_TREE = 1 << 24
 
 
@@ -24,7 +24,11 @@ class TreePlan(PrivacyPlan):
     """
 
     method: ClassVar[str] = "trees"
-    words: ClassVar[Wording] = TREE_WORDS
+
+    @property
+    def words(self) -> Wording:
+        """Of trees and what bounds them."""
+        return TREE_WORDS
 
     @property
     def reads_edges(self) -> bool:
