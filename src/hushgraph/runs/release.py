@@ -28,9 +28,10 @@ from hushgraph.errors import HushgraphError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_assumptions
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.about import find_checksum
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
-from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum
+from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder
 from hushgraph.runs.result import check_covered_result
 from hushgraph.tasks.task import read_task
 
