@@ -37,9 +37,24 @@ if TYPE_CHECKING:
 FORMAT = 2
 SETTINGS = "settings.json"
 BILLBOARD, TREES = "DP-Billboard", "DP-GNN (trees)"
-# The rows in their order, each with the name of its run folder.
+# The runs in their order, each with the name of its folder.
 FOLDERS = {"GNN": "gnn", "MLP": "mlp", BILLBOARD: "dp-billboard", TREES: "dp-gnn", "DP-MLP": "dp-mlp"}
 NAMES = tuple(FOLDERS)
+_BY_PLAN = {
+    ("trees", False): "GNN",
+    ("rows", False): "MLP",
+    ("billboard", True): BILLBOARD,
+    ("trees", True): TREES,
+    ("rows", True): "DP-MLP",
+}
+# What each is besides the settings that they share.
+_OWN: Mapping[str, dict[str, Any]] = {
+    "GNN": {"private": False},
+    "MLP": {"private": False, "model": "mlp"},
+    BILLBOARD: {"method": "billboard"},
+    TREES: {},
+    "DP-MLP": {"model": "mlp"},
+}
 # Private runs first: theirs are the plans that can be refused.
 _ORDER = (BILLBOARD, TREES, "DP-MLP", "GNN", "MLP")
 _MODELS = ("gcn", "gin", "gat")
@@ -386,24 +401,17 @@ def _judge_graph(reads_graph: Run, reads_rows: Run) -> list[str]:
 
 
 def name_run(folder: RunFolder) -> str:
-    """The row that a run of a comparison is, by what it trains."""
-    is_mlp, is_private = folder.config.model == "mlp", folder.plan.is_private
-    if folder.plan.method == "billboard":
-        return BILLBOARD
-    if is_private:
-        return "DP-MLP" if is_mlp else TREES
-    return "MLP" if is_mlp else "GNN"
+    """Which run of a comparison a run is, by what it trains."""
+    return _BY_PLAN[folder.plan.method, folder.plan.is_private]
 
 
 def _arguments_of(which: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `train` for one of the runs."""
-    if which == BILLBOARD:
-        shared = {key: value for key, value in given.items() if not TABLE[key].trees}
-        return {**shared, "method": "billboard"}
-    shaped = {**given, "model": "mlp"} if which.endswith("MLP") else dict(given)
-    if which.startswith("DP-"):
-        return shaped
-    return {key: value for key, value in shaped.items() if key not in _PRIVATE_ONLY} | {"private": False}
+    own = _OWN[which]
+    left_out: set[str] = set() if own.get("private", True) else _PRIVATE_ONLY
+    if "method" in own:
+        left_out = {name for name, entry in TABLE.items() if entry.trees}
+    return {key: value for key, value in given.items() if key not in left_out} | own
 
 
 def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> dict[str, Prepared]:

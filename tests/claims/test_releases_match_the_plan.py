@@ -179,7 +179,7 @@ class Trained:
         return [
             board.values.astype(np.float64)
             for run in self.runs
-            for board in run.folder.load_boards(run.folder.num_boards)
+            for board in (run.folder.load_boards() if run.folder.num_boards else ())
         ]
 
 

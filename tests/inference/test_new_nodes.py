@@ -300,7 +300,7 @@ def test_new_nodes_read_no_neighbours(run: hg.Run, pair: tuple[Path, Path]) -> N
 def test_trees_have_no_board(tmp_path: Path) -> None:
     data = hg.datasets.synthetic(num_nodes=60, num_classes=3, seed=0)
     run = hg.train(data, method="trees", max_readers=1, **TRAINING)
-    with pytest.raises(RunError, match="it was trained on trees and has no board"):
+    with pytest.raises(RunError, match="a run of method 'trees' has no board"):
         run.predict_new(data.x[:1], [[0]])
     assert run.predict_table(data).to_json()["predictions"] == "not covered"
 

@@ -43,7 +43,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inputs.rows import Rows
 from hushgraph.noise.source import NORM_EXCESS
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.tasks.class_tables import CONFIDENCE_EDGES
 from hushgraph.training.memory import GraphView
 from hushgraph.training.running import Begin, begin_in_memory
@@ -117,7 +117,7 @@ class _Watched:
 
     def board_noise(self) -> list[Floats]:
         """[N, c] of every board that was visible: what is left of it, in units of its planned noise."""
-        planned = self.plan.board_noise if isinstance(self.plan, BillboardPlan) else ()
+        planned = self.plan.board_noise
         return [(b.values - self.tally(place)) / planned[place] for place, b in self.seen.boards]
 
     def table_noise(self, tables: NoisyTables) -> dict[str, Floats]:
@@ -138,7 +138,7 @@ class _Watched:
         ]
 
 
-def check_runs(plan: BillboardPlan, plant: Plant) -> tuple[Check, ...]:
+def check_runs(plan: PrivacyPlan, plant: Plant) -> tuple[Check, ...]:
     """Watch a few runs of the default method with the noise of `plan`, and check what they released."""
     with quiet_process():
         runs = [_watch(plan, plant, is_sparse=is_sparse) for is_sparse in (False, False, True)]
@@ -241,13 +241,12 @@ def _make_graph(*, is_sparse: bool) -> Graph:
     )
 
 
-def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
+def _watch(plan: PrivacyPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
     """One run of whole batches on the random graph, and the second computation."""
     graph = _make_graph(is_sparse=is_sparse)
     nodes = len(graph.train_idx)
-    plan = replace(
-        plan.with_evaluation(0), num_train_nodes=nodes, batch_size=nodes, steps=_STEPS, num_classes=_CLASSES
-    ).with_evaluation(len(graph.task.tables))
+    moved = replace(plan.with_evaluation(0), num_train_nodes=nodes, batch_size=nodes, steps=_STEPS)
+    plan = moved.with_classes(_CLASSES).with_evaluation(len(graph.task.tables))
     config = choose_config(plan, hidden=_HIDDEN)
     with watch_run(graph, plan, config, plant=plant, in_detail=True) as seen:
         charges = _read_charges(seen)
@@ -330,9 +329,9 @@ def _list_records(graph: Graph, plan: PrivacyPlan) -> tuple[npt.NDArray[Any], np
     return (source, target) if plan.edge_owner == "sender" else (target, source)
 
 
-def _expect_boards(seen: Seen, graph: Graph, plan: BillboardPlan) -> tuple[list[Floats], list[Floats]]:
+def _expect_boards(seen: Seen, graph: Graph, plan: PrivacyPlan) -> tuple[list[Floats], list[Floats]]:
     """What rows may cast onto every board and what they read after it, by the contract."""
-    c, config = plan.num_classes, seen.folder.config
+    c, config = graph.num_classes, seen.folder.config
     owners, places = _list_records(graph, plan)
     degrees = np.bincount(owners, minlength=graph.num_nodes)
     shares = np.where(degrees > 0, 1 / np.sqrt(np.maximum(degrees, 1)), 0.0)[:, None]

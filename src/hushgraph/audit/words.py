@@ -6,7 +6,6 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.privacy.guarantee import name_kind
-from hushgraph.privacy.plans import BillboardPlan
 
 CANARY_WORDS = {
     "strongest": "a row that changes as many trees as the plan allows, its own among them",
@@ -49,7 +48,8 @@ def rows(audit: Audit) -> list[tuple[str, str]]:
         *_numbers_rows(audit),
         ("canary", _describe_canary(audit)),
         ("shift of the canary", f"{audit.shift:.3f} of at most {audit.shift_at_most:.3f} units of noise"),
-        *_plan_rows(audit),
+        ("model", audit.model),
+        *plan.list_own_figures(),
         ("steps, sampling rate", f"{plan.steps}, {plan.sampling_rate:.4g}"),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("broken on purpose", "no" if audit.fault is None else FAULTS[audit.fault].words),
@@ -86,21 +86,10 @@ def _check_rows(audit: Audit) -> list[tuple[str, str]]:
 
 
 def _describe_canary(audit: Audit) -> str:
-    if audit.method == "billboard":
+    words = CANARY_WORDS.get(audit.canary)
+    if words is None:
         return f"a row of {audit.canary} with a label of its own, emptied"
-    return f"{audit.canary}: {CANARY_WORDS[audit.canary]}"
-
-
-def _plan_rows(audit: Audit) -> list[tuple[str, str]]:
-    """What the plan has besides steps: boards, or trees."""
-    plan = audit.plan
-    if isinstance(plan, BillboardPlan):
-        noise = ", ".join(digits_up(std, digits=6) for std in plan.board_noise)
-        return [("noise of the boards", noise)]
-    return [
-        ("model, layers", f"{audit.model}, {plan.num_layers}"),
-        ("changed trees (n)", str(plan.changed_trees)),
-    ]
+    return f"{audit.canary}: {words}"
 
 
 def _numbers_rows(audit: Audit) -> list[tuple[str, str]]:

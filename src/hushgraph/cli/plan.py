@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.plans import BillboardPlan
     from hushgraph.privacy.run_charge import RunCharge
     from hushgraph.privacy.solve import Solved
 
@@ -412,7 +411,7 @@ def show_plan(
         screen.print(f"\n{note}", highlight=False)
     statement = guarantee.statement
     screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
-    if guarantee.kind != "none" and plan.steps > 0 and plan.method != "billboard":
+    if guarantee.kind != "none" and plan.steps > 0:
         _show_neighbours(solved, screen)
 
 
@@ -425,12 +424,14 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
 
     from hushgraph.privacy.solve import neighbours
 
-    plan = solved.plan
+    plan, others = solved.plan, neighbours(solved.plan)
+    if not others:
+        return
     screen.print("\nWhat would change, with the same noise (sigma / C):")
     table = Table(box=None, pad_edge=False)
     for heading in ("if", "changed trees", "epsilon", "guarantee"):
         table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
-    for words, other in [("as planned", plan), *neighbours(plan)]:
+    for words, other in [("as planned", plan), *others]:
         try:
             row = (rounded_up(other.epsilon), name_kind(other.guarantee, solved.assumptions))
         except PlanError:
@@ -445,13 +446,13 @@ def _list_rows(
     plan: PrivacyPlan, guarantee: Guarantee, more: Iterable[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
-    # Imported here: with it come the accountants, which --help should not wait for.
-    from hushgraph.privacy.plans import BillboardPlan
-
+    stated = plan.summary() | describe_guarantee(guarantee)
     return [
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
         *more,
-        *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
+        (f"epsilon, one {plan.edge_name}", rounded_up(float(stated["epsilon_edge"]))),
+        ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
+        ("predictions", stated["predictions"]),
         *(_list_scaling_rows(plan) if plan.num_scaled else ()),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
@@ -459,7 +460,7 @@ def _list_rows(
             "batch",
             f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
         ),
-        *(_list_tree_rows(plan) if plan.method != "billboard" else ()),
+        *plan.list_own_figures(),
         ("edge owner", plan.edge_owner),
         ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
     ]
@@ -468,25 +469,3 @@ def _list_rows(
 def _list_scaling_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
     columns = f"{plan.num_scaled} column{'s' * (plan.num_scaled > 1)}"
     return [(f"noise of scaling, {columns}", digits_up(plan.scaling_noise, digits=6))]
-
-
-def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
-    stated = plan.summary() | describe_guarantee(guarantee)
-    boards = ", ".join(digits_up(noise, digits=6) for noise in plan.board_noise) or "none"
-    return [
-        (f"epsilon, one {plan.edge_name}", rounded_up(float(stated["epsilon_edge"]))),
-        ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
-        ("predictions", stated["predictions"]),
-        (f"noise of {plan.num_boards} board{'s' * (plan.num_boards > 1)}", boards),
-        ("share of the boards", f"{plan.board_share:.2g}"),
-    ]
-
-
-def _list_tree_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
-    return [
-        ("sigma / (2 C n)", digits_up(plan.paper_noise_multiplier, digits=6)),
-        ("changed trees (n)", str(plan.changed_trees)),
-        ("layers (r)", str(plan.num_layers)),
-        ("max readers (K)", str(plan.max_readers)),
-        ("max reads (D)", "unlimited" if plan.max_reads is None else str(plan.max_reads)),
-    ]

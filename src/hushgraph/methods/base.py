@@ -70,6 +70,11 @@ class Method(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def short_name(self) -> str:
+        """What a run is called where no model is named."""
+        ...
+
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """Choose what `settings` leave out (None), and solve for the noise or the number of steps."""
         ...

@@ -26,11 +26,11 @@ _USUAL_EPSILON = 8.0
 class Trees:
     """Steps that read the tree of a root, over lists of bounded length."""
 
-    name = "trees"
+    name, short_name = "trees", "gcn"
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """See `Method.plan`."""
-        model = "gcn" if settings["model"] is None else settings["model"]
+        model = self.short_name if settings["model"] is None else settings["model"]
         return plan_steps(
             public,
             settings,

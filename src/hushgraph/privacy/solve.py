@@ -96,7 +96,12 @@ def solve(
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
-    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label."""
+    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label.
+
+    None where the noise follows from the other settings.
+    """
+    if not plan.takes_noise:
+        return []
     K, D, batch, steps = plan.max_readers, plan.max_reads, plan.batch_size, plan.steps
     changes: list[tuple[str, dict[str, Any]]] = []
     if plan.num_layers > 0:

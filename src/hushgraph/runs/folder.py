@@ -49,7 +49,7 @@ from hushgraph.privacy.guarantee import (
     write_assumptions,
 )
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
@@ -457,8 +457,8 @@ class RunFolder:
 
     @property
     def num_boards(self) -> int:
-        """How many boards the run has: none on trees."""
-        return self.plan.num_boards if isinstance(self.plan, BillboardPlan) else 0
+        """How many boards the run has."""
+        return self.plan.num_boards
 
     @property
     def input_width(self) -> int:
@@ -470,9 +470,14 @@ class RunFolder:
         """Columns of what a row reads: the board at the places it lists, and inputs that come with it."""
         return self.task.ballot_width * (1 + self.config.own_place) + (self.config.list_size > 0)
 
-    def load_boards(self, count: int | None = None) -> list[Board]:
-        """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        names = BOARD_FILES[: self.num_boards if count is None else count]
+    def load_boards(self) -> list[Board]:
+        """The boards of this run; RunError where one is missing, damaged or foreign."""
+        if not self.num_boards:
+            raise RunError(
+                f"run={self.path}: a run of method {self.plan.method!r} has no board; train with "
+                "method='billboard'"
+            )
+        names = BOARD_FILES[: self.num_boards]
         return [load_board(self.path / name, plan=self.plan.fingerprint()) for name in names]
 
     def build_model(self, own: nn.Module | None = None, *, seed: int | None = None) -> nn.Module:

@@ -39,7 +39,6 @@ from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
-from hushgraph.training.source import get_billboard_plan
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -269,14 +268,15 @@ class Run:
         if len(places) != rows.shape[0]:
             raise InputError(f"places has {len(places)} lists; expected one for each of {rows.shape[0]} rows")
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in places])]).astype(np.int64)
-        listed = self._load_boards()[0].places_of(np.asarray([place for row in places for place in row]))
+        flat = np.asarray([place for row in places for place in row])
+        listed = self.folder.load_boards()[0].places_of(flat)
         return self.predict_listed(rows, indptr, listed)
 
     def predict_listed(
         self, features: Any, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
-        boards = self._load_boards()
+        boards = self.folder.load_boards()
         x = check_features(features)
         inference.check_width(x.shape[1], self.folder.num_features)
         return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
@@ -284,7 +284,7 @@ class Run:
     def _predict_new_nodes(
         self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None
     ) -> Predicted:
-        boards = self._load_boards()
+        boards = self.folder.load_boards()
         is_symmetrized = self.config.symmetrize if symmetrize is None else symmetrize
         lister: ListedBy = "source" if self.plan.edge_owner == "sender" else "target"
         with open_new_nodes(
@@ -346,11 +346,6 @@ class Run:
         """Whether predictions that read no neighbour are covered."""
         return self.result.get("predictions") == PREDICTIONS[True]
 
-    def _load_boards(self) -> list[Board]:
-        """The boards; RunError where the run has none."""
-        get_billboard_plan(self.folder)
-        return self.folder.load_boards()
-
     def _read_to_predict(self, data: Any, *, symmetrize: bool | None) -> Graph:
         """The graph to predict on: of a billboard run its own, with labels; else any with the features."""
         if self._has_boards:
@@ -378,7 +373,7 @@ class Run:
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
-        board = self._load_boards()[0]
+        board = self.folder.load_boards()[0]
         try:
             graph = self.folder.read_graph(data)
         except RunError as error:
@@ -391,7 +386,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        boards = self._load_boards()
+        boards = self.folder.load_boards()
         table = Boards(self.folder, graph, boards=boards).read_boards(len(boards) - 1, device)
         return score_table(self.model, graph, table)
 

@@ -16,7 +16,6 @@ from hushgraph.figures.tables import Scored
 from hushgraph.noise.counts import NoisyCounts
 from hushgraph.privacy.charges import Charge, name_board
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import ClippedSum, Parts
@@ -102,7 +101,7 @@ def release_board(
     if source.find_board(place, ledger):
         return
     if not ledger.is_charged(name_board(place)):
-        (parts or Parts()).charge(ledger, get_billboard_plan(folder).board_charge(place))
+        (parts or Parts()).charge(ledger, folder.plan.board_charge(place))
     source.make_board(place, ledger)
 
 
@@ -186,10 +185,3 @@ def check_release(ledger: Ledger, name: str, digest: str) -> None:
     ledger.check_digest(name, digest)
     if ledger.releases.get(name) is None:
         ledger.record_release(name, digest)
-
-
-def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
-    """The plan of a billboard run; RunError for a run of another method."""
-    if not isinstance(folder.plan, BillboardPlan):
-        raise RunError(f"run={folder.path}: it was trained on trees and has no board; train with a billboard")
-    return folder.plan

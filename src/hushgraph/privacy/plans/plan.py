@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw
@@ -24,6 +24,7 @@ from hushgraph.privacy.changes import (
     rows_emptied,
 )
 from hushgraph.privacy.charges import (
+    BoardCharge,
     Charge,
     EvaluationCharge,
     ScalingCharge,
@@ -44,6 +45,18 @@ FIGURES_ARE = {True: "covered", False: "not covered"}
 SCALING_SHARE = 0.05
 _REQUIRED = ("num_train_nodes", "batch_size", "steps")
 _METHODS: dict[str, type[PrivacyPlan]] = {}
+
+
+class Segment(NamedTuple):
+    """Steps of a run with one view of the data.
+
+    Attributes:
+        opening: what is released before its first step; None where rows read nothing that is released.
+        end: its last step.
+    """
+
+    opening: Charge | None
+    end: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +131,8 @@ class PrivacyPlan:
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
+    # Whether sigma / C can be given; otherwise it follows from epsilon and steps.
+    takes_noise: ClassVar[bool] = True
     words: ClassVar[Wording]
     # What `from_json` read in an older format: its ledger has the digest of that.
     _text: ClassVar[str | None] = None
@@ -224,9 +239,28 @@ class PrivacyPlan:
         return 1.0
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """How a session carries the plan out: what it releases, then the steps that read it, in order."""
+        return (Segment(None, self.steps),)
+
+    @property
     def segment_ends(self) -> tuple[int, ...]:
         """The steps after which what roots see changes, and the last step."""
-        return (self.steps,)
+        return tuple(segment.end for segment in self.segments)
+
+    @property
+    def num_boards(self) -> int:
+        """How many boards rows read."""
+        return 0
+
+    @property
+    def board_noise(self) -> tuple[float, ...]:
+        """s of every board."""
+        return ()
+
+    def board_charge(self, place: int) -> BoardCharge:
+        """What a board is charged as."""
+        raise PlanError(f"board {place + 1}: a plan of method {self.method!r} has no boards")
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -242,7 +276,9 @@ class PrivacyPlan:
 
     def _releases_until(self, steps: int) -> tuple[Charge, ...]:
         """What is released between scaling and the figures, apart from steps."""
-        return ()
+        starts = (0, *self.segment_ends[:-1])
+        begun = [part for part, start in zip(self.segments, starts, strict=True) if start <= steps]
+        return tuple(part.opening for part in begun if part.opening is not None)
 
     @property
     def scaling_charge(self) -> ScalingCharge | None:
@@ -478,6 +514,18 @@ class PrivacyPlan:
             fits, too_many = (middle, too_many) if is_paid else (fits, middle)
         return replace(plan, steps=fits)
 
+    def with_classes(self, num_classes: int) -> Self:
+        """The same plan for data with this many classes, where that changes a charge."""
+        return self
+
+    def describe_model(self, model: str) -> str:
+        """What is trained, in a few words, where the configuration names its model so."""
+        return model.upper()
+
+    def list_own_figures(self) -> list[tuple[str, str]]:
+        """What only plans of this method have, for tables on the screen: names and values."""
+        return []
+
     def list_figures(self) -> list[tuple[str, str]]:
         """Rows of the report's table: names and values."""
         figures = [row for charge in self.charges for row in charge.figures]
@@ -545,9 +593,15 @@ class PrivacyPlan:
         if values.pop("format") != FORMAT:
             raise PlanError(f"plan: this version reads format {FORMAT} and earlier ones")
         method = values.pop("method", None)
+        cls = PrivacyPlan.of_method(method)
+        return cls(**cls._check_keys(values, _REQUIRED))
+
+    @staticmethod
+    def of_method(method: str | None) -> type[PrivacyPlan]:
+        """The class of the plans of a method; PlanError where no such method is known."""
         if method not in _METHODS:
             raise PlanError(f"plan: method={method!r}: expected {' or '.join(map(repr, sorted(_METHODS)))}")
-        return _METHODS[method](**_METHODS[method]._check_keys(values, _REQUIRED))
+        return _METHODS[method]
 
     @classmethod
     def _check_keys(cls, values: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
@@ -565,9 +619,7 @@ def _read_format_1(values: dict[str, Any]) -> PrivacyPlan:
     method = values.pop("method", None)
     if method is None:
         method = "trees" if values.get("num_layers") else "rows"
-    if method not in _METHODS:
-        raise PlanError(f"plan: method={method!r}: expected 'billboard' or none")
-    cls = _METHODS[method]
+    cls = PrivacyPlan.of_method(method)
     multiplier = values.pop("noise_multiplier", None)
     values = cls._check_keys(values, (*_REQUIRED, "num_layers", "max_readers"))
     checked = None if multiplier is None else as_float(multiplier)

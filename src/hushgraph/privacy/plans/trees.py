@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushgraph._text import digits_down
+from hushgraph._text import digits_down, digits_up
 from hushgraph.privacy import bounds
 from hushgraph.privacy.charges import RowSteps, Steps, TreeSteps
 from hushgraph.privacy.plans.plan import PrivacyPlan
@@ -72,6 +72,20 @@ class TreePlan(PrivacyPlan):
         """What the paper claims and no proof covers; empty for a plan whose guarantee holds."""
         is_bounded = self.sampler != "paper" or self.edge_owner != "reader" or not self.reads_edges
         return (() if is_bounded else ("paper sampler with reader-owned edges",)) + super().unproven
+
+    def describe_model(self, model: str) -> str:
+        """The architecture and its depth."""
+        return f"{model.upper()}, {self.num_layers} round{'s' * (self.num_layers != 1)} of messages"
+
+    def list_own_figures(self) -> list[tuple[str, str]]:
+        """What the noise covers, and what bounds the lists."""
+        return [
+            ("sigma / (2 C n)", digits_up(self.paper_noise_multiplier, digits=6)),
+            ("changed trees (n)", str(self.changed_trees)),
+            ("layers (r)", str(self.num_layers)),
+            ("max readers (K)", str(self.max_readers)),
+            ("max reads (D)", "unlimited" if self.max_reads is None else str(self.max_reads)),
+        ]
 
     def list_figures(self) -> list[tuple[str, str]]:
         """The same, with what bounds the lists."""
