@@ -326,7 +326,7 @@ class Run:
             own_places=np.full(len(seen.known), -1) if config.own_place else None,
             **scaling,
         )
-        x = self.folder.scale_features(nodes.x)
+        x = self.folder.scale_features(nodes.x, nodes.filled)
         scores = score_rows(self.model, x, readings, feature_norm=config.feature_norm)
         values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
