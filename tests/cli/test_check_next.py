@@ -215,7 +215,9 @@ KINDS: dict[str, Tables] = {
     "a number to predict": Tables(
         "t --label stay",
         {
-            "t/nodes.csv": table(["id", "age", "stay"], lambda n: [f"p{n}", n, "" if n % 9 == 4 else n * 1.5]),
+            "t/nodes.csv": table(
+                ["id", "age", "stay"], lambda n: [f"p{n}", n, "" if n % 9 == 4 else n * 1.5]
+            ),
             "t/edges.csv": links(),
         },
         {"label": "stay"},
