@@ -16,6 +16,7 @@ from scipy import sparse
 
 import hushgraph as hg
 from hushgraph import Graph
+from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets.tables.new_rows import new_rows_from_tables
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.inference.new_nodes import check_names, open_new_nodes
@@ -340,9 +341,11 @@ def test_a_run_is_opened_as_it_was_left(run: hg.Run, pair: tuple[Path, Path], tm
 def test_places_of_a_board_without_names_are_numbers(tmp_path: Path) -> None:
     data: Graph = hg.datasets.synthetic(num_nodes=60, num_classes=3, num_features=2, seed=0)
     run = hg.train(data, **TRAINING)
-    board = run.folder.load_boards()[0]
+    boards = ReadyBoards(run.folder.load_boards(), centred=True)
     np.savez(tmp_path / "a.npz", x=np.ones((1, 2)), places_indptr=[0, 2], places=[5, 60])
-    with open_new_nodes(tmp_path / "a.npz", board, columns=None, num_features=2, listed_by="source") as nodes:
+    with open_new_nodes(
+        tmp_path / "a.npz", boards, columns=None, num_features=2, listed_by="source"
+    ) as nodes:
         assert nodes.places.tolist() == [5, -1]
         assert nodes.unknown_names == ("60",)
     np.savez(tmp_path / "b.npz", x=np.ones((1, 2)), places_indptr=[0, 1], places=["p1"])

@@ -149,7 +149,8 @@ def add_free_inputs(
     """
     columns = [readings]
     if own_places is not None:
-        own = np.where(own_places[:, None] >= 0, board.values[np.maximum(own_places, 0)], np.float32(0))
+        own, has_place = np.zeros((len(own_places), board.width), np.float32), own_places >= 0
+        own[has_place] = board.values[own_places[has_place]]
         columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
     if list_size:
         columns.append((np.log1p(sizes) * list_size).astype(np.float32)[:, None])

@@ -346,13 +346,13 @@ class RunFolder:
             released = NoisyHistograms.load(self.scaling_path, plan=self.plan.fingerprint()).scales
         return Scaler.of(self.columns, released)
 
-    def scale_features(self, x: Any) -> Any:
+    def scale_features(self, x: Any, filled: Any = None) -> Any:
         """Features as the model takes them, from raw ones; the same for rows that arrive later."""
-        return x if self._scaler is None else self._scaler.apply(x)
+        return x if self._scaler is None else self._scaler.apply(x, filled)
 
     def scale(self, graph: Graph) -> Graph:
         """A graph whose features are scaled, from one that was read."""
-        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x))
+        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x, graph.filled))
 
     @property
     def group_names(self) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ def guess_formats(
     for name, profile in profiles.items():
         if name in taken:
             continue
+        is_label = name == given.get("label")
         if name in (given.get("dates") or ()) or name in (given.get("booleans") or ()):
             formats.words[name] = "date" if name in (given.get("dates") or ()) else "boolean"
         elif profile.filled and (not profile.is_number or profile.fractions):
@@ -56,7 +57,7 @@ def guess_formats(
             if profile.is_number:
                 points[name] = counts["grouped"] >= counts["fractional"]
             else:
-                _choose(name, counts, formats, commas)
+                _choose(name, counts, formats, commas, is_label=is_label)
     if given.get("decimal") is None and given.get("thousands") is None:
         _propose_marks(formats, commas, points)
     return formats
@@ -64,20 +65,24 @@ def guess_formats(
 
 def _list_taken(given: Mapping[str, Any]) -> set[str]:
     """Columns with a role in which the text counts."""
-    names = {given[role] for role in ("id", "label", "split") if isinstance(given.get(role), str)}
+    names = {given[role] for role in ("id", "split") if isinstance(given.get(role), str)}
     if not isinstance(given.get("label"), str):
         names |= {*(given.get("label") or ())}
     return names.union(*(given.get(key) or () for key in ("ignore", "categorical", "hashed")))
 
 
-def _choose(name: str, counts: Mapping[str, int], formats: Formats, commas: dict[str, bool]) -> None:
-    """Choose the way in which a column of text is written, if there is one."""
+def _choose(
+    name: str, counts: Mapping[str, int], formats: Formats, commas: dict[str, bool], *, is_label: bool
+) -> None:
+    """Choose the way in which a column of text is written, if there is one; labels can be numbers alone."""
     tried = counts["tried"]
 
     def fits(way: str) -> bool:
         return counts[way] > 0 and counts[way] >= _MOST * tried
 
     settings = formats.settings
+    if is_label and (fits("iso") or counts["boolean"] == tried):
+        return
     if counts["boolean"] == tried <= 4 and counts["boolean_word"]:
         settings["booleans"] = [*settings.get("booleans", ()), name]
         formats.words[name] = "boolean"
@@ -95,7 +100,7 @@ def _choose(name: str, counts: Mapping[str, int], formats: Formats, commas: dict
         formats.words[name] = "number"
         if counts["percent_comma"] > counts["percent"]:
             commas[name] = False
-    else:
+    elif not is_label:
         best = max(DATE_FORMATS, key=lambda form: counts[form])
         if fits(best):
             settings["dates"] = {**settings.get("dates", {}), name: FIRST_DAY}

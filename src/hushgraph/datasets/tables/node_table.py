@@ -92,12 +92,13 @@ class NodeTable:
                 table.check_date(name)
             elif not self._has_text_rule(name):
                 table.check_number(name)
+        target = columns.label_columns if self.kind == "number" else ()
         for role in ("fill", "decimal", "thousands", "percent"):
             for name in columns.constants if role == "fill" else getattr(columns, role):
                 if name == EVERY_NUMBER:
                     continue
                 table.check_exists(name, role)
-                if name not in (columns.features or ()):
+                if name not in (columns.features or ()) and (role == "fill" or name not in target):
                     what = "constants" if role == "fill" else "such rules"
                     raise GraphError(
                         f"{table.place(None, name)}: it is given as {role}, but is not a column of numbers; "

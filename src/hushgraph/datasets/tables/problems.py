@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.datasets.tables.cells import feature_sql
 from hushgraph.datasets.tables.findings import EXAMPLES, Listing
 from hushgraph.datasets.tables.findings import Problem as Problem
-from hushgraph.datasets.tables.label_problems import LabelFinder
+from hushgraph.datasets.tables.label_problems import LabelFinder, Question
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
@@ -28,11 +28,14 @@ def list_problems(
     profiles: tuple[Mapping[str, Profile], Mapping[str, Profile]],
     roles: Roles,
     settings: Mapping[str, Any],
+    question: Question,
     *,
     missing: tuple[str, ...],
 ) -> Listing:
     """List the problems of tables that were copied as `raw_nodes` and `raw_edges`."""
     finder = _Finder(connection, tables, profiles, roles, dict(settings), missing)
+    finder.question = question
+    finder.listing.asked.update(question.given)
     finder.check_names()
     finder.check_ids()
     finder.check_label()
