@@ -40,7 +40,7 @@ FLOW = (
     ("methods",),
     ("training",),
     ("engines",),
-    ("/comparison", "/estimator"),
+    ("comparison", "/estimator"),
     ("audit", "reproduction"),
     ("cli",),
     ("/__main__",),
