@@ -383,7 +383,7 @@ class RunFolder:
         return self.columns.unscaled if self.columns is not None and self.plan.num_scaled else ()
 
     @cached_property
-    def _scaler(self) -> Scaler | None:
+    def scaler(self) -> Scaler | None:
         """What numbers are scaled with; RunError where it was released and is missing."""
         if self.columns is None or self.config.numbers == "as-is":
             return None
@@ -394,11 +394,11 @@ class RunFolder:
 
     def scale_features(self, x: Any) -> Any:
         """Features as the model takes them, from raw ones; the same for rows that arrive later."""
-        return x if self._scaler is None else self._scaler.apply(x)
+        return x if self.scaler is None else self.scaler.apply(x)
 
     def scale(self, graph: Graph) -> Graph:
         """A graph whose features are scaled, from one that was read."""
-        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x))
+        return graph if self.scaler is None else replace(graph, x=self.scale_features(graph.x))
 
     @property
     def group_names(self) -> tuple[str, ...]:
