@@ -1,4 +1,4 @@
-"""`PrivacyPlan`: what every plan has: the fields, the figures that follow from its charges, and its JSON."""
+"""`PrivacyPlan`: fields, figures and JSON of every plan; one class, so that no two disagree, hence long."""
 
 from __future__ import annotations
 
