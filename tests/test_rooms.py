@@ -36,6 +36,7 @@ FLOW = (
     ("runs",),
     ("plots",),
     ("report",),
+    ("export",),
     ("/settings",),
     ("methods",),
     ("training",),

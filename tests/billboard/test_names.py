@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgraph.billboard.names import NameIndex
+from hushgraph.billboard.names import NameIndex, unpack_texts
 
 RNG = np.random.default_rng(0)
 TEXTS = np.array([f"p{n}" for n in RNG.permutation(400)])
@@ -43,6 +43,22 @@ def test_numbers_are_their_own_names_where_there_are_none() -> None:
     assert index.find(["0"]).tolist() == [-1]
     assert index.find([]).tolist() == []
     assert NameIndex(TEXTS, 400).find([]).tolist() == []
+
+
+def test_names_with_one_key_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_few_keys(names: Any) -> Any:
+        return np.array([len(str(name)) for name in names], np.uint64)
+
+    monkeypatch.setattr("hushgraph.billboard.names._make_keys", make_few_keys)
+    wanted = ["p7", "p399", "p400", "", *TEXTS.tolist()]
+    assert NameIndex(TEXTS, 400).find(wanted).tolist() == search(TEXTS, wanted)
+
+
+@pytest.mark.parametrize("names", [["a", "", "bcd"], ["ä", "b", "日本"], [""], ["\ud800"], ["", ""]])
+def test_packed_texts_are_unpacked(names: list[str]) -> None:
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    ends = np.cumsum([len(each) for each in encoded])
+    assert unpack_texts(np.frombuffer(b"".join(encoded), np.uint8), ends).tolist() == names
 
 
 def test_shapes_are_kept() -> None:

@@ -21,7 +21,7 @@ from hushgraph.billboard.ballots import (
     add_soft_ballots,
     owned_records,
 )
-from hushgraph.billboard.names import NameIndex, as_integers_or_text
+from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
@@ -296,9 +296,7 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
         if _INTEGERS in tensors:
             names = tensors[_INTEGERS].numpy()
         elif _TEXTS in tensors:
-            text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
-            parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-            names = np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)
+            names = unpack_texts(tensors[_TEXTS].numpy(), tensors[_ENDS].numpy())
         board = Board(
             values=tensors["values"].numpy(),
             noise_std=float.fromhex(about["noise_std"]),

@@ -337,7 +337,7 @@ class RunFolder:
         return self.columns.unscaled if self.columns is not None and self.plan.num_scaled else ()
 
     @cached_property
-    def _scaler(self) -> Scaler | None:
+    def scaler(self) -> Scaler | None:
         """What numbers are scaled with; RunError where it was released and is missing."""
         if self.columns is None or self.config.numbers == "as-is":
             return None
@@ -348,11 +348,11 @@ class RunFolder:
 
     def scale_features(self, x: Any, filled: Any = None) -> Any:
         """Features as the model takes them, from raw ones; the same for rows that arrive later."""
-        return x if self._scaler is None else self._scaler.apply(x, filled)
+        return x if self.scaler is None else self.scaler.apply(x, filled)
 
     def scale(self, graph: Graph) -> Graph:
         """A graph whose features are scaled, from one that was read."""
-        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x, graph.filled))
+        return graph if self.scaler is None else replace(graph, x=self.scale_features(graph.x, graph.filled))
 
     @property
     def group_names(self) -> tuple[str, ...]:

@@ -476,6 +476,19 @@ class Run:
             write_card(self.folder, path, accuracy=accuracy, about=about)
         return render_card(self.folder, accuracy=accuracy, about=about)
 
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write what was released of this run as ONNX, Parquet and JSON, to be served without hushgraph.
+
+        Args:
+            path: a folder that does not exist yet, or is empty.
+
+        Raises:
+            RunError: where nothing was released, or where predictions read neighbours.
+        """
+        from hushgraph.export.bundle import export_run
+
+        return export_run(self.folder.path, path)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Copy the folder of this run, so that it outlives this object; `Run.load` reads it.
 

@@ -59,9 +59,8 @@ class Question:
         given = {name: value for name, value in asked.items() if value not in (None, False)}
         others = {name: given.get(name) for name in ("positive", "rare", "class_weight")}
         is_asked = given.get("task") == "number" or "bounds" in given
-        # Bounds that are left out are proposed.
-        bounds = given.get("bounds", (0.0, 1.0)) if is_asked else None
-        choose_other_task(given.get("task", "auto"), bounds, others=others)
+        if not is_asked or "bounds" in given or any(others.values()):
+            choose_other_task(given.get("task", "auto"), given.get("bounds"), others=others)
         name = roles.label if isinstance(roles.label, str) else ""
         profile = profiles.get(name)
         is_declared = any(columns.get(key) is not None for key in ("classes", "separator")) or bool(given)
@@ -229,6 +228,9 @@ class LabelFinder(Finder):
     def _check_lists(self, profile: Profile, mark: str) -> None:
         """Say that labels are lists, and which labels a next command would have to declare."""
         classes, labels_sql = self.settings.get("classes"), self._labels_sql(profile, mark)
+        given = dict(self.question.given)
+        given.pop("task", None)
+        choose_other_task("labels", given.pop("bounds", None), others=given)
         if self.question.given.get("task") != "labels":
             self.listing.asked["task"] = "labels"
             self.listing.looked_up.append("task")
