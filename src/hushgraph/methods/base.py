@@ -20,7 +20,7 @@ class PublicFigures(NamedTuple):
 
     Attributes:
         num_nodes, num_train_nodes, num_classes: of the graph.
-        most_boards: how many boards whoever reads the data can make.
+        most_boards: how many boards the source of the data can make.
         label_change: as in `BillboardPlan`; None for classes.
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
