@@ -61,7 +61,10 @@ class Planned(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to train with privacy.
+    """A way to train with privacy: from data and settings to a plan.
+
+    The plan says how it is carried out, so that a session asks nothing else: its segments name what is
+    released before which steps, and its charges what each release costs.
 
     Guarantees:
         `plan` depends on its arguments alone, and they hold nothing that a row can move.
