@@ -74,7 +74,7 @@ def work(workload: str, steps: int) -> None:
         if group.leads:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             ledger = stack.enter_context(Ledger.create(Path(folder) / "ledger.jsonl", plan))
-        error = sum_error(num_roots=TRAINING, num_rows=plan.most_rows(graph.num_nodes))
+        error = sum_error(num_roots=TRAINING, num_rows=plan.most_lines(graph.num_nodes))
         trainer = Trainer(
             plan=plan,
             config=TrainingConfig(hidden=hidden),

@@ -65,7 +65,7 @@ def default_noise(plan: PrivacyPlan, device: torch.device) -> object:
         from hushgraph.noise.gaussian import GaussianNoise
 
         return GaussianNoise(device)
-    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(NODES))
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_lines(NODES))
     return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error)
 
 

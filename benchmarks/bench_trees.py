@@ -60,7 +60,7 @@ def make_noise(plan: PrivacyPlan, num_nodes: int) -> Any:
         from hushgraph.noise.gaussian import GaussianNoise
 
         return GaussianNoise(torch.device("cpu"))
-    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(num_nodes))
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_lines(num_nodes))
     return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error)
 
 

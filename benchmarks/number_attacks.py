@@ -136,7 +136,7 @@ class World:
     def _new_noise(self) -> NoiseSource:
         if not self._exact:
             return FloatNoise(torch.Generator(self.device))
-        error = sum_error(num_roots=ROOTS, num_rows=self.plan.most_rows(ROOTS))
+        error = sum_error(num_roots=ROOTS, num_rows=self.plan.most_lines(ROOTS))
         return ExactNoise(sigma_over_clip=self.plan.sigma_over_clip, sum_error=error, draw_ahead=False)
 
     def sum_of(self, roots: np.ndarray | None = None) -> Sums:

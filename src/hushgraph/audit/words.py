@@ -25,7 +25,7 @@ def rounded_down(value: float) -> str:
     return f"{int(value * 100) / 100:.2f}"
 
 
-def rows(audit: Audit) -> list[tuple[str, str]]:
+def list_entries(audit: Audit) -> list[tuple[str, str]]:
     """Names and figures, side by side: what was found, what is claimed."""
     plan, event, curve = audit.plan, audit.by_event, audit.by_curve
     percent = _percent(audit)
@@ -41,11 +41,11 @@ def rows(audit: Audit) -> list[tuple[str, str]]:
         ("delta", digits_up(plan.delta)),
         ("guarantee", name_kind(audit.guarantee, audit.assumptions)),
         *((attack.name, _beside_claim(attack)) for attack in audit.attacks),
-        *_others_rows(audit),
-        *_check_rows(audit),
+        *_list_others(audit),
+        *_list_checks(audit),
         ("most these trials can show without assumption", rounded_down(event.most)),
         ("trials", f"{audit.trials} with the row, {audit.trials} without; a fifth chooses the threshold"),
-        *_numbers_rows(audit),
+        *_list_numbers(audit),
         ("canary", _describe_canary(audit)),
         ("shift of the canary", f"{audit.shift:.3f} of at most {audit.shift_at_most:.3f} units of noise"),
         ("model", audit.model),
@@ -66,7 +66,7 @@ def _beside_claim(attack: Attack) -> str:
     return f"{rounded_down(attack.lower_bound)} of {rounded_up(attack.claimed)} claimed"
 
 
-def _others_rows(audit: Audit) -> list[tuple[str, str]]:
+def _list_others(audit: Audit) -> list[tuple[str, str]]:
     """Whether other people's predictions are functions of boards, weights and their own rows."""
     if audit.others_changed is None:
         return []
@@ -76,7 +76,7 @@ def _others_rows(audit: Audit) -> list[tuple[str, str]]:
     return [(name, "unchanged, bit for bit")]
 
 
-def _check_rows(audit: Audit) -> list[tuple[str, str]]:
+def _list_checks(audit: Audit) -> list[tuple[str, str]]:
     """Plain checks of what was released: how many hold, and each that does not."""
     if not audit.checks:
         return []
@@ -92,7 +92,7 @@ def _describe_canary(audit: Audit) -> str:
     return f"{audit.canary}: {words}"
 
 
-def _numbers_rows(audit: Audit) -> list[tuple[str, str]]:
+def _list_numbers(audit: Audit) -> list[tuple[str, str]]:
     """What attacks on floating-point numbers found, if they were tried."""
     numbers = audit.numbers
     if numbers is None:

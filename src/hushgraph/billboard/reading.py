@@ -346,7 +346,7 @@ def _checked_lists(indptr: npt.ArrayLike, places: npt.ArrayLike) -> tuple[Int64A
                 f"{name} has dtype {array.dtype}, ndim={array.ndim}; expected a list of integers"
             )
     if not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or np.any(np.diff(starts) < 0):
-        raise GraphError(f"indptr does not rise from 0 to {len(listed)}; expected the ends of all lists")
+        raise GraphError(f"indptr must be non-decreasing from 0 to {len(listed)}, the ends of all lists")
     return starts.astype(np.int64), listed.astype(np.int64)
 
 

@@ -225,7 +225,7 @@ def _show_audit(result: Audit, written: list[Path]) -> None:
     from hushgraph.audit import words
 
     screen = terminal.console()
-    terminal.print_rows(screen, words.rows(result))
+    terminal.print_entries(screen, words.list_entries(result))
     screen.print(f"\n{words.verdict(result)}", highlight=False)
     for path in written:
         typer.echo(f"Written: {path}")

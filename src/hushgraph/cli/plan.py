@@ -36,7 +36,7 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
 hushgraph plan --train-nodes 90941 --num-classes 5 --epsilon 4 --group-size 3"""
 
 # The row of a figure that can be solved for, where it has another name.
-_ROWS = {"sigma-over-clip": "sigma / C"}
+_NAMES = {"sigma-over-clip": "sigma / C"}
 
 # Groups are priced for every way to be of three kinds; beyond this it would take long, and say nothing.
 _LARGEST_GROUP = 300
@@ -72,7 +72,7 @@ def plan(
     """Price a run without training; it spends nothing.
 
     With DATA, everything that is left out is chosen as train would choose it. Without, give --train-nodes,
-    and for the billboard --num-classes, for trees --max-readers. Of steps, noise multiplier and epsilon give
+    and for the billboard --num-classes, for trees --max-readers. Of steps, noise and epsilon give
     two; the third is solved for. With epsilon alone, steps are those that train would take. --config accepts
     a file for train too.
     """
@@ -401,12 +401,12 @@ def show_plan(
     is_seeded: bool = False,
     more: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Print the plan as a table with `more` rows, its guarantee, and the plans that differ in one choice."""
+    """Print the plan as a table with `more` entries, its guarantee, and plans that differ in one choice."""
     plan, guarantee = solved.plan, _state_guarantee(solved, is_seeded=is_seeded)
     rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
-    rows += [("guarantee", guarantee.kind_in_words), *_list_rows(plan, guarantee, more)]
-    marks = {_ROWS.get(solved.solved_for, solved.solved_for): "  <- solved for"}
-    terminal.print_rows(screen, [(name, value + marks.get(name, "")) for name, value in rows])
+    rows += [("guarantee", guarantee.kind_in_words), *_list_entries(plan, guarantee, more)]
+    marks = {_NAMES.get(solved.solved_for, solved.solved_for): "  <- solved for"}
+    terminal.print_entries(screen, [(name, value + marks.get(name, "")) for name, value in rows])
     for note in solved.notes:
         screen.print(f"\n{note}", highlight=False)
     statement = guarantee.statement
@@ -442,7 +442,7 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
         screen.print("D may be anything: with sender-owned edges it costs no privacy.")
 
 
-def _list_rows(
+def _list_entries(
     plan: PrivacyPlan, guarantee: Guarantee, more: Iterable[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
@@ -453,7 +453,7 @@ def _list_rows(
         (f"epsilon, one {plan.edge_name}", rounded_up(float(stated["epsilon_edge"]))),
         ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
         ("predictions", stated["predictions"]),
-        *(_list_scaling_rows(plan) if plan.num_scaled else ()),
+        *(_list_scaling(plan) if plan.num_scaled else ()),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
         (
@@ -466,6 +466,6 @@ def _list_rows(
     ]
 
 
-def _list_scaling_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+def _list_scaling(plan: PrivacyPlan) -> list[tuple[str, str]]:
     columns = f"{plan.num_scaled} column{'s' * (plan.num_scaled > 1)}"
     return [(f"noise of scaling, {columns}", digits_up(plan.scaling_noise, digits=6))]

@@ -399,7 +399,7 @@ def show_result(run: Run) -> None:
     if guarantee.kind == "holds":
         rows.append(("to publish", str(run.folder.release_path)))
     statement, screen = guarantee.statement, terminal.console()
-    terminal.print_rows(screen, rows)
+    terminal.print_entries(screen, rows)
     if result.get("steps_lost"):
         screen.print(
             f"\n{result['steps_lost']:,} steps were paid for and lost when the run was killed; the weights "

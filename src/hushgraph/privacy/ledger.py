@@ -182,7 +182,9 @@ class Ledger:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise RunError(f"ledger={path}: cannot be read ({error.strerror}); allow it") from None
+            raise RunError(
+                f"ledger={path}: cannot be read ({error.strerror}); check its permissions"
+            ) from None
         lines = content.removesuffix(b"\n").split(b"\n")
         first = read_line(lines[0], after="")
         if first is None or first[0].get("ledger") not in _VERSIONS:
@@ -430,7 +432,9 @@ class Ledger:
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
-            raise WriteError(f"ledger={self.path}: cannot be written ({error.strerror}); allow it") from None
+            raise WriteError(
+                f"ledger={self.path}: cannot be written ({error.strerror}); check its permissions"
+            ) from None
 
     def discard(self) -> None:
         """Close a ledger whose run could not be created, and remove its files."""

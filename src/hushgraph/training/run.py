@@ -1,4 +1,4 @@
-"""Run: what training gives back."""
+"""Run: what training gives back; one class that users hold, with all that can be asked of it, hence long."""
 
 from __future__ import annotations
 

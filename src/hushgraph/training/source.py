@@ -45,7 +45,7 @@ class View(Protocol):
 
 
 class BoardSource(Protocol):
-    """Whoever tallies the ballots of rows, and keeps what was released of them."""
+    """Tallies the ballots of rows, and keeps what was released of them."""
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
         """Whether a board is there; RunError where it was released and is missing, or is another one."""

@@ -151,7 +151,7 @@ def _find_noise(
     draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
 ) -> float:
     """The smallest sigma / C."""
-    # Imported here: whoever only reads a plan should not wait for the accountants' libraries.
+    # Imported here: reading a plan should not wait for the accountants' libraries.
     from hushgraph.accounting.calibrate import smallest_noise
 
     return smallest_noise(

@@ -1,4 +1,4 @@
-"""`PrivacyPlan`: what every plan has: the fields, the figures that follow from its charges, and its JSON."""
+"""`PrivacyPlan`: fields, figures and JSON of every plan; one class, so that no two disagree, hence long."""
 
 from __future__ import annotations
 
@@ -222,16 +222,16 @@ class PrivacyPlan(ABC):
         return FixedSizeDraw(size=self.batch_size, population=self.num_train_nodes)
 
     @property
-    def rows_per_root(self) -> int:
-        """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
+    def lines_per_root(self) -> int:
+        """The most lines that one tree has, those of all levels together; larger trees contribute zero."""
         return 1
 
-    def most_rows(self, num_nodes: int) -> int:
-        """The most rows that all trees of a batch have together, those of all levels."""
+    def most_lines(self, num_nodes: int) -> int:
+        """The most lines that all trees of a batch have together, those of all levels."""
         return self.num_train_nodes
 
-    def mean_rows_per_root(self, num_nodes: int) -> float:
-        """The most rows that the deepest level of a tree has on average over all training nodes."""
+    def mean_lines_per_root(self, num_nodes: int) -> float:
+        """The most lines that the deepest level of a tree has on average over all training nodes."""
         return 1.0
 
     @property
@@ -424,7 +424,7 @@ class PrivacyPlan(ABC):
         return []
 
     def list_figures(self) -> list[tuple[str, str]]:
-        """Rows of the report's table: names and values."""
+        """Entries of the report's table: names and values."""
         figures = [row for charge in self.charges for row in charge.figures]
         return [
             *figures,

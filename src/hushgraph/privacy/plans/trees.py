@@ -107,11 +107,11 @@ class TreePlan(PrivacyPlan):
         ]
 
     @property
-    def rows_per_root(self) -> int:
-        """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
+    def lines_per_root(self) -> int:
+        """The most lines that one tree has, those of all levels together; larger trees contribute zero."""
         deepest = 1
         if self.reads_edges:
-            # A row has a copy of itself and its reads in the level below.
+            # A line has a copy of itself and its reads in the level below.
             unlimited = self.max_reads is None
             deepest = (
                 LARGEST_TREE
@@ -120,19 +120,19 @@ class TreePlan(PrivacyPlan):
             )
         return (self.num_layers + 1) * deepest
 
-    def most_rows(self, num_nodes: int) -> int:
-        """The most rows that all trees of a batch have together, those of all levels.
+    def most_lines(self, num_nodes: int) -> int:
+        """The most lines that all trees of a batch have together, those of all levels.
 
         A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l.
         """
-        by_root = self.num_train_nodes * self.rows_per_root
+        by_root = self.num_train_nodes * self.lines_per_root
         if not self.reads_edges:
             return by_root
         copies: int = sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
         return min(by_root, num_nodes * copies)
 
-    def mean_rows_per_root(self, num_nodes: int) -> float:
-        """The most rows that the deepest level of a tree has on average over all training nodes.
+    def mean_lines_per_root(self, num_nodes: int) -> float:
+        """The most lines that the deepest level of a tree has on average over all training nodes.
 
         A node is at the end of at most K^j paths of j reads.
         """
