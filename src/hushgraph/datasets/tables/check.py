@@ -265,7 +265,7 @@ def check(
         >>> checked.write().name, checked.can_train
         ('graph.toml', True)
     """
-    asked = {"task": None if task == "auto" else task, "bounds": bounds, "positive": positive}
+    asked: dict[str, Any] = {"task": None if task == "auto" else task, "bounds": bounds, "positive": positive}
     asked |= {"rare": rare, "class_weight": class_weight}
     if not is_tables(data):
         raise GraphError(
