@@ -144,8 +144,9 @@ def merge_looked_up(file: Mapping[str, Any], flags: Mapping[str, Any]) -> list[s
     def is_declared(name: str) -> bool:
         given, in_file = flags.get(name), file.get(name)
         # Flags add to rules by column: those of the other columns stay as they were found.
-        is_map = isinstance(in_file, Mapping) and isinstance(given, Mapping)
-        return name in flags and (not is_map or {*in_file} <= {*given})
+        if isinstance(in_file, Mapping) and isinstance(given, Mapping):
+            return in_file.keys() <= given.keys()
+        return name in flags
 
     kept = []
     for kind in file.get("looked_up") or ():
