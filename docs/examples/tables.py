@@ -5,7 +5,8 @@
     python docs/examples/tables.py social           users, whom they follow, and the genres that they like
     python docs/examples/tables.py views            channels, whom they mention, and how often they are seen
 
-Each writes a folder of that name where you are. Nobody in them exists.
+Each writes a folder of that name where you are; a number after the name says how many rows. Nobody in them
+exists.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]], delimi
         writer.writerows(rows)
 
 
-TABLES: dict[str, Callable[[Path], None]] = {
+TABLES: dict[str, Callable[..., None]] = {
     "bank": write_bank,
     "hospital": write_hospital,
     "social": write_social,
@@ -234,9 +235,10 @@ TABLES: dict[str, Callable[[Path], None]] = {
 
 def main() -> None:
     """Write the folder that the command line names."""
-    if len(sys.argv) != 2 or sys.argv[1] not in TABLES:
+    name, *counts = sys.argv[1:] or [""]
+    if name not in TABLES or len(counts) > 1 or not all(count.isdecimal() for count in counts):
         sys.exit(f"expected one of {', '.join(TABLES)}, as: python docs/examples/tables.py bank")
-    TABLES[sys.argv[1]](Path(sys.argv[1]))
+    TABLES[name](Path(name), *map(int, counts))
 
 
 if __name__ == "__main__":

@@ -84,6 +84,19 @@ KINDS: dict[str, Tables] = {
         {"decimal": {"sum": ","}, "thousands": {"sum": "."}},
         ("numbers",),
     ),
+    "thousands with commas, decimals with commas": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "views", "few", "rate", "label"],
+                lambda n: [f"p{n}", f"{n * 97:,}", f"{n * 27:,}", f"{n // 9},{n * 7 % 1000:03}", n % 2],
+                delimiter=";",
+            ),
+            "t/edges.csv": links(),
+        },
+        {"decimal": {"rate": ","}, "thousands": {"few": ",", "views": ","}},
+        ("numbers",),
+    ),
     "two files of edges by a pattern": Tables(
         "acc.csv --edges 'tx_*.csv' --label fraud",
         {
@@ -461,6 +474,28 @@ def test_what_is_looked_up_stands_in_the_file_and_in_the_guarantee(run: Run, pla
     Path("t/graph.toml").write_text(text.replace('looked_up = ["dates"]', ""))
     _, out, _ = run("plan", "t", "--epsilon", "4", "--num-classes", "2", "--json")
     assert json.loads(out.splitlines()[-1])["assumptions"] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_assumed"),
+    [
+        ((), True),
+        (("--date", "seen=2021-01-01"), True),
+        (("--date", "seen=2021-01-01", "--date", "opened=2020-01-01"), True),
+        (
+            ("--date", "seen=2021-01-01", "--date", "opened=2020-01-01", "--date-format", "opened=%d.%m.%Y"),
+            False,
+        ),
+    ],
+)
+def test_what_flags_leave_is_still_looked_up(
+    flags: tuple[str, ...], is_assumed: bool, run: Run, place: Path
+) -> None:
+    write(KINDS["dates"].files)
+    assert run("check", "t")[0] == 0
+    _, out, err = run("plan", "t", "--epsilon", "4", "--num-classes", "2", "--json", *flags)
+    codes = [each["code"] for each in json.loads(out.splitlines()[-1])["assumptions"]]
+    assert codes == ["dates-looked-up"] * is_assumed, err
 
 
 def test_every_kind_has_one_assumption() -> None:

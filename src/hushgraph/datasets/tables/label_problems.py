@@ -20,6 +20,8 @@ _BETWEEN = ("|", ";", ",")
 _MOST_LABELS = 200
 
 
+# Texts that say that a row has none of the labels; a text that is not declared says the same.
+_NO_LABEL = ("none", "nothing")
 # Of two classes, one that fewer labels than this share have is proposed as rare.
 _RARE = 0.1
 # What an example of the common class then counts. A constant: it must not follow from how many there are.
@@ -240,7 +242,7 @@ class LabelFinder(Finder):
             rows = self.connection.execute(
                 f"SELECT DISTINCT label FROM {labels_sql} ORDER BY 1 LIMIT {_MOST_LABELS + 1}"
             ).fetchall()
-            labels = [str(label) for (label,) in rows]
+            labels = [str(label) for (label,) in rows if str(label).casefold() not in _NO_LABEL]
             is_long = len(labels) > _MOST_LABELS
             count = f"more than {_MOST_LABELS}" if is_long else str(len(labels))
             what = f"lists with {mark!r} between their labels, {count} different ones"

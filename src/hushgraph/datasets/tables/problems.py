@@ -17,6 +17,8 @@ from hushgraph.graph.columns import Columns
 
 # More different texts than this in a column of numbers are not ways to write an empty cell.
 _MOST_TEXTS = 8
+# Pairs of nodes with edges in both directions are few below this share.
+_MUTUAL = 0.1
 # Words for a column whose cells become numbers.
 NUMERIC = ("number", "boolean", "date")
 _LISTED = ("features", "ignore", "categorical", "hashed")
@@ -231,9 +233,17 @@ class _Finder(LabelFinder):
             self._add(
                 1, "", f"{_edges(count - different)} given more than once", count - different, "dropped"
             )
-        if different and undirected == different:
+        mutual = int(different) - int(undirected)
+        if different and mutual < _MUTUAL * undirected:
             advice = "give --symmetrize to train if an edge has no direction"
-            self._add(1, "", "no edge has its reverse", int(different), advice)
+            what = f"{mutual:,} of {undirected:,} pairs" if mutual else "no edge"
+            self._add(
+                1,
+                "",
+                f"{what} {'have both directions' if mutual else 'has its reverse'}",
+                int(different),
+                advice,
+            )
 
     def _link(self, source: str, target: str, node_id: str) -> str:
         """Return SQL of the ends of every edge as text and as rows of nodes, NULL where they are none."""
