@@ -34,6 +34,8 @@ from hushgraph.training.trainer import Trainer
 
 # Of the random graph, and of runs on it.
 _NODES, _CLASSES, _FEATURES, _EDGES, STEPS = 240, 4, 12, 1200, 12
+# Rows without a label in each evaluated split.
+_UNLABELLED = 5
 # So many parameters that noise is drawn ahead, as in most runs.
 HIDDEN = 200
 # The chance of a false alarm of one check.
