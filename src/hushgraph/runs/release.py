@@ -124,13 +124,17 @@ def read_covered_result(path: Path) -> dict[str, Any]:
     return check_covered_result(_read_about(path).get("result"), path / ABOUT)
 
 
+def list_settings(config: TrainingConfig) -> dict[str, Any]:
+    """The settings of a run that may be published."""
+    return {name: value for name, value in asdict(config).items() if name not in _PRIVATE_SETTINGS}
+
+
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
-    config = {name: value for name, value in asdict(folder.config).items() if name not in _PRIVATE_SETTINGS}
     about: dict[str, Any] = {
         "format": FORMAT,
         "hushgraph": __version__,
         "plan": json.loads(folder.plan.to_json()),
-        "config": config,
+        "config": list_settings(folder.config),
         "num_features": folder.num_features,
         "task": folder.task.to_json(),
         "columns": None if folder.columns is None else json.loads(folder.columns.to_json()),
