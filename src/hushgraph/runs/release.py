@@ -129,8 +129,13 @@ def read_covered_result(path: Path) -> dict[str, Any]:
     return check_covered_result(_read_about(path).get("result"), path / ABOUT)
 
 
+def list_settings(config: TrainingConfig) -> dict[str, Any]:
+    """The settings of a run that may be published, with those of its public split."""
+    return {name: value for name, value in asdict(config).items() if name not in _PRIVATE_SETTINGS}
+
+
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
-    config = {name: value for name, value in asdict(folder.config).items() if name not in _PRIVATE_SETTINGS}
+    config = list_settings(folder.config)
     split = {public: config.pop(name) for name, public in _SPLIT.items()}
     about: dict[str, Any] = {
         "format": FORMAT,
