@@ -152,7 +152,7 @@ def cells(part: float) -> list[Cell]:
             {},
             "loop",
         ),
-        ("torch's noise, r = 1", 40_000, one, {"secure_noise": False}, "loop"),
+        ("torch's noise, r = 1", 40_000, one, {"fault": "float-noise"}, "loop"),
         ("one run with 2,000 canaries, K = 0", 2_000, {"steps": 1}, {}, "one run"),
     ]
     listed += [
@@ -216,7 +216,7 @@ def attack_trees(cell: Cell) -> dict[str, Any]:
     if cell.way == "one run":
         return audit_one_run(plan, rows=cell.trials, seed=cell.seed).record()
     # The digits of noise are attacked where the fault is in the digits.
-    numbers = cell.attack.get("fault") == "float-noise"
+    numbers = cell.table == "faults" and cell.attack["fault"] == "float-noise"
     return audit_plan(plan, trials=cell.trials, seed=cell.seed, numbers=numbers, **cell.attack).record()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hushgraph.audit.checks import Check, check_noise_of_steps, check_runs
 from hushgraph.audit.curve import total_shift
-from hushgraph.audit.faults import get_fault, plant_float_noise
+from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
@@ -86,7 +86,6 @@ def audit_plan(
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
-    secure_noise: bool = True,
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
@@ -112,7 +111,6 @@ def audit_plan(
             seconds, 100 to 200,000.
         confidence: with which all bounds hold together. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
-        secure_noise: attack runs with exact noise; False attacks torch's noise.
         numbers: also attack the digits of released numbers, in at most 400 trials.
         seed: of which canaries are there. Batches and noise have none.
         observer: called with the number of trials done since it was last called.
@@ -137,7 +135,6 @@ def audit_plan(
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plant = plant_nothing if fault is None else get_fault(fault).plant
-    plant = plant if secure_noise else plant_float_noise
     effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
     guess: Callable[[], NumbersAudit | None] = lambda: None  # noqa: E731
     if numbers:
@@ -152,7 +149,6 @@ def audit_plan(
         audit,
         numbers=guess(),
         fault=fault,
-        secure_noise=secure_noise,
         seed=seed,
         seconds=time.monotonic() - begin,
     )
@@ -353,7 +349,6 @@ def _collect(
         canary=canary,
         fault=None,
         path="session",
-        secure_noise=True,
         trials=len(with_row),
         shift=shown.shift,
         shift_at_most=total_shift(plan.events) if has_boards else of_steps,

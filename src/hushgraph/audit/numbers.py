@@ -19,7 +19,6 @@ import numpy.typing as npt
 import torch
 
 from hushgraph.accounting import make_accountant
-from hushgraph.audit.faults import plant_float_noise
 from hushgraph.audit.runs import Plant, Rerun, choose_config, plant_nothing, watch_run
 from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
@@ -110,7 +109,6 @@ def attack_numbers(
     trials: int = 400,
     confidence: float = 0.9999,
     plant: Plant = plant_nothing,
-    secure_noise: bool = True,
     seed: int | None = None,
 ) -> NumbersAudit:
     """Guess from the digits of released numbers whether one row is empty.
@@ -130,7 +128,6 @@ def attack_numbers(
         confidence: of all statements together. High, because an attack that works is nearly always right, and
             a clean audit should raise no alarm.
         plant: a planted fault.
-        secure_noise: attack exact noise; False attacks torch's.
         seed: of the coins that decide ties.
 
     Guarantees:
@@ -138,12 +135,13 @@ def attack_numbers(
 
     Examples:
         >>> from hushgraph import TreePlan
+        >>> from hushgraph.audit.faults import plant_float_noise
         >>> from hushgraph.audit.numbers import attack_numbers
         >>> plan = TreePlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
         >>> plan = plan.calibrated(epsilon=1.0)
         >>> attack_numbers(plan, trials=40).exceeds
         False
-        >>> attack_numbers(plan, trials=40, secure_noise=False).exceeds
+        >>> attack_numbers(plan, trials=40, plant=plant_float_noise).exceeds
         True
     """
     begin = time.monotonic()
@@ -153,7 +151,6 @@ def attack_numbers(
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plan, scene = _move_plan(plan)
-    plant = plant if secure_noise else plant_float_noise
     each = math.ceil(trials / 2)
     there, empty = (_run_world(plan, scene, is_there, model, each, plant) for is_there in (True, False))
     rng = np.random.default_rng(seed)

@@ -88,7 +88,7 @@ class Audit:
             batches of fixed size.
         by_event: the lower bound that assumes nothing.
         numbers: what attacks on floating-point numbers found; None where they were not tried.
-        model, canary, fault, secure_noise: what was attacked; `fault` is None for the code as it is.
+        model, canary, fault: what was attacked; `fault` is None for the code as it is.
         path: "session": real runs were attacked.
         trials: per world, those that chose the threshold included.
         shift: how far the canary moves the released sums, all steps together, in units of the noise.
@@ -112,7 +112,6 @@ class Audit:
     canary: str
     fault: str | None
     path: str
-    secure_noise: bool
     trials: int
     shift: float
     shift_at_most: float
@@ -177,7 +176,7 @@ class Audit:
             "model": self.model,
             "canary": self.canary,
             "path": self.path,
-            "secure_noise": self.secure_noise,
+            "secure_noise": self.fault != "float-noise",
             "layers": plan.num_layers,
             "train_nodes": plan.num_train_nodes,
             **{name: value for name, value in plan.summary().items() if name != "epsilon"},

@@ -15,7 +15,7 @@ from hushgraph._files import write_whole
 from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, section
-from hushgraph.cli.train import progress_figures
+from hushgraph.cli.train import count_steps
 from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Entry, name_run
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
@@ -147,14 +147,8 @@ def compare_into(
     from hushgraph.training.interruption import delay_interrupts
 
     with delay_interrupts() as check:
-
-        def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-            logged = progress_figures(epsilon, None)
-            figures = progress_figures(epsilon, accuracy)
-            line.count("step", done, total, figures=figures, logged=logged)
-            check()
-
-        result = compare_models(data, out=out, observer=observe, on_start=announce, **arguments)
+        hooks: dict[str, Any] = {"observer": count_steps(line, check), "on_start": announce}
+        result = compare_models(data, out=out, **hooks, **arguments)
     if out is not None:
         line.show("Writing the report")
         _write_results(result, out, data)

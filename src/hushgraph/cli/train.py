@@ -7,7 +7,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
+    from hushgraph.training.trainer import Observer
 
 EXAMPLES = """\
 hushgraph train demo --epsilon 4
@@ -128,13 +129,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             settings = _read_settings(context)
         source = options.join_edges(data, edges)
         with delay_interrupts() as check:
-
-            def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-                logged = progress_figures(epsilon, None)
-                figures = progress_figures(epsilon, accuracy)
-                line.count("step", done, total, figures=figures, logged=logged)
-                check()
-
+            observe = count_steps(line, check)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if out is None:
                 out = Path(group.broadcast(lambda: str(choose_folder(data, settings))))
@@ -320,6 +315,17 @@ def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("r
     while (parent / f"{stem}-{model}-{number}").exists():
         number += 1
     return parent / f"{stem}-{model}-{number}"
+
+
+def count_steps(line: terminal.StatusLine, check: Callable[[], None]) -> Observer:
+    """Show every step on the status line, then let `check` end the run where that is asked for."""
+
+    def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
+        logged, figures = progress_figures(epsilon, None), progress_figures(epsilon, accuracy)
+        line.count("step", done, total, figures=figures, logged=logged)
+        check()
+
+    return observe
 
 
 def progress_figures(epsilon: float, accuracy: float | None) -> str:

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hushgraph._files import write_whole
+from hushgraph._files import sync_folder, write_whole
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.methods.base import PublicFigures
@@ -268,14 +268,6 @@ def read_about(folder: RunFolder) -> dict[str, Any]:
 def publish(draft: Path, final: Path) -> None:
     """Release a folder: sync its files to disk, then give it its name at once."""
     for path in [*draft.iterdir(), draft]:
-        _sync(path)
+        sync_folder(path)
     os.rename(draft, final)
-    _sync(final.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(final.parent)
