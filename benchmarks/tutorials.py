@@ -86,7 +86,7 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
             note = "Filled bars: the guarantee holds. " + " ".join(compared.notices)
             title = f"Five models: {name_figure(compared.figure)} on the test split"
             draw_comparison(bars, PICTURES / f"{name}.svg", title=title, note=note, figure=compared.figure)
-            fill(name, f"help of {name}", " ".join(compared.notices))
+            fill(name, f"help of {name}", write_verdict(compared))
     if "social" in records:
         draw_labels(records["social"], PICTURES / "social-genres.svg")
     if "fraud" in records:
@@ -94,6 +94,21 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
     trials = [json.loads(line) for line in (RECORDS / "fraud_table.jsonl").read_text().splitlines()]
     fill("fraud", "fraud_table: from benchmarks/records/fraud_table.jsonl", write_trials(trials))
     draw_trials(trials, PICTURES / "fraud.svg")
+
+
+def write_verdict(compared: Comparison) -> str:
+    """What a comparison says of the graph, in a sentence or two."""
+    rows = {row.name: row for row in compared.rows}
+    tests = {name: rows[name].test for name in ("DP-Billboard", "DP-MLP", "GNN", "MLP")}
+    words = ", ".join(
+        f"{name} {'hidden by noise' if test is None else format_figure(compared.figure, test)}"
+        for name, test in tests.items()
+    )
+    said = [f"Of this run, `compare` said: {notice}." for notice in compared.notices]
+    verdict = (
+        " ".join(said) or "`compare` printed no notice: the graph helps, beyond the noise of the figures."
+    )
+    return f"Test {name_figure(compared.figure)}: {words}. {verdict}"
 
 
 def fill(page: str, mark: str, text: str) -> None:
@@ -199,25 +214,21 @@ def draw_scores(record: Mapping[str, Any], path: Path) -> None:
 
 
 def draw_labels(record: Mapping[str, Any], path: Path) -> None:
-    """ROC-AUC of every label on the test split, with the interval of its noise."""
-    shown = [
-        each
-        for each in record["figures"]
-        if each["class"] is not None and each["split"] == "test" and each["value"] is not None
-    ]
+    """Which share of the test split has each label, with the interval of its noise."""
+    words = shlex.split(record["command"])
+    names = words[words.index("--classes") + 1].split(",")
+    shown = [each for each in record["figures"] if (each["figure"], each["split"]) == ("share", "test")]
     with canvas.drawing():
-        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 2.6))
+        figure, (axes,) = canvas.new_figure(rows=1, columns=1, panel=(7.2, 2.4))
         colour = canvas.model_colours(["Billboard"])["Billboard"]
         for x, each in enumerate(shown):
-            low, high = each["noise"]
-            axes.bar(x, each["value"] - 0.5, 0.6, bottom=0.5, color=colour)
+            low, high = (100 * end for end in each["noise"])
+            axes.bar(x, 100 * each["value"], 0.6, color=colour)
             axes.plot([x, x], [low, high], color=canvas.INK, linewidth=1.2)
-        axes.set_xticks(range(len(shown)), [each["class"] for each in shown])
-        axes.set_ylabel("ROC-AUC")
-        title = "Every genre on the test split, from noisy counts"
-        canvas.finish(
-            figure, title=title, notes=["Lines: what noise may have moved. Chance is 0.5."], legend={}
-        )
+        axes.set_xticks(range(len(shown)), [names[each["class"]] for each in shown])
+        axes.set_ylabel("users who like it (%)")
+        title = "Genres on the test split, from noisy counts"
+        canvas.finish(figure, title=title, notes=["Lines: what noise may have moved."], legend={})
         canvas.save(figure, path, title=title)
 
 

@@ -232,6 +232,16 @@ def _count_twice(real: Parts) -> Parts:
     return replace(real, count_rows=count_rows)
 
 
+def _count_unlabelled_rows(real: Parts) -> Parts:
+    """A row without a label is counted as one of the first class: a cell tells who has none."""
+
+    def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int) -> Counts:
+        rows = (part._replace(labels=np.maximum(part.labels, 0)) for part in parts)
+        return real.count_rows(task, rows, num_groups=num_groups)
+
+    return replace(real, count_rows=count_rows)
+
+
 def _count_training_rows(real: Parts) -> Parts:
     """Training rows are counted in every table, as if their labels were predicted."""
     graphs: list[Graph] = []
@@ -345,6 +355,12 @@ FAULTS = {
     ),
     "rows-counted-twice": Fault(
         words="a row is counted twice in the tables", method="billboard", plant=_count_twice, of_tables=True
+    ),
+    "unlabelled-in-tables": Fault(
+        words="tables have a cell for rows without a label",
+        method="billboard",
+        plant=_count_unlabelled_rows,
+        of_tables=True,
     ),
     "training-in-tables": Fault(
         words="training rows are counted in the tables",

@@ -85,7 +85,8 @@ class Scene:
         """The graph in which these canaries are there."""
         features, labels, records = self.features.copy(), self.labels.copy(), self.records
         gone, groups = self.canaries[~is_there], np.full(len(labels), -1)
-        groups[self.canaries] = np.where(is_there, np.arange(self.copies), -1)
+        # A row that is gone keeps its group, so that it shows if rows without a label are counted.
+        groups[self.canaries] = np.arange(self.copies)
         if self.flips:
             labels[gone] = FLIPPED
         else:

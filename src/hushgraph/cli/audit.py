@@ -40,7 +40,13 @@ _DATA_ARGUMENTS = ("symmetrize", "split", "split_seed", "num_classes", "task", "
 _FAULTS = (
     *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
     *("redrawn-board", "features-in-reading", "validation-labels", "shared-stream", "too-few-trees"),
-    *("noiseless-tables", "half-noise-tables", "noiseless-cells", "training-in-tables"),
+    *(
+        "noiseless-tables",
+        "half-noise-tables",
+        "noiseless-cells",
+        "unlabelled-in-tables",
+        "training-in-tables",
+    ),
     *("rows-counted-twice", "uncharged-tables", "per-layer-noise", "paper-sampler"),
 )
 _TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")

@@ -50,7 +50,8 @@ def export_run(path: str | os.PathLike[str], out: str | os.PathLike[str]) -> Pat
         raise InputError(f"out={place}: it exists and is not an empty folder; choose another one")
     model = release.build_model()
     release.load_weights(model)
-    board, parts = None, ()
+    board: Board | None = None
+    parts: tuple[float, ...] = ()
     if release.num_boards:
         board, parts = combine_boards(release.load_boards(), centred=release.task.is_centred, in_place=True)
     content = build_onnx(release, model, noise_std=0.0 if board is None else board.noise_std)

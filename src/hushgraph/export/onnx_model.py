@@ -224,7 +224,7 @@ def _show_number(graph: _Graph, scores: str, task: Task) -> str:
 
 
 # Name of the output and `Task.show`, by task.
-_SHOWN = {
+_SHOWN: dict[type[Task], tuple[str, Any]] = {
     Classes: ("probabilities", _show_classes),
     Labels: ("probabilities", _show_labels),
     Number: ("number", _show_number),

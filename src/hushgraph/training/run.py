@@ -489,6 +489,27 @@ class Run:
 
         return export_run(self.folder.path, path)
 
+    def log_mlflow(self, *, name: str = "model") -> str:
+        """Log settings, covered figures, the card and a model that MLflow serves, from what was released.
+
+        They go to the active run of MLflow, or to a new one. `mlflow.pyfunc.load_model` takes the returned
+        address; its `predict` takes a DataFrame with the columns of the training table and, of a billboard, a
+        column `places` of lists.
+
+        Args:
+            name: of the model in MLflow.
+
+        Raises:
+            RunError: where nothing was released, or where predictions read neighbours.
+
+        Guarantees:
+            Everything that is logged is a function of files of the release: no exact figure, no loss, no
+            path, no time of training and no seed.
+        """
+        from hushgraph.training.tracking import log_run
+
+        return log_run(self.folder.path, name=name)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Copy the folder of this run, so that it outlives this object; `Run.load` reads it.
 
