@@ -63,7 +63,11 @@ def change_row(nodes: pd.DataFrame, edges: pd.DataFrame, v: int) -> tuple[pd.Dat
 def read_release(folder: Path) -> dict[str, bytes]:
     """Every file by its name."""
     release = folder / "release"
-    files = {str(file.relative_to(release)): file.read_bytes() for file in sorted(release.rglob("*"))}
+    files = {
+        str(file.relative_to(release)): file.read_bytes()
+        for file in sorted(release.rglob("*"))
+        if file.is_file()
+    }
     return {name: _sort_header(each) if "safetensors" in name else each for name, each in files.items()}
 
 

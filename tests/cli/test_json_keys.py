@@ -38,7 +38,7 @@ FLAGS = {
 }
 # A figure of the table: where it is, its value, and both intervals.
 ROW = {"split", "group", "class", "figure", "value", "noise", "sampling", "noise_std", "sampling_std"}
-SMALL = ["--epsilon", "4", "--steps", "3", "--hidden", "3"]
+SMALL = ["--epsilon", "4", "--steps", "3"]
 
 
 def write_tables(folder: Path, task: str) -> Path:

@@ -214,7 +214,14 @@ def ask_prepare(
     if flags["epsilon"] is None:
         solved_for = "epsilon"
     assumptions = find_assumptions(prepared.graph)
-    return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), assumptions=assumptions), prepared
+    solved = Solved(
+        plan=prepared.plan,
+        solved_for=solved_for,
+        notes=(),
+        assumptions=assumptions,
+        task=prepared.graph.task.name,
+    )
+    return solved, prepared
 
 
 def list_cautions(
@@ -330,7 +337,7 @@ def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved
         for name, number in taken.items()
         if flags[name] is None
     )
-    return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes)
+    return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes, task=task.name)
 
 
 def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Sequence[str] = ()) -> None:
@@ -383,6 +390,7 @@ def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
     return {
         **plan.summary(),
         **stated,
+        "task": solved.task,
         "train_nodes": plan.num_train_nodes,
         "layers": plan.num_layers,
         "batch_size": plan.batch_size,

@@ -20,12 +20,14 @@ class Solved:
         solved_for: the figure that was left out: "steps", "sigma-over-clip" or "epsilon".
         notes: settings that were chosen, as sentences.
         assumptions: what its guarantee takes as public although nobody declared it.
+        task: what is asked of a node; None where that is not known.
     """
 
     plan: PrivacyPlan
     solved_for: str
     notes: tuple[str, ...]
     assumptions: tuple[Assumption, ...] = ()
+    task: str | None = None
 
 
 def solve(
