@@ -71,7 +71,7 @@ def test_the_charge_is_written_and_read() -> None:
     assert "each of 9 histograms" in CHARGE.sentence
     assert "standard deviation 6 " in CHARGE.sentence
     assert "one cell of the histogram," in replace(CHARGE, num_columns=1).sentence
-    assert CHARGE.bounds == ("counted once in 9 histograms", "noise 6 on every count, once")
+    assert CHARGE.bounds == ("moves 9 histograms by 1 at most", "noise 6 in every cell, once")
     assert dict(CHARGE.figures)["numeric columns scaled, F"] == "9"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hushgraph.audit.checks import Check, check_noise_of_steps, check_runs
 from hushgraph.audit.curve import total_shift
-from hushgraph.audit.faults import get_fault, plant_float_noise
+from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
@@ -25,7 +25,7 @@ from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
@@ -86,7 +86,6 @@ def audit_plan(
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
-    secure_noise: bool = True,
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
@@ -98,7 +97,7 @@ def audit_plan(
     well the two can be told apart bounds epsilon. Then come plain checks of what was released (`checks`) and
     attacks on digits (`numbers`). No data is read.
 
-    A `BillboardPlan` is attacked with its boards: for one emptied row; then, each beside its own claim, other
+    A plan with boards is attacked with them: for one emptied row; then, each beside its own claim, other
     people's predictions, one label flipped, a row of the validation split, its tables of figures alone, and
     the first board alone.
     `model` and `canary` are for trees.
@@ -112,7 +111,6 @@ def audit_plan(
             seconds, 100 to 200,000.
         confidence: with which all bounds hold together. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
-        secure_noise: attack runs with exact noise; False attacks torch's noise.
         numbers: also attack the digits of released numbers, in at most 400 trials.
         seed: of which canaries are there. Batches and noise have none.
         observer: called with the number of trials done since it was last called.
@@ -137,14 +135,13 @@ def audit_plan(
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plant = plant_nothing if fault is None else get_fault(fault).plant
-    plant = plant if secure_noise else plant_float_noise
     effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
     guess: Callable[[], NumbersAudit | None] = lambda: None  # noqa: E731
     if numbers:
-        name = "mlp" if isinstance(plan, BillboardPlan) else model
         guesses = _GUESSES if trials is None else min(_GUESSES, trials)
+        name = model if plan.num_layers else "mlp"
         guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
-    if isinstance(plan, BillboardPlan):
+    if plan.num_boards:
         audit = _audit_boards(plan, plant, effort, confidence)
     else:
         audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
@@ -152,13 +149,12 @@ def audit_plan(
         audit,
         numbers=guess(),
         fault=fault,
-        secure_noise=secure_noise,
         seed=seed,
         seconds=time.monotonic() - begin,
     )
 
 
-def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence: float) -> Audit:
+def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float) -> Audit:
     """Boards and steps together, then every other claim."""
     each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
     stage = stage_boards(plan, plant, effort.copies(_COPIES))
@@ -187,7 +183,7 @@ def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence
 
 
 def stage_boards(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     plant: Plant,
     copies: int,
     *,
@@ -201,7 +197,7 @@ def stage_boards(
 
 
 def attack_evaluated(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     trials: int | None = None,
     confidence: float = 0.95,
@@ -241,7 +237,7 @@ def _choose_effort(
 
 
 def attack_board(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     degree: int,
     trials: int | None = None,
@@ -338,7 +334,7 @@ def _collect(
     model: str,
 ) -> Audit:
     """What these trials show."""
-    plan, has_boards = stage.plan, isinstance(stage.plan, BillboardPlan)
+    plan, has_boards = stage.plan, stage.plan.num_boards > 0
     if shown.shift == 0:
         raise InputError("this canary changes nothing under this plan; choose another canary")
     with_row, without_row = shown.pair(0)
@@ -353,7 +349,6 @@ def _collect(
         canary=canary,
         fault=None,
         path="session",
-        secure_noise=True,
         trials=len(with_row),
         shift=shown.shift,
         shift_at_most=total_shift(plan.events) if has_boards else of_steps,
@@ -361,7 +356,6 @@ def _collect(
         seconds=0.0,
         with_row=with_row,
         without_row=without_row,
-        method="billboard" if has_boards else "trees",
         attacks=tuple(attacks),
         others_changed=shown.changed if has_boards else None,
         checks=checks,
@@ -371,5 +365,5 @@ def _collect(
 def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
     wanted = get_fault(fault)
-    values = {field.name: getattr(plan, field.name) for field in fields(PrivacyPlan)}
-    return wanted.plan(**{**values, **wanted.changes, "sigma_over_clip": 0.0})
+    values = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return (wanted.plan or type(plan))(**{**values, **wanted.changes, "sigma_over_clip": 0.0})

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.tasks.classes import Classes
 
@@ -58,6 +58,7 @@ class Scene:
         records: [count, 2], the row that owns a record and the other end.
         flips: whether worlds differ in a label instead of a row.
         is_sparse: how features are stored.
+        clip: C of runs on it, where it is not that of the plan.
     """
 
     copies: int
@@ -73,6 +74,7 @@ class Scene:
     records: npt.NDArray[np.int64]
     flips: bool
     is_sparse: bool
+    clip: float | None
 
     @cached_property
     def graphs(self) -> tuple[Graph, Graph]:
@@ -83,7 +85,8 @@ class Scene:
         """The graph in which these canaries are there."""
         features, labels, records = self.features.copy(), self.labels.copy(), self.records
         gone, groups = self.canaries[~is_there], np.full(len(labels), -1)
-        groups[self.canaries] = np.where(is_there, np.arange(self.copies), -1)
+        # A row that is gone keeps its group, so that it shows if rows without a label are counted.
+        groups[self.canaries] = np.arange(self.copies)
         if self.flips:
             labels[gone] = FLIPPED
         else:
@@ -166,6 +169,7 @@ def _repeat(
     num_classes: int,
     flips: bool = False,
     is_sparse: bool = False,
+    clip: float | None = None,
 ) -> Scene:
     """So many copies of what `draw` draws; it returns the canary and the witnesses."""
     drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
@@ -191,10 +195,11 @@ def _repeat(
         records=np.array(drawing.records, np.int64).reshape(-1, 2),
         flips=flips,
         is_sparse=is_sparse,
+        clip=clip,
     )
 
 
-def plant_rows(plan: BillboardPlan, *, copies: int, degree: int, difference: Difference = "emptied") -> Scene:
+def plant_rows(plan: PrivacyPlan, *, copies: int, degree: int, difference: Difference = "emptied") -> Scene:
     """Canaries that list `degree` places, which two others read.
 
     Args:
@@ -260,7 +265,8 @@ def plant_trees(
             _rival(drawing, v, first, plan)
         return v, []
 
-    return _repeat(plan, copies, draw, num_classes=2)
+    clip = _SMALL_CLIP if plan.clipping == "groups" else None
+    return _repeat(plan, copies, draw, num_classes=2, clip=clip)
 
 
 def choose_temperatures(plan: PrivacyPlan) -> tuple[float, float]:
@@ -275,17 +281,14 @@ def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
         "num_train_nodes": nodes,
         "batch_size": max(1, round(plan.sampling_rate * nodes)),
     }
-    if isinstance(plan, BillboardPlan):
-        if plan.num_tables:
-            # The tables of the classes of the scene, which one row shifts as far as those of the plan.
-            tables = Classes(num_classes=scene.num_classes).num_tables
-            noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
-            changes |= {"num_tables": tables, "table_noise": noise}
-        return replace(plan, **changes, num_classes=scene.num_classes)
-    if plan.clipping == "groups":
-        changes["clip"] = _SMALL_CLIP
-    moved = replace(plan, **changes)
-    return replace(moved, sigma_over_clip=plan.sigma_over_clip)
+    if plan.num_tables:
+        # The tables of the classes of the scene, which one row shifts as far as those of the plan.
+        tables = Classes(num_classes=scene.num_classes).num_tables
+        noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
+        changes |= {"num_tables": tables, "table_noise": noise}
+    if scene.clip is not None:
+        changes["clip"] = scene.clip
+    return replace(plan, **changes).with_classes(scene.num_classes)
 
 
 def count_bystanders(others: int, rate: float) -> int:

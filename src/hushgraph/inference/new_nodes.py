@@ -44,6 +44,7 @@ class NewNodes:
         names: the ids of the rows; None where they have none.
         unknown_names: the first few different identifiers that the board does not have.
         edges_skipped: how many records say whom other nodes list.
+        filled: bool [R, numbers], which numbers were empty; None where none may be.
     """
 
     x: Any
@@ -52,6 +53,7 @@ class NewNodes:
     names: npt.NDArray[Any] | None = None
     unknown_names: tuple[str, ...] = ()
     edges_skipped: int = 0
+    filled: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if len(self.indptr) != self.x.shape[0] + 1:
@@ -126,6 +128,7 @@ def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
         names=rows.names,
         unknown_names=_first_names(unknown),
         edges_skipped=rows.edges_skipped,
+        filled=rows.filled,
     )
 
 

@@ -89,6 +89,7 @@ class Labels(Task):
 
     name: ClassVar[str] = "labels"
     headline: ClassVar[str] = "macro_auc"
+    answer: ClassVar[str] = "the labels"
     loss = staticmethod(binary_cross_entropies)
 
     num_labels: int

@@ -44,6 +44,8 @@ class Number(Task):
 
     name: ClassVar[str] = "number"
     headline: ClassVar[str] = "r2"
+    answer: ClassVar[str] = "a number"
+    hub_task: ClassVar[str] = "node-regression"
     loss = staticmethod(squared_error)
 
     low: float

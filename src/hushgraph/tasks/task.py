@@ -63,10 +63,14 @@ class Task(ABC):
     Attributes:
         name: what the task is called in files.
         headline: the figure that validation and test results show, such as "accuracy".
+        answer: what is predicted of a node, as words inside a sentence.
+        hub_task: what hubs of models call it.
     """
 
     name: ClassVar[str]
     headline: ClassVar[str]
+    answer: ClassVar[str] = "the class"
+    hub_task: ClassVar[str] = "node-classification"
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Run: what training gives back."""
+"""Run: what training gives back; one class that users hold, with all that can be asked of it, hence long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph._text import rounded_up
-from hushgraph.billboard.board import Board
 from hushgraph.billboard.reading import add_free_inputs, scale_readings
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets import load_graph
@@ -41,7 +40,6 @@ from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
-from hushgraph.training.source import get_billboard_plan
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -328,7 +326,7 @@ class Run:
             own_places=np.full(len(seen.known), -1) if config.own_place else None,
             **scaling,
         )
-        x = self.folder.scale_features(nodes.x)
+        x = self.folder.scale_features(nodes.x, nodes.filled)
         scores = score_rows(self.model, x, readings, feature_norm=config.feature_norm)
         values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
@@ -353,18 +351,13 @@ class Run:
         """Whether predictions that read no neighbour are covered."""
         return self.result.get("predictions") == PREDICTIONS[True]
 
-    def _load_boards(self) -> list[Board]:
-        """The boards; RunError where the run has none."""
-        get_billboard_plan(self.folder)
-        return self.folder.load_boards()
-
     @property
     def _ready_boards(self) -> ReadyBoards:
         """The boards for new nodes, loaded once, by whichever thread comes first."""
         if self._ready is None:
             with _LOADING:
                 if self._ready is None:
-                    self._ready = ReadyBoards(self._load_boards(), centred=self.folder.task.is_centred)
+                    self._ready = ReadyBoards(self.folder.load_boards(), centred=self.folder.task.is_centred)
         return self._ready
 
     def __getstate__(self) -> dict[str, Any]:
@@ -398,7 +391,7 @@ class Run:
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
-        board = self._load_boards()[0]
+        board = self.folder.load_boards()[0]
         try:
             graph = self.folder.read_graph(data)
         except RunError as error:
@@ -411,7 +404,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        boards = self._load_boards()
+        boards = self.folder.load_boards()
         table = Boards(self.folder, graph, boards=boards).read_boards(len(boards) - 1, device)
         return score_table(self.model, graph, table)
 
