@@ -59,5 +59,5 @@ def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assu
         # The guarantee is one for any model, so a built-in one stands for the user's.
         model = "gcn"
     # Rows that are attacked are made up and have no columns of numbers: boards and steps are left.
-    plan = replace(plan, num_scaled=0, scaling_noise=0.0)
+    plan = replace(plan, num_scaled=0, scaling_noise=0.0, has_target=False)
     return Settings(plan=plan, model=model, assumptions=assumptions)

@@ -182,9 +182,9 @@ _READINGS = {
         travel=2.0,
         most_share=0.5,
     ),
-    # Many outputs share one clipped gradient, so that little else than the path from the reading is learnt.
+    # Noise of a reading enters every output; the size of a list says more, and which way it points is learnt.
     "labels": ReadingDefaults(
-        num_boards=1, list_size=1.0, damped=False, feature_norm=1.0, most_share=0.7, hidden=16
+        num_boards=1, list_size=2.0, damped=False, reading_scale=0.03, feature_norm=1.0, hidden=16
     ),
     "number": ReadingDefaults(num_boards=1, list_size=0.5, own_place=True, feature_norm=2.0, travel=0.25),
 }

@@ -38,7 +38,7 @@ from hushgraph.datasets.loading import name_labels
 from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
-from hushgraph.models.gnn import GNN, ReadingMLP
+from hushgraph.models.gnn import GNN, ReadingMLP, start_at
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     CLASSES_NOT_RECORDED,
@@ -58,6 +58,7 @@ from hushgraph.runs.versions import versions
 from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.scaling.scaler import Scaler
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task, read_task
 
 FORMAT = 1
@@ -107,7 +108,7 @@ class RunFolder:
         path: the folder.
         plan, config: of the run.
         num_features: of its data.
-        task: what is asked of a node.
+        asked: what is asked of a node, as it was declared; `task` has the bounds that were released since.
         split_id: which nodes are in the training split, as `split_id` gives it.
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
@@ -121,7 +122,7 @@ class RunFolder:
     plan: PrivacyPlan
     config: TrainingConfig
     num_features: int
-    task: Task
+    asked: Task
     split_id: str
     data: str
     columns: Columns | None = None
@@ -147,7 +148,7 @@ class RunFolder:
             config=config,
             split_id=split_id(graph),
             num_features=graph.num_features,
-            task=graph.task,
+            asked=graph.task,
             data=data,
             columns=graph.columns,
             assumptions=find_assumptions(graph),
@@ -165,7 +166,7 @@ class RunFolder:
             "config": asdict(self.config),
             "num_features": self.num_features,
             "num_classes": self.num_classes,
-            "task": self.task.to_json(),
+            "task": self.asked.to_json(),
             "split_id": self.split_id,
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
@@ -306,7 +307,7 @@ class RunFolder:
                 plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
                 config=TrainingConfig.from_json(json.dumps(about["config"])),
                 num_features=int(about["num_features"]),
-                task=_read_task(about),
+                asked=_read_task(about),
                 split_id=str(about["split_id"]),
                 data=str(about["data"]),
                 columns=columns,
@@ -380,7 +381,29 @@ class RunFolder:
     @property
     def paid_columns(self) -> tuple[str, ...]:
         """The numeric columns that noisy histograms are released of."""
-        return self.columns.unscaled if self.columns is not None and self.plan.num_scaled else ()
+        if self.columns is None or self.config.numbers != "private":
+            return ()
+        return self.columns.unscaled
+
+    @property
+    def task(self) -> Task:
+        """What is asked of a node; a number whose bounds are paid for has them once they are released."""
+        if not _needs_bounds(self.asked) or not self.scaling_path.exists():
+            return self.asked
+        return self._bounded_task
+
+    @property
+    def stated_task(self) -> dict[str, Any]:
+        """What a result says of the task: its name, and bounds that were released."""
+        task = self.task
+        if isinstance(task, Number) and task.bounds == "released":
+            return {"task": task.name, "bounds": [task.low, task.high]}
+        return {"task": task.name}
+
+    @cached_property
+    def _bounded_task(self) -> Task:
+        histograms = NoisyHistograms.load(self.scaling_path, plan=self.plan.fingerprint())
+        return self.asked.with_bounds(*histograms.bounds) if isinstance(self.asked, Number) else self.asked
 
     @cached_property
     def _scaler(self) -> Scaler | None:
@@ -397,8 +420,12 @@ class RunFolder:
         return x if self._scaler is None else self._scaler.apply(x)
 
     def scale(self, graph: Graph) -> Graph:
-        """A graph whose features are scaled, from one that was read."""
-        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x))
+        """A graph whose features are scaled, from one that was read; its labels too, by released bounds."""
+        if self._scaler is not None:
+            graph = replace(graph, x=self.scale_features(graph.x))
+        if _needs_bounds(graph.task) and isinstance(self.task, Number):
+            graph = replace(graph, y=self.task.scale(graph.y), declared_task=self.task)
+        return graph
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -437,9 +464,10 @@ class RunFolder:
             split_seed=config.split_seed,
             num_classes=self.num_classes,
             columns=self.columns,
-            task=name_labels(self.task),
+            task=name_labels(_as_read(self.asked)),
         )
-        graph = replace(graph, declared_task=self.task)
+        if not _needs_bounds(graph.task):
+            graph = replace(graph, declared_task=self.task)
         if config.setting == "inductive":
             graph = graph.disjoint()
         if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
@@ -483,9 +511,10 @@ class RunFolder:
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed % 2**63)
-            return self._build()
+            model = self._build()
+        return start_at(model, self.task.first_output)
 
-    def _build(self) -> nn.Module:
+    def _build(self) -> GNN | ReadingMLP:
         if self.config.model == "own":
             raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
         if self.num_boards:
@@ -580,6 +609,19 @@ def split_id(graph: Graph) -> str:
     """A digest of what is public about the nodes: how many there are, and which are in the training split."""
     public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+
+
+def _needs_bounds(task: Task) -> bool:
+    return isinstance(task, Number) and task.needs_bounds
+
+
+def _as_read(task: Task) -> Task:
+    """What data was read with: numbers as they are, also for a release, which knows its bounds at once.
+
+    A second way of scaling would round otherwise, and a row's own ballot must be the one that it cast.
+    """
+    is_released = isinstance(task, Number) and task.bounds == "released"
+    return replace(task, bounds="private") if is_released else task
 
 
 def _read_task(about: Mapping[str, Any]) -> Task:
