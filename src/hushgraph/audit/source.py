@@ -11,12 +11,13 @@ from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import ABOUT
+from hushgraph.tasks.task import Task
 from hushgraph.training.prepare import prepare
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan, its model and what its guarantee assumes.
+    """What an audit takes from a run: its plan, model, task, weights and what its guarantee assumes.
 
     The model is "billboard" where the plan has boards.
     """
@@ -24,6 +25,8 @@ class Settings:
     plan: PrivacyPlan
     model: str
     assumptions: tuple[Assumption, ...] = ()
+    task: Task | None = None
+    class_weights: tuple[float, ...] | None = None
 
 
 def is_run(path: Any) -> bool:
@@ -34,7 +37,7 @@ def is_run(path: Any) -> bool:
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
     folder = RunFolder.open(path)
-    return _settings(folder.plan, folder.config, folder.assumptions)
+    return _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -46,10 +49,12 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
         arguments: of `train`.
     """
     prepared = prepare(data, **arguments)
-    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph))
+    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph), prepared.graph.task)
 
 
-def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...]) -> Settings:
+def _settings(
+    plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...], task: Task
+) -> Settings:
     model: str = config.model
     if isinstance(plan, BillboardPlan):
         model = "billboard"
@@ -60,4 +65,6 @@ def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assu
         model = "gcn"
     # Rows that are attacked are made up and have no columns of numbers: boards and steps are left.
     plan = replace(plan, num_scaled=0, scaling_noise=0.0, has_target=False)
-    return Settings(plan=plan, model=model, assumptions=assumptions)
+    return Settings(
+        plan=plan, model=model, assumptions=assumptions, task=task, class_weights=config.class_weights
+    )
