@@ -278,3 +278,15 @@ def test_a_folder_that_was_read_again_has_the_bounds(run: hg.Run) -> None:
     folder = RunFolder.open(run.folder.path)
     assert folder.asked == PRIVATE
     assert folder.task == run.folder.task
+
+
+def test_an_estimator_pays_for_its_bounds_too() -> None:
+    rng = np.random.default_rng(0)
+    x, edges = rng.normal(size=(300, 3)).astype(np.float32), rng.integers(0, 300, (2, 700))
+    model = hg.NodeRegressor(epsilon=4.0, bounds="private", steps=3, device="cpu").fit(
+        x, 50 + 5 * x[:, 0], edges
+    )
+    low, high = model.run_.result["bounds"]
+    predicted = model.predict(x, graph=edges)
+    assert 0 < low < 50 < high < 500
+    assert ((predicted >= low) & (predicted <= high)).all()
