@@ -203,12 +203,13 @@ def attack_billboard(cell: Cell) -> dict[str, Any]:
 
 def attack_trees(cell: Cell) -> dict[str, Any]:
     """A plan of trees."""
-    from hushgraph import PrivacyPlan
+    from hushgraph import RowPlan, TreePlan
     from hushgraph.audit.attack import audit_plan, planted
     from hushgraph.audit.one_run import audit_one_run
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 0, "max_readers": 0, "steps": 2}
-    plan = PrivacyPlan(**{**usual, "delta": DELTA, **cell.plan})
+    fields = {**usual, "delta": DELTA, **cell.plan}
+    plan = (TreePlan if fields.get("num_layers") else RowPlan)(**fields)
     if "fault" in cell.attack:
         plan = planted(plan, cell.attack["fault"])
     plan = plan.calibrated(epsilon=cell.claim)

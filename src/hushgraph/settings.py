@@ -480,17 +480,17 @@ class Settings(TypedDict, total=False):
         _data(
             "What is asked of a node. [auto: by what is declared, two classes are binary]",
             "auto",
-            commands=_READING,
+            commands=_TABLES,
         ),
     ]
     positive: Annotated[
         str | int | None,
         _data(
-            "Of two classes: the one that scores are about. [the second]", metavar="NAME", commands=_READING
+            "Of two classes: the one that scores are about. [the second]", metavar="NAME", commands=_TABLES
         ),
     ]
     rare: Annotated[
-        bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_READING)
+        bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_TABLES)
     ]
     bounds: Annotated[
         Sequence[float] | str | None,
@@ -498,7 +498,7 @@ class Settings(TypedDict, total=False):
             "Of a number to predict: the lowest and the highest, declared; private pays for them. [none]",
             metavar="A,B",
             read=_read_bounds,
-            commands=_READING,
+            commands=_TABLES,
         ),
     ]
     unit: Annotated[
@@ -516,7 +516,7 @@ class Settings(TypedDict, total=False):
             metavar="NAME=W",
             read=_read_weights,
             repeats=True,
-            commands=_TRAINED,
+            commands=("check", *_TRAINED),
         ),
     ]
     id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", column="id")]

@@ -14,11 +14,12 @@ from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers, right_guesses_at_most
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.plans import PrivacyPlan
+from plans import plan_steps
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
-    return PrivacyPlan(**{**usual, "delta": 1e-5, **changes})
+    return plan_steps(**{**usual, "delta": 1e-5, **changes})
 
 
 def right(audit: NumbersAudit) -> dict[tuple[str, str], float]:

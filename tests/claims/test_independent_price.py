@@ -22,6 +22,7 @@ from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent, a
 from hushgraph.privacy.charges import Steps
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.privacy.plans import plan as plans
+from plans import plan_steps
 
 FIGURES = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "epsilon_label")
 RECORD = Path(__file__).parent.parent / "data" / "golden.json"
@@ -38,7 +39,7 @@ def board(**others: Any) -> BillboardPlan:
 
 def trees(**others: Any) -> PrivacyPlan:
     fields = {"num_train_nodes": 2000, "batch_size": 200, "num_layers": 1, "max_readers": 3, "steps": 60}
-    return PrivacyPlan(**fields | others).calibrated(epsilon=2.0)
+    return plan_steps(**fields | others).calibrated(epsilon=2.0)
 
 
 def list_releases(plan: PrivacyPlan, figure: str) -> list[Release]:

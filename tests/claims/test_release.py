@@ -18,7 +18,7 @@ from scipy import stats
 import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.errors import InputError, RunError
-from hushgraph.runs.folder import find_checksum
+from hushgraph.runs.about import find_checksum
 from hushgraph.training.parts import Parts
 from hushgraph.training.publish import publish_run
 from own_parts import fix_noise, train_with

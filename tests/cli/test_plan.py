@@ -99,7 +99,7 @@ def test_people_get_a_table_the_sentence_and_what_would_change(run: Run) -> None
     assert (code, err) == (0, "")
     for words in (
         "epsilon, group of two",
-        "changed trees (n)      4",
+        "changed trees (n)             4",
         "<- solved for",
         "Training is (",
         "What would change, with the same noise",

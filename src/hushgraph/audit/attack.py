@@ -18,7 +18,7 @@ from hushgraph.audit.faults import get_fault, plant_float_noise
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
-from hushgraph.audit.scene import NUM_CLASSES, Difference, plant_rows, plant_trees
+from hushgraph.audit.scene import Difference, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_rows, point_trees, spread
@@ -26,7 +26,7 @@ from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
 from hushgraph.privacy.defaults import choose_reading
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.tasks.task import Task
 from hushgraph.tasks.two_classes import TwoClasses
 
@@ -103,7 +103,7 @@ def audit_plan(
     well the two can be told apart bounds epsilon. Then come plain checks of what was released (`checks`) and
     attacks on digits (`numbers`). No data is read.
 
-    A `BillboardPlan` is attacked with its boards: for one emptied row; then, each beside its own claim, other
+    A plan with boards is attacked with them: for one emptied row; then, each beside its own claim, other
     people's predictions, one label flipped, a row of the validation split, its tables of figures alone, and
     the first board alone.
     `model` and `canary` are for trees.
@@ -149,10 +149,10 @@ def audit_plan(
     effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
     guess: Callable[[], NumbersAudit | None] = lambda: None  # noqa: E731
     if numbers:
-        name = "mlp" if isinstance(plan, BillboardPlan) else model
         guesses = _GUESSES if trials is None else min(_GUESSES, trials)
+        name = model if plan.num_layers else "mlp"
         guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
-    if isinstance(plan, BillboardPlan):
+    if plan.num_boards:
         audit = _audit_boards(plan, plant, effort, confidence, task=task, class_weights=class_weights)
     else:
         audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
@@ -166,9 +166,7 @@ def audit_plan(
     )
 
 
-def _audit_boards(
-    plan: BillboardPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any
-) -> Audit:
+def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
     """Boards and steps together, then every other claim; `asked` are task and class weights."""
     each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
     stage = stage_boards(plan, plant, effort.copies(_COPIES), **asked)
@@ -192,14 +190,14 @@ def _audit_boards(
         main,
         attacks,
         # These are the same for every task, and made of classes.
-        checks=check_runs(replace(plan, label_change=None, num_classes=NUM_CLASSES), plant),
+        checks=check_runs(plan, plant),
         canary=f"degree {_DEGREE}",
         model="billboard",
     )
 
 
 def stage_boards(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     plant: Plant,
     copies: int,
     *,
@@ -219,7 +217,7 @@ def stage_boards(
 
 
 def attack_evaluated(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     trials: int | None = None,
     confidence: float = 0.95,
@@ -260,7 +258,7 @@ def _choose_effort(
 
 
 def attack_board(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     degree: int,
     trials: int | None = None,
@@ -359,7 +357,7 @@ def _collect(
     model: str,
 ) -> Audit:
     """What these trials show."""
-    plan, has_boards = stage.plan, isinstance(stage.plan, BillboardPlan)
+    plan, has_boards = stage.plan, stage.plan.num_boards > 0
     if shown.shift == 0:
         raise InputError("this canary changes nothing under this plan; choose another canary")
     with_row, without_row = shown.pair(0)
@@ -382,7 +380,6 @@ def _collect(
         seconds=0.0,
         with_row=with_row,
         without_row=without_row,
-        method="billboard" if has_boards else "trees",
         attacks=tuple(attacks),
         others_changed=shown.changed if has_boards else None,
         checks=checks,
@@ -392,5 +389,5 @@ def _collect(
 def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
     wanted = get_fault(fault)
-    values = {field.name: getattr(plan, field.name) for field in fields(PrivacyPlan)}
-    return wanted.plan(**{**values, **wanted.changes, "sigma_over_clip": 0.0})
+    values = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return (wanted.plan or type(plan))(**{**values, **wanted.changes, "sigma_over_clip": 0.0})

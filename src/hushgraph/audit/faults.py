@@ -277,7 +277,7 @@ class Fault:
         words: what is wrong.
         method: the method that it is planted in; None where it can be in either.
         plant: makes the parts of a session faulty.
-        plan: the class of the plan.
+        plan: the class of the plan, where it is the plan that is wrong.
         changes: fields of the plan that this fault needs.
         of_tables: whether it is about tables of figures, which older records of attacks have not.
     """
@@ -285,7 +285,7 @@ class Fault:
     words: str
     method: choices.Method | None = None
     plant: Plant = plant_nothing
-    plan: type[PrivacyPlan] = PrivacyPlan
+    plan: type[PrivacyPlan] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     of_tables: bool = False
 

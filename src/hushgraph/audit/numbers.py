@@ -25,7 +25,7 @@ from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
 from hushgraph.audit.weights import spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 
 _WEIGHTS_SEED = 5
@@ -137,9 +137,9 @@ def attack_numbers(
         With probability at least `confidence` every `rate_at_least` is below the true rate of right guesses.
 
     Examples:
-        >>> from hushgraph import PrivacyPlan
+        >>> from hushgraph import TreePlan
         >>> from hushgraph.audit.numbers import attack_numbers
-        >>> plan = PrivacyPlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
+        >>> plan = TreePlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
         >>> plan = plan.calibrated(epsilon=1.0)
         >>> attack_numbers(plan, trials=40).exceeds
         False
@@ -221,12 +221,11 @@ class _World:
 
 def _move_plan(plan: PrivacyPlan) -> tuple[PrivacyPlan, Scene]:
     """One row in the graph or not, and nothing to read: noise is all that hides it."""
-    noise, steps = plan.sigma_over_clip, min(plan.steps, _MOST_STEPS)
-    if isinstance(plan, BillboardPlan):
+    steps = min(plan.steps, _MOST_STEPS)
+    if plan.num_boards:
         scene = plant_rows(plan, copies=1, degree=0)
         return replace(move_plan(plan, scene), steps=steps), scene
     plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=steps)
-    plan = replace(plan, sigma_over_clip=noise)
     scene = plant_trees(plan, copies=1, temperatures=(1.0, 0.0))
     return move_plan(plan, scene), scene
 
@@ -236,8 +235,7 @@ def _run_world(
 ) -> _World:
     """One long run: every few steps are a trial, since each starts from the same weights."""
     graph = scene.graph(np.array([is_there]))
-    has_boards = isinstance(plan, BillboardPlan)
-    wide = _HIDDEN_OF_ROWS if has_boards else _HIDDEN_WITHOUT_LAYERS
+    wide = _HIDDEN_OF_ROWS if plan.num_boards else _HIDDEN_WITHOUT_LAYERS
     config = choose_config(plan, hidden=_HIDDEN if plan.num_layers else wide, model=model)
     long_plan = replace(plan, steps=plan.steps * trials)
     module = RunFolder.describe("", graph, long_plan, config, data="").build_model()

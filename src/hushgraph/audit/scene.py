@@ -19,7 +19,7 @@ from scipy import sparse
 
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.labels import Labels
@@ -64,6 +64,7 @@ class Scene:
         records: [count, 2], the row that owns a record and the other end.
         flips: whether worlds differ in a label instead of a row.
         is_sparse: how features are stored.
+        clip: C of runs on it, where it is not that of the plan.
     """
 
     copies: int
@@ -79,6 +80,7 @@ class Scene:
     records: npt.NDArray[np.int64]
     flips: bool
     is_sparse: bool
+    clip: float | None
 
     @cached_property
     def graphs(self) -> tuple[Graph, Graph]:
@@ -173,6 +175,7 @@ def _repeat(
     task: Task,
     flips: bool = False,
     is_sparse: bool = False,
+    clip: float | None = None,
 ) -> Scene:
     """So many copies of what `draw` draws; it returns the canary and the witnesses."""
     drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
@@ -198,6 +201,7 @@ def _repeat(
         records=np.array(drawing.records, np.int64).reshape(-1, 2),
         flips=flips,
         is_sparse=is_sparse,
+        clip=clip,
     )
 
 
@@ -227,7 +231,7 @@ def choose_labels(task: Task) -> npt.NDArray[Any]:
 
 
 def plant_rows(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     copies: int,
     degree: int,
@@ -300,7 +304,8 @@ def plant_trees(
             _rival(drawing, v, first, plan)
         return v, []
 
-    return _repeat(plan, copies, draw, task=Classes(num_classes=2))
+    clip = _SMALL_CLIP if plan.clipping == "groups" else None
+    return _repeat(plan, copies, draw, task=Classes(num_classes=2), clip=clip)
 
 
 def choose_temperatures(plan: PrivacyPlan) -> tuple[float, float]:
@@ -315,17 +320,14 @@ def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
         "num_train_nodes": nodes,
         "batch_size": max(1, round(plan.sampling_rate * nodes)),
     }
-    if isinstance(plan, BillboardPlan):
-        if plan.num_tables:
-            # The tables of the task of the scene, which one row shifts as far as those of the plan.
-            tables = scene.task.num_tables
-            noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
-            changes |= {"num_tables": tables, "table_noise": noise}
-        return replace(plan, **changes, num_classes=scene.task.num_outputs)
-    if plan.clipping == "groups":
-        changes["clip"] = _SMALL_CLIP
-    moved = replace(plan, **changes)
-    return replace(moved, sigma_over_clip=plan.sigma_over_clip)
+    if plan.num_tables:
+        # The tables of the task of the scene, which one row shifts as far as those of the plan.
+        tables = scene.task.num_tables
+        noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
+        changes |= {"num_tables": tables, "table_noise": noise}
+    if scene.clip is not None:
+        changes["clip"] = scene.clip
+    return replace(plan, **changes).with_classes(scene.task.num_outputs)
 
 
 def count_bystanders(others: int, rate: float) -> int:

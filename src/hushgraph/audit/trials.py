@@ -26,7 +26,7 @@ from hushgraph.billboard.board import Board, cast
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import scores
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.lists import BoundedLists
@@ -129,7 +129,7 @@ class Stage:
             scene=scene,
             config=config,
             phases=phases,
-            plant=plant if isinstance(plan, BillboardPlan) else fix_keys(plant),
+            plant=fix_keys(plant),
             repeats=repeats,
         )
 
@@ -254,7 +254,7 @@ class Attacker:
 
     def _compare_board(self, board: Board, place: int) -> Floats:
         """[copies]: the log-likelihood ratio of a board that was visible."""
-        scene, noise_std = self.stage.scene, _board_noise(self.stage.plan)[place]
+        scene, noise_std = self.stage.scene, self.stage.plan.board_noise[place]
         there, empty = (scene.by_copy(tally) / GRID for tally in self.tallies[place])
         seen = scene.by_copy(board.values).astype(np.float64)
         return np.asarray(((seen - (there + empty) / 2) * (there - empty)).sum(axis=1) / noise_std**2)
@@ -321,12 +321,8 @@ class Attacker:
         stage, scene = self.stage, self.stage.scene
         shifts = [
             float(np.sqrt(np.square(scene.by_copy(there - empty)[0] / GRID).sum())) / noise
-            for (there, empty), noise in zip(self.tallies, _board_noise(stage.plan), strict=True)
+            for (there, empty), noise in zip(self.tallies, stage.plan.board_noise, strict=True)
         ]
         ends = self.seen.folder.plan.segment_ends
         shifts += [float(self._find_line(step, ends).shift[0]) for step in range(stage.plan.steps)]
         return shifts
-
-
-def _board_noise(plan: PrivacyPlan) -> tuple[float, ...]:
-    return plan.board_noise if isinstance(plan, BillboardPlan) else ()

@@ -315,8 +315,7 @@ def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("r
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
     from hushgraph.methods.choose import choose_method
 
-    method = choose_method(settings)
-    model = settings["model"] or (TrainingConfig.model if method.name == "trees" else method.name)
+    model = settings["model"] or choose_method(settings).short_name
     number = 1
     while (parent / f"{stem}-{model}-{number}").exists():
         number += 1
@@ -333,13 +332,8 @@ def describe_training(
     plan: PrivacyPlan, config: TrainingConfig, data: str, num_features: int, question: str
 ) -> str:
     """One line: what is trained on what, from public figures alone."""
-    if plan.method == "billboard":
-        kind = "billboard"
-    elif config.model == "mlp":
-        kind = "MLP"
-    else:
-        kind = f"{config.model.upper()}, {plan.num_layers} round{'s' * (plan.num_layers != 1)} of messages"
     how = "privately" if plan.is_private else "without privacy"
+    kind = plan.describe_model(config.model)
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
@@ -405,7 +399,7 @@ def show_result(run: Run) -> None:
     if guarantee.kind == "holds":
         rows.append(("to publish", str(run.folder.release_path)))
     statement, screen = guarantee.statement, terminal.console()
-    terminal.print_rows(screen, rows)
+    terminal.print_entries(screen, rows)
     if result.get("steps_lost"):
         screen.print(
             f"\n{result['steps_lost']:,} steps were paid for and lost when the run was killed; the weights "

@@ -19,7 +19,6 @@ from hushgraph.methods.base import PublicFigures
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
 from hushgraph.settings import WITH_ENGINE, RunSettings, check_names, complete, list_settings, with_settings
@@ -236,7 +235,7 @@ def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> 
 
 def board_noise(folder: RunFolder) -> float:
     """s of the board of a run."""
-    if not isinstance(folder.plan, BillboardPlan) or folder.plan.num_boards != 1:
+    if folder.plan.num_boards != 1:
         raise RunError(f"run={folder.path}: expected a billboard run with one board, as engines make it")
     return folder.plan.board_noise[0]
 

@@ -254,7 +254,7 @@ class Rows:
         return np.concatenate([table, dense], axis=1)
 
 
-# What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
+# numba specialises on None, so rows that are copies cost nothing more.
 @numba.njit(**INNER)
 def node_of(nodes, row):  # type: ignore[no-untyped-def]
     if nodes is None:

@@ -20,7 +20,7 @@ class PublicFigures(NamedTuple):
 
     Attributes:
         num_nodes, num_train_nodes, num_classes: of the graph.
-        most_boards: how many boards whoever reads the data can make.
+        most_boards: how many boards the source of the data can make.
         label_change: as in `BillboardPlan`; None for classes.
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
@@ -63,7 +63,10 @@ class Planned(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to train with privacy.
+    """A way to train with privacy: from data and settings to a plan.
+
+    The plan says how it is carried out, so that a session asks nothing else: its segments name what is
+    released before which steps, and its charges what each release costs.
 
     Guarantees:
         `plan` depends on its arguments alone, and they hold nothing that a row can move.
@@ -71,6 +74,11 @@ class Method(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def short_name(self) -> str:
+        """What a run is called where no model is named."""
+        ...
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """Choose what `settings` leave out (None), and solve for the noise or the number of steps."""

@@ -14,7 +14,7 @@ from hushgraph.privacy.plans import BillboardPlan
 class Billboard:
     """Boards of noisy ballots, and steps that read one row and what it sees of the boards."""
 
-    name = "billboard"
+    name = short_name = "billboard"
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """See `Method.plan`."""

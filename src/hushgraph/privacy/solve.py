@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Assumption
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan, TreePlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,8 @@ def solve(
     if needs_bound and max_reads is None and fields["max_readers"] > 0:
         max_reads = fields["max_readers"]
         notes.append(f"--max-reads was not given; reader-owned edges need one, so D = K = {max_reads}.")
-    plan = PrivacyPlan(
+    kind = TreePlan if fields["num_layers"] else RowPlan
+    plan: PrivacyPlan = kind(
         steps=1 if steps is None else steps,
         max_reads=max_reads,
         batch_size=batch_size,
@@ -96,7 +97,12 @@ def solve(
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
-    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label."""
+    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label.
+
+    None where the noise follows from the other settings.
+    """
+    if not plan.takes_noise:
+        return []
     K, D, batch, steps = plan.max_readers, plan.max_reads, plan.batch_size, plan.steps
     changes: list[tuple[str, dict[str, Any]]] = []
     if plan.num_layers > 0:

@@ -28,9 +28,10 @@ from hushgraph.errors import HushgraphError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_assumptions
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.about import find_checksum
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
-from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum
+from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder
 from hushgraph.runs.result import check_covered_result
 from hushgraph.tasks.task import read_task
 
@@ -63,12 +64,7 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
     place = folder.release_path
     if place.exists():
         return place
-    if folder.guarantee.kind != "holds":
-        why = " ".join(reason.sentence for reason in folder.guarantee.why)
-        raise RunError(
-            f"run={folder.path}: its guarantee does not hold, so nothing of it may be published as private. "
-            f"{why}"
-        )
+    check_publishable(folder)
     draft = place.with_name(f"{place.name}.draft")
     try:
         shutil.rmtree(draft, ignore_errors=True)
@@ -90,6 +86,16 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
             f"hushgraph release {folder.path}"
         ) from None
     return place
+
+
+def check_publishable(folder: RunFolder) -> None:
+    """Refuse a run whose guarantee does not hold, with the reason."""
+    if folder.guarantee.kind != "holds":
+        why = " ".join(reason.sentence for reason in folder.guarantee.why)
+        raise RunError(
+            f"run={folder.path}: its guarantee does not hold, so nothing of it may be published as private. "
+            f"{why}"
+        )
 
 
 def open_release(path: Path) -> RunFolder:

@@ -136,7 +136,7 @@ def read_class_weights(
         return None
     if isinstance(weights, str):
         raise InputError(
-            f"class_weight={weights!r}: expected a weight for each class, as fraud=1,other=0.02. A balanced "
+            f"class_weight={weights!r}: expected a weight for each class, as other=0.02. A balanced "
             "weight would count labels, which are private; declare what you know of the classes"
         )
     values = [1.0] * num_classes

@@ -16,7 +16,7 @@ from hushgraph.training.source import Source, find_counts, release_counts
 
 @runtime_checkable
 class NumberSource(Protocol):
-    """Whoever can count the numbers of training rows."""
+    """Counts the numbers of training rows."""
 
     def count_numbers(self) -> Int64Array:
         """The histograms of the columns that the plan pays for, without noise."""

@@ -124,11 +124,11 @@ class Session:
         if plan.scaling_charge is not None:
             group.broadcast(self._release_scaling)
         self.source.prepare(model)
-        for place, end in enumerate(plan.segment_ends):
+        for place, (opening, end) in enumerate(plan.segments):
             is_last = end == plan.steps
             if self.learner.resumed and not is_last and group.broadcast(folder.halfway_path.exists):
                 continue
-            if place < folder.num_boards:
+            if opening is not None:
                 group.broadcast(partial(self._release_board, place))
             view = self.source.read(place)
             common: dict[str, Any] = {"group": group, "parts": self.parts}

@@ -51,6 +51,6 @@ class RowPlan(PrivacyPlan):
         return self.guarantee == "holds"
 
     @property
-    def words(self) -> Wording:  # type: ignore[override]
+    def words(self) -> Wording:
         """Predictions are spoken of as covered where they are."""
         return ROW_WORDS if self.covers_predictions else TREE_WORDS
