@@ -161,7 +161,7 @@ def _folder(classes: int) -> RunFolder:
         plan=plan,
         config=TrainingConfig(hidden=3),
         num_features=FEATURES,
-        task=Classes(num_classes=classes),
+        asked=Classes(num_classes=classes),
         split_id="",
         data="",
     )

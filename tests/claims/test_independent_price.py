@@ -20,7 +20,7 @@ import hushgraph as hg
 from contour_price import Release, divergences
 from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent, accountants, pair_losses
 from hushgraph.privacy.charges import Steps
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, calibration
 from hushgraph.privacy.plans import plan as plans
 from plans import plan_steps
 
@@ -126,7 +126,7 @@ def count_noise_too_often(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def forget_prices() -> None:
     """A fault must not be hidden by a price kept from before, nor leave one behind."""
-    for cache in (accountants._price, plans._price, plans._find_noise):
+    for cache in (accountants._price, plans._price, calibration._find_noise):
         cache.cache_clear()
 
 

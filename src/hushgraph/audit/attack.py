@@ -25,7 +25,10 @@ from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
+from hushgraph.privacy.defaults import choose_reading
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.tasks.task import Task
+from hushgraph.tasks.two_classes import TwoClasses
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
@@ -89,6 +92,8 @@ def audit_plan(
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
+    task: Task | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> Audit:
     """Attack real runs under `plan` and bound its epsilon from below.
 
@@ -114,6 +119,9 @@ def audit_plan(
         numbers: also attack the digits of released numbers, in at most 400 trials.
         seed: of which canaries are there. Batches and noise have none.
         observer: called with the number of trials done since it was last called.
+        task: what a `BillboardPlan` is for: its ballots, losses, inputs and tables are attacked, of three
+            classes or labels where there are many; one of c classes unless given.
+        class_weights: of the run, where examples of its classes are weighted.
 
     Guarantees:
         With probability at least `confidence`, `by_event` is at most the epsilon at the plan's delta of the
@@ -142,7 +150,7 @@ def audit_plan(
         name = model if plan.num_layers else "mlp"
         guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
     if plan.num_boards:
-        audit = _audit_boards(plan, plant, effort, confidence)
+        audit = _audit_boards(plan, plant, effort, confidence, task=task, class_weights=class_weights)
     else:
         audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
     return replace(
@@ -154,10 +162,10 @@ def audit_plan(
     )
 
 
-def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float) -> Audit:
-    """Boards and steps together, then every other claim."""
+def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
+    """Boards and steps together, then every other claim; `asked` are task and class weights."""
     each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
-    stage = stage_boards(plan, plant, effort.copies(_COPIES))
+    stage = stage_boards(plan, plant, effort.copies(_COPIES), **asked)
     shown = effort.spend(stage)
     charges = stage.plan.charges
     emptied = partial(_measure, stage.plan, change=TRAINING_ROW, confidence=each)
@@ -166,16 +174,18 @@ def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: 
         emptied("other people's predictions", shown.pair(2), charges),
         emptied(f"first board, row of degree {_DEGREE}", shown.pair(1), [plan.board_charge(0)]),
     ]
-    flipped = stage_boards(plan, plant, effort.copies(_COPIES), difference="flipped")
+    flipped = stage_boards(plan, plant, effort.copies(_COPIES), difference="flipped", **asked)
     statistic, label = effort.spend(flipped, part=_PART).pair(0), Change("label", ("training",))
     attacks.append(_measure(flipped.plan, "one label flipped", statistic, charges, label, each))
-    attacks += attack_evaluated(plan, confidence=each, effort=effort, plant=plant)
-    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, confidence=each, effort=effort, plant=plant))
+    common: dict[str, Any] = {"confidence": each, "effort": effort, "plant": plant, **asked}
+    attacks += attack_evaluated(plan, **common)
+    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, **common))
     return _collect(
         stage,
         shown,
         main,
         attacks,
+        # These are the same for every task, and made of classes.
         checks=check_runs(plan, plant),
         canary=f"degree {_DEGREE}",
         model="billboard",
@@ -189,11 +199,17 @@ def stage_boards(
     *,
     degree: int = _DEGREE,
     difference: Difference = "emptied",
+    task: Task | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> Stage:
-    """Runs with boards, with so many canaries each."""
-    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference)
-    phases = partial(point_rows, difference=difference)
-    return Stage.of(plan, scene, phases, plant=plant, hidden=1)
+    """Runs with boards, with so many canaries each; inputs are those of the task."""
+    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference, task=task)
+    phases: Any = partial(point_rows, difference=difference, task=scene.task)
+    reading = choose_reading(scene.task.name)
+    inputs = {name: getattr(reading, name) for name in ("list_size", "own_place", "damped")}
+    if class_weights is not None and isinstance(scene.task, TwoClasses):
+        inputs["class_weights"] = class_weights
+    return Stage.of(plan, scene, phases, plant=plant, hidden=1, **inputs)
 
 
 def attack_evaluated(
@@ -204,20 +220,21 @@ def attack_evaluated(
     fault: str | None = None,
     effort: _Effort | None = None,
     plant: Plant | None = None,
+    **asked: Any,
 ) -> list[Attack]:
     """Attack a row of the validation split: all that is released of it, then its tables of figures alone.
 
     Args:
         plan: whose second board and tables are attacked. Without tables the second attack is left out.
         trials: per world.
-        confidence, fault, effort, plant: as in `attack_board`.
+        confidence, fault, effort, plant, asked: as in `attack_board`.
 
     Guarantees:
         As those of `audit_plan`.
     """
     part = _PART if effort is not None else 1
     effort, plant = _choose_effort(effort, plant, trials, fault)
-    stage = stage_boards(plan, plant, effort.copies(_COPIES), difference="evaluated")
+    stage = stage_boards(plan, plant, effort.copies(_COPIES), difference="evaluated", **asked)
     shown, (change,) = effort.spend(stage, part=part), row_emptied("evaluated")
     wanted = [("row of the validation split", 0, stage.plan.charges)]
     if stage.plan.evaluation_charge is not None:
@@ -245,6 +262,7 @@ def attack_board(
     fault: str | None = None,
     effort: _Effort | None = None,
     plant: Plant | None = None,
+    **asked: Any,
 ) -> Attack:
     """Attack the first board of real runs alone, beside what that board costs by itself.
 
@@ -255,13 +273,14 @@ def attack_board(
         confidence: of the bound.
         fault: the name of a mistake to plant.
         effort, plant: of the audit that this is a part of.
+        asked: `task` and `class_weights`, as in `audit_plan`.
 
     Guarantees:
         As those of `audit_plan`.
     """
     effort, plant = _choose_effort(effort, plant, trials, fault)
     copies = effort.copies(min(_COPIES, 2 * (_PLACES // (2 * degree))))
-    stage = stage_boards(plan, plant, copies, degree=degree)
+    stage = stage_boards(plan, plant, copies, degree=degree, **asked)
     most = _LARGE_TRIALS if trials is None else _MOST
     shown = effort.spend(stage, most=most, seconds=_LARGE_SECONDS)
     name = f"first board, row of degree {degree:,}"

@@ -15,6 +15,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import ABOUT
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task
 from hushgraph.training.prepare import prepare
 
 READERS, STEPS = 2, 2
@@ -25,11 +26,13 @@ _USUAL_OF: Mapping[str, Mapping[str, Any]] = {"trees": {"num_layers": 1, "max_re
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan, its model and what its guarantee assumes."""
+    """What an audit takes from a run: its plan, model, task, weights and what its guarantee assumes."""
 
     plan: PrivacyPlan
     model: str
     assumptions: tuple[Assumption, ...] = ()
+    task: Task | None = None
+    class_weights: tuple[float, ...] | None = None
 
 
 def is_run(path: Any) -> bool:
@@ -40,7 +43,7 @@ def is_run(path: Any) -> bool:
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
     folder = RunFolder.open(path)
-    return _settings(folder.plan, folder.config, folder.assumptions)
+    return _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -52,7 +55,7 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
         arguments: of `train`.
     """
     prepared = prepare(data, **arguments)
-    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph))
+    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph), prepared.graph.task)
 
 
 def settings_without_data(
@@ -98,7 +101,9 @@ def settings_without_data(
     return Settings(plan=plan, model=model or TrainingConfig.model)
 
 
-def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...]) -> Settings:
+def _settings(
+    plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...], task: Task
+) -> Settings:
     model: str = config.model
     if plan.num_layers == 0:
         model = "mlp"
@@ -106,5 +111,7 @@ def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assu
         # The guarantee is one for any model, so a built-in one stands for the user's.
         model = "gcn"
     # Rows that are attacked are made up and have no columns of numbers: boards and steps are left.
-    plan = replace(plan, num_scaled=0, scaling_noise=0.0)
-    return Settings(plan=plan, model=model, assumptions=assumptions)
+    plan = replace(plan, num_scaled=0, scaling_noise=0.0, has_target=False)
+    return Settings(
+        plan=plan, model=model, assumptions=assumptions, task=task, class_weights=config.class_weights
+    )

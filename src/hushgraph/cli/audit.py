@@ -143,6 +143,8 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
         model=settings.model,
         observer=observe,
         canary=flags["canary"] or "strongest",
+        task=settings.task,
+        class_weights=settings.class_weights,
         **{name: flags[name] for name in ("trials", "confidence", "fault", "seed")},
     )
     return replace(result, assumptions=settings.assumptions), settings.plan.guarantee

@@ -444,6 +444,9 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
     """The figures of a run, a row each: covered ones with what noise may have moved them by."""
     result, task = run.result, run.folder.task
     rows = []
+    if "bounds" in result:
+        low, high = result["bounds"]
+        rows.append(("bounds, from a noisy histogram", f"{low:g} to {high:g}"))
     if result.get("figures") == FIGURES_ARE[True]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:

@@ -114,7 +114,7 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
         plan=plan,
         config=config,
         num_features=len(tables.features),
-        task=task,
+        asked=task,
         split_id=tables.split_id(),
         data=data,
         columns=tables.columns,

@@ -175,7 +175,8 @@ def describe_scaling(folder: RunFolder) -> dict[str, Any]:
     return {
         "columns": scales,
         "how": f"model.onnx computes (x - centre) / spread, of asinh(x) where asinh, cut at {LARGEST:g} in "
-        "size; a row whose features are all 0 stays so. Give numbers as they are in the data",
+        "size; a row whose features are all 0 stays so, and NaN, for an empty cell of a column with "
+        "a constant to fill it, becomes 0. Give numbers as they are in the data",
     }
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from hushgraph.errors import InputError, RunError
+from hushgraph.graph.columns import Columns
 from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.runs.folder import RunFolder
 from hushgraph.scaling.scaler import LARGEST, Scaler
@@ -48,7 +49,8 @@ def name_shown(task: Task) -> str:
 def build_onnx(folder: RunFolder, model: nn.Module, *, noise_std: float) -> bytes:
     """The content of model.onnx, for any number of rows.
 
-    Inputs are `features` float32 [rows, num_features], as in the training data and not scaled; of a billboard
+    Inputs are `features` float32 [rows, num_features], as in the training data and not scaled, with NaN for
+    an empty number that has a constant; of a billboard
     `reading` float32 [rows, width], the weighted mean that `rules.json` describes; and `list_size` float32
     [rows, 1], how many places of the board a row lists, where the model uses that. Outputs are `scores` and
     what `name_shown` says.
@@ -59,7 +61,8 @@ def build_onnx(folder: RunFolder, model: nn.Module, *, noise_std: float) -> byte
         noise_std: of the combined boards; 0 where there are none or no noise.
     """
     graph = _Graph()
-    x = _scale_numbers(graph, FEATURES, folder.scaler)
+    x, empty = _fill_numbers(graph, FEATURES, folder.columns)
+    x = _scale_numbers(graph, x, empty, folder.scaler)
     x = _scale_rows(graph, x, folder.config.feature_norm)
     if isinstance(model, ReadingMLP):
         scores = _add_reading_model(graph, x, folder, model, noise_std)
@@ -132,16 +135,31 @@ def _import_onnx() -> Any:
     return onnx
 
 
-def _scale_numbers(graph: _Graph, x: str, scaler: Scaler | None) -> str:
-    """`Scaler.apply`, in float64 as there: the first columns are numbers."""
+def _cut(graph: _Graph, x: str, width: int) -> tuple[str, str]:
+    """The first columns, which are numbers, and the others."""
+    axis, zero = graph.keep([1], np.int64), graph.keep([0], np.int64)
+    end, far = graph.keep([width], np.int64), graph.keep([np.iinfo(np.int64).max], np.int64)
+    return graph.add("Slice", x, zero, end, axis), graph.add("Slice", x, end, far, axis)
+
+
+def _fill_numbers(graph: _Graph, x: str, columns: Columns | None) -> tuple[str, str | None]:
+    """Features with their constants in place of NaN, and which numbers were NaN; None where none may be."""
+    if columns is None or not columns.constants:
+        return x, None
+    names = columns.features or ()
+    numbers, rest = _cut(graph, x, len(names))
+    may_be_empty = graph.keep([name in columns.constants for name in names], np.bool_)
+    empty = graph.add("And", graph.add("IsNaN", numbers), may_be_empty)
+    constants = graph.keep([columns.constants.get(name, 0.0) for name in names])
+    return graph.add("Concat", graph.add("Where", empty, constants, numbers), rest, axis=1), empty
+
+
+def _scale_numbers(graph: _Graph, x: str, empty: str | None, scaler: Scaler | None) -> str:
+    """`Scaler.apply`, in float64 as there."""
     if scaler is None or not any(scaler.scales):
         return x
     onnx, scales = _import_onnx(), scaler.scales
-    width = len(scales)
-    axis, zero = graph.keep([1], np.int64), graph.keep([0], np.int64)
-    end, far = graph.keep([width], np.int64), graph.keep([np.iinfo(np.int64).max], np.int64)
-    numbers = graph.add("Slice", x, zero, end, axis)
-    rest = graph.add("Slice", x, end, far, axis)
+    numbers, rest = _cut(graph, x, len(scales))
     exact = graph.add("Cast", numbers, to=onnx.TensorProto.DOUBLE)
     one = graph.keep(1.0, np.float64)
     # asinh, for which runtimes have no operator in float64.
@@ -159,6 +177,8 @@ def _scale_numbers(graph: _Graph, x: str, scaler: Scaler | None) -> str:
     nothing = graph.keep(0.0)
     largest = graph.add("ReduceMax", graph.add("Abs", x), axes=[1], keepdims=1)
     used = graph.add("Where", graph.add("Greater", largest, nothing), scaled, nothing)
+    if empty is not None:
+        used = graph.add("Where", empty, nothing, used)
     is_scaled = graph.keep([scale is not None for scale in scales], np.bool_)
     return graph.add("Concat", graph.add("Where", is_scaled, used, numbers), rest, axis=1)
 

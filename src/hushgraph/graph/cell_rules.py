@@ -142,10 +142,11 @@ def merge_looked_up(file: Mapping[str, Any], flags: Mapping[str, Any]) -> list[s
     """Return what is looked up: in the file, but for what flags declare anew as a whole, and by flags."""
 
     def is_declared(name: str) -> bool:
-        given, found = flags.get(name), file.get(name)
+        given, in_file = flags.get(name), file.get(name)
         # Flags add to rules by column: those of the other columns stay as they were found.
-        is_whole = not isinstance(found, Mapping) or not isinstance(given, Mapping) or {*found} <= {*given}
-        return name in flags and is_whole
+        if isinstance(in_file, Mapping) and isinstance(given, Mapping):
+            return in_file.keys() <= given.keys()
+        return name in flags
 
     kept = []
     for kind in file.get("looked_up") or ():

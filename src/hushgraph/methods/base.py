@@ -25,7 +25,8 @@ class PublicFigures(NamedTuple):
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
         task: the name of the task.
-        num_scaled: how many numeric columns are scaled with noisy histograms.
+        num_scaled: how many columns have noisy histograms: numbers to scale, and the number to predict.
+        has_target: whether the number to predict is one of them.
     """
 
     num_nodes: int
@@ -36,6 +37,7 @@ class PublicFigures(NamedTuple):
     num_tables: int = 0
     task: str = "classes"
     num_scaled: int = 0
+    has_target: bool = False
 
 
 def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:

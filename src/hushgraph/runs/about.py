@@ -53,7 +53,7 @@ def read_about(path: Path) -> dict[str, Any]:
             "plan": PrivacyPlan.from_json(json.dumps(about["plan"])),
             "config": TrainingConfig.from_json(json.dumps(about["config"])),
             "num_features": int(about["num_features"]),
-            "task": _read_task(about),
+            "asked": _read_task(about),
             "split_id": str(about["split_id"]),
             "data": str(about["data"]),
             "columns": columns,

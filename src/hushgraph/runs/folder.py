@@ -56,6 +56,7 @@ from hushgraph.runs.result import read_result
 from hushgraph.runs.versions import versions
 from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.scaling.scaler import Scaler
+from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 
 # In the folder of a run whose board an engine makes: nobody else may make one.
@@ -104,7 +105,7 @@ class RunFolder:
         path: the folder.
         plan, config: of the run.
         num_features: of its data.
-        task: what is asked of a node.
+        asked: what is asked of a node, as it was declared; `task` has the bounds that were released since.
         split_id: which nodes are in the training split, as `split_id` gives it.
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
@@ -118,7 +119,7 @@ class RunFolder:
     plan: PrivacyPlan
     config: TrainingConfig
     num_features: int
-    task: Task
+    asked: Task
     split_id: str
     data: str
     columns: Columns | None = None
@@ -144,7 +145,7 @@ class RunFolder:
             config=config,
             split_id=split_id(graph),
             num_features=graph.num_features,
-            task=graph.task,
+            asked=graph.task,
             data=data,
             columns=graph.columns,
             assumptions=find_assumptions(graph),
@@ -162,7 +163,7 @@ class RunFolder:
             "config": asdict(self.config),
             "num_features": self.num_features,
             "num_classes": self.num_classes,
-            "task": self.task.to_json(),
+            "task": self.asked.to_json(),
             "split_id": self.split_id,
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
@@ -334,7 +335,29 @@ class RunFolder:
     @property
     def paid_columns(self) -> tuple[str, ...]:
         """The numeric columns that noisy histograms are released of."""
-        return self.columns.unscaled if self.columns is not None and self.plan.num_scaled else ()
+        if self.columns is None or self.config.numbers != "private":
+            return ()
+        return self.columns.unscaled
+
+    @property
+    def task(self) -> Task:
+        """What is asked of a node; a number whose bounds are paid for has them once they are released."""
+        if not _needs_bounds(self.asked) or not self.scaling_path.exists():
+            return self.asked
+        return self._bounded_task
+
+    @property
+    def stated_task(self) -> dict[str, Any]:
+        """What a result says of the task: its name, and bounds that were released."""
+        task = self.task
+        if isinstance(task, Number) and task.bounds == "released":
+            return {"task": task.name, "bounds": [task.low, task.high]}
+        return {"task": task.name}
+
+    @cached_property
+    def _bounded_task(self) -> Task:
+        histograms = NoisyHistograms.load(self.scaling_path, plan=self.plan.fingerprint())
+        return self.asked.with_bounds(*histograms.bounds) if isinstance(self.asked, Number) else self.asked
 
     @cached_property
     def scaler(self) -> Scaler | None:
@@ -351,8 +374,12 @@ class RunFolder:
         return x if self.scaler is None else self.scaler.apply(x, filled)
 
     def scale(self, graph: Graph) -> Graph:
-        """A graph whose features are scaled, from one that was read."""
-        return graph if self.scaler is None else replace(graph, x=self.scale_features(graph.x, graph.filled))
+        """A graph whose features are scaled, from one that was read; its labels too, by released bounds."""
+        if self.scaler is not None:
+            graph = replace(graph, x=self.scale_features(graph.x, graph.filled))
+        if _needs_bounds(graph.task) and isinstance(self.task, Number):
+            graph = replace(graph, y=self.task.scale(graph.y), declared_task=self.task)
+        return graph
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -391,9 +418,10 @@ class RunFolder:
             split_seed=config.split_seed,
             num_classes=self.num_classes,
             columns=self.columns,
-            task=name_labels(self.task),
+            task=name_labels(_as_read(self.asked)),
         )
-        graph = replace(graph, declared_task=self.task)
+        if not _needs_bounds(graph.task):
+            graph = replace(graph, declared_task=self.task)
         if config.setting == "inductive":
             graph = graph.disjoint()
         if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
@@ -496,3 +524,16 @@ def split_id(graph: Graph) -> str:
     """A digest of what is public about the nodes: how many there are, and which are in the training split."""
     public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
+
+
+def _needs_bounds(task: Task) -> bool:
+    return isinstance(task, Number) and task.needs_bounds
+
+
+def _as_read(task: Task) -> Task:
+    """What data was read with: numbers as they are, also for a release, which knows its bounds at once.
+
+    A second way of scaling would round otherwise, and a row's own ballot must be the one that it cast.
+    """
+    is_released = isinstance(task, Number) and task.bounds == "released"
+    return replace(task, bounds="private") if is_released else task

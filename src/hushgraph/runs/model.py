@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hushgraph.errors import RunError
-from hushgraph.models.gnn import GNN, ReadingMLP
+from hushgraph.models.gnn import GNN, ReadingMLP, start_at
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -22,10 +22,10 @@ def build_model(folder: RunFolder, own: nn.Module | None = None, *, seed: int | 
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed % 2**63)
-        return _build(folder)
+        return start_at(_build(folder), folder.task.first_output)
 
 
-def _build(folder: RunFolder) -> nn.Module:
+def _build(folder: RunFolder) -> GNN | ReadingMLP:
     if folder.config.model == "own":
         raise RunError(f"run={folder.path}: it trained a module of your own; pass it as model=")
     if folder.num_boards:

@@ -112,7 +112,7 @@ def open_release(path: Path) -> RunFolder:
             plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
             config=TrainingConfig.from_json(json.dumps(config)),
             num_features=int(about["num_features"]),
-            task=read_task(about["task"]),
+            asked=read_task(about["task"]),
             split_id=str(split["training_nodes"]),
             data="unnamed data",
             columns=None if columns is None else Columns.of(columns),
@@ -157,7 +157,7 @@ def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _list_covered(folder: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a run, as far as plan, guarantee and noisy tables give it."""
-    stated = folder.plan.summary() | describe_guarantee(folder.guarantee) | {"task": folder.task.name}
+    stated = folder.plan.summary() | describe_guarantee(folder.guarantee) | folder.stated_task
     return {**stated, "val_accuracy": None, "test_accuracy": None, "figure_table": [], **figures}
 
 

@@ -102,6 +102,11 @@ class Task(ABC):
         return None
 
     @property
+    def first_output(self) -> float:
+        """What every output of a model is before training, where nothing is read; public."""
+        return 0.0
+
+    @property
     def judged_by(self) -> str:
         """The figure that models are compared by, as tables of figures call it; the headline unless given."""
         return self.headline

@@ -172,7 +172,7 @@ class Session:
         covered = self._release_figures(watch.view)
         figures = {"val_accuracy": None, "test_accuracy": None, **covered, **self._measure(watch.view)}
         seconds = time.monotonic() - watch.begin
-        result = plan.summary() | {"task": folder.task.name} | figures
+        result = plan.summary() | folder.stated_task | figures
         result |= {
             "seconds": round(seconds, 3),
             "device": str(self.source.device),

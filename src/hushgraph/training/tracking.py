@@ -21,7 +21,8 @@ from hushgraph.errors import InputError
 from hushgraph.export.bundle import open_published
 from hushgraph.export.onnx_model import check_exportable
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Graph
+from hushgraph.graph.graph import Graph, check_features
+from hushgraph.inference.new_nodes import NewNodes
 from hushgraph.inference.predicted import Predicted
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import CARD, list_settings
@@ -158,23 +159,23 @@ class ServedRun:
         # Objects of one type, as JSON gives them, become columns of that type.
         frame = pd.DataFrame(model_input).infer_objects().reset_index(drop=True)
         lists = _read_lists(frame)
-        features = self._read_features(frame.drop(columns=PLACES, errors="ignore"))
+        features, filled = self._read_features(frame.drop(columns=PLACES, errors="ignore"))
         predicted = Predicted(
             **self.run._names,
-            probabilities=self._score(features, lists),
+            probabilities=self._score(features, filled, lists),
             is_covered=self.run._is_covered,
             reads_neighbours=False,
         )
         columns = predicted.to_columns()
         return pd.DataFrame(dict(list(columns.items())[1:]))
 
-    def _read_features(self, frame: Any) -> Any:
-        """Features [R, d], as in the training data."""
+    def _read_features(self, frame: Any) -> tuple[Any, Any]:
+        """Features [R, d], as in the training data, and which numbers were empty."""
         columns = self.run.folder.columns
         if columns is None:
             wanted = name_columns(None, self.run.folder.num_features)
             _check_present(frame, wanted)
-            return frame[wanted].to_numpy(np.float32)
+            return frame[wanted].to_numpy(np.float32), None
         wanted = name_columns(columns, 0)
         _check_present(frame, wanted)
         # A column without any value has no type of its own.
@@ -184,16 +185,20 @@ class ServedRun:
         nodes[columns.id] = [f"row {number}" for number in range(len(frame))]
         edges = type(frame)({columns.source: ["row 0"], columns.target: ["row 0"]})
         with new_rows_from_tables((nodes, edges), columns=columns, listed_by="source") as rows:
-            return rows.x
+            return rows.x, rows.filled
 
-    def _score(self, x: Any, lists: Sequence[Sequence[Any]]) -> Any:
+    def _score(self, x: Any, filled: Any, lists: Sequence[Sequence[Any]]) -> Any:
         if self.run.folder.num_boards:
-            return self.run.predict_new(x, lists)[0]
+            boards = self.run._ready_boards
+            indptr = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
+            places = boards.places_of(np.asarray([place for row in lists for place in row]))
+            nodes = NewNodes(x=check_features(x), indptr=indptr, places=places, filled=filled)
+            return self.run._predict_rows(boards, nodes)[0]
         rows = x.shape[0]
         # No edges, and labels that nobody reads.
         alone = Graph.from_arrays(
             edge_index=np.empty((2, 0), np.int64),
-            x=self.run.folder.scale_features(x),
+            x=self.run.folder.scale_features(x, filled),
             y=np.zeros(rows, np.int64),
             train_idx=np.arange(rows),
         )

@@ -83,7 +83,9 @@ class PrivacyPlan(ABC):
         noise: "common" or "per-layer".
         num_tables: m, how many tables an evaluated row is counted in; 0 releases no figures.
         table_noise: the standard deviation of the noise on every count; `with_evaluation` chooses it.
-        num_scaled: F, how many numeric columns are scaled by noisy histograms; 0 releases none.
+        num_scaled: F, how many columns have noisy histograms: numbers that are scaled by them, and the number
+            to predict where its bounds come from one; 0 releases none.
+        has_target: whether the number to predict is one of these columns.
         scaling_noise: the standard deviation of the noise on every bin of them; it follows from epsilon, or
             `with_scaling` chooses it.
 
@@ -124,6 +126,7 @@ class PrivacyPlan(ABC):
     table_noise: float = 0.0
     num_scaled: int = 0
     scaling_noise: float = 0.0
+    has_target: bool = False
 
     adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
@@ -281,7 +284,9 @@ class PrivacyPlan(ABC):
         """What the histograms of numeric columns are charged as; None where none are released."""
         if not self.num_scaled:
             return None
-        return ScalingCharge(num_columns=self.num_scaled, noise_std=self.scaling_noise)
+        return ScalingCharge(
+            num_columns=self.num_scaled, noise_std=self.scaling_noise, has_target=self.has_target
+        )
 
     def with_scaling(self, num_scaled: int) -> Self:
         """The same plan with histograms of this many columns; its epsilon grows by what they cost.
@@ -479,6 +484,8 @@ class PrivacyPlan(ABC):
             del fields["num_tables"], fields["table_noise"]
         if not self.num_scaled:
             del fields["num_scaled"], fields["scaling_noise"]
+        if not self.has_target:
+            del fields["has_target"]
         return json.dumps(tags | fields, sort_keys=True, allow_nan=False)
 
     @staticmethod

@@ -20,7 +20,13 @@ LARGEST_TREE = 1 << 24
 class TreePlan(PrivacyPlan):
     """Steps on trees; a prediction reads its neighbours in the clear, so it is not covered.
 
-    With K = 0 training reads no edge, but predictions do.
+    With K = 0 training reads no edge, but predictions do. The fields are those of `PrivacyPlan`.
+
+    Examples:
+        >>> from hushgraph import TreePlan
+        >>> plan = TreePlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
+        >>> plan.changed_trees, plan.covers_predictions
+        (4, False)
     """
 
     method: ClassVar[str] = "trees"
