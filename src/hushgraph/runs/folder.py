@@ -535,5 +535,6 @@ def _as_read(task: Task) -> Task:
 
     A second way of scaling would round otherwise, and a row's own ballot must be the one that it cast.
     """
-    is_released = isinstance(task, Number) and task.bounds == "released"
-    return replace(task, bounds="private") if is_released else task
+    if isinstance(task, Number) and task.bounds == "released":
+        return replace(task, bounds="private")
+    return task
