@@ -180,6 +180,7 @@ def train_one(folder: Path, trial: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     import hushgraph as hg
+    from hushgraph.figures.names import KEYS
     from hushgraph.methods import billboard
     from hushgraph.tasks.labels import Labels
 
@@ -219,8 +220,8 @@ def train_one(folder: Path, trial: dict[str, Any]) -> dict[str, Any]:
         **trial,
         "train_rows": len(graph.train_idx),
         "figure": figure,
-        "val": run.result[f"val_{figure}"],
-        "test": run.result[f"test_{figure}"],
+        "val": run.result[f"val_{KEYS[figure]}"],
+        "test": run.result[f"test_{KEYS[figure]}"],
         "seconds": round(time.monotonic() - begin, 1),
     }
 

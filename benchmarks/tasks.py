@@ -22,6 +22,7 @@ from scipy import sparse
 
 import hushgraph as hg
 from hushgraph.datasets import load_graph
+from hushgraph.figures.names import KEYS
 from hushgraph.graph.graph import Graph
 from hushgraph.runs.versions import versions
 from hushgraph.tasks.labels import Labels
@@ -101,9 +102,9 @@ def measure(folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
                         "epsilon": epsilon,
                         "model": model or "billboard",
                         "figure": figure,
-                        "exact": run.result["exact_figures"][f"test_{figure}"],
-                        "exact_validation": run.result["exact_figures"][f"val_{figure}"],
-                        "covered": run.result[f"test_{figure}"],
+                        "exact": run.result["exact_figures"][f"test_{KEYS.get(figure, figure)}"],
+                        "exact_validation": run.result["exact_figures"][f"val_{KEYS.get(figure, figure)}"],
+                        "covered": run.result[f"test_{KEYS.get(figure, figure)}"],
                         "seconds": round(time.perf_counter() - begin, 1),
                         "versions": dict(versions()),
                     }

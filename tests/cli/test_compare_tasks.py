@@ -82,7 +82,7 @@ def test_several_labels_are_judged_by_mean_roc_auc(
     )
     how = {"epsilon": 20.0, "steps": 5, "hidden": 8, "device": "cpu", "split": "0.4/0.2/0.4"}
     found = compare_into(tmp_path / "five", data, **how)
-    assert found.figure == "macro_auc"
+    assert found.figure == "auc"
     test = hg.datasets.random_split(COUNT, (0.4, 0.2, 0.4))[2]
     shown = found.runs["MLP"].predict_proba(data)[test]
     areas = [metrics.roc_auc_score(data.y[test, k], shown[:, k]) for k in range(2)]

@@ -29,11 +29,13 @@ COVERED = [*TRAINED, *BILLBOARD, "figure_table"]
 OF_TASKS = {
     "classes": [],
     "binary": ["test_auc", "test_average_precision"],
+    "labels": ["test_auc", "test_average_precision"],
     "number": ["test_r2", "test_mae"],
 }
 FLAGS = {
     "classes": ["--classes", "a,b,c"],
     "binary": ["--classes", "a,b"],
+    "labels": ["--task", "labels", "--classes", "a,b"],
     "number": ["--task", "number", "--bounds", "0,100"],
 }
 # A figure of the table: where it is, its value, and both intervals.
@@ -43,7 +45,12 @@ SMALL = ["--epsilon", "4", "--steps", "3"]
 
 def write_tables(folder: Path, task: str) -> Path:
     rng = np.random.default_rng(2)
-    values = {"classes": ["a", "b", "c"], "binary": ["a", "b"], "number": [3.5, 70.0]}[task]
+    values = {
+        "classes": ["a", "b", "c"],
+        "binary": ["a", "b"],
+        "labels": ["a", "a;b", ";"],
+        "number": [3.5, 70.0],
+    }[task]
     folder.mkdir()
     nodes = pd.DataFrame({"id": range(150), "age": rng.normal(size=150), "label": rng.choice(values, 150)})
     nodes.to_csv(folder / "nodes.csv", index=False)

@@ -41,7 +41,7 @@ class Entry:
         private: whether it was trained with noise.
         predictions: "covered towards everybody else" or "not covered".
         epsilon, delta, guarantee: of this run by itself; epsilon is infinite without privacy.
-        figure: what the task is judged by, as results call it: "accuracy", "auc", "macro_auc" or "r2".
+        figure: what the task is judged by, as results call it: "accuracy", "auc" or "r2".
         validation, test: that figure on these splits; None without labelled nodes, or where noise hides it.
         macro_f1: on the test split; None for other tasks than classes.
         seconds: how long training took.

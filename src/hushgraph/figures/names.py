@@ -7,7 +7,8 @@ KEYS = {
     "macro_f1": "macro_f1",
     "roc_auc": "auc",
     "average_precision": "average_precision",
-    "macro_auc": "macro_auc",
+    "macro_auc": "auc",
+    "macro_average_precision": "average_precision",
     "r2": "r2",
     "mae": "mae",
 }
@@ -18,6 +19,7 @@ _NAMES = {
     "roc_auc": "ROC-AUC",
     "auc": "ROC-AUC",
     "macro_auc": "mean ROC-AUC",
+    "macro_average_precision": "mean average precision",
     "r2": "R²",
     "mae": "mean absolute error",
     "rmse": "root mean squared error",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
-from hushgraph.tasks.class_tables import compute_roc_auc, divide, find_bins
+from hushgraph.tasks.class_tables import compute_average_precision, compute_roc_auc, divide, find_bins
 from hushgraph.tasks.task import Evaluation, FloatArray, Table, Task, name_columns, register
 from hushgraph.tasks.two_classes import rank_scores
 
@@ -89,7 +89,7 @@ class Labels(Task):
     """
 
     name: ClassVar[str] = "labels"
-    headline: ClassVar[str] = "macro_auc"
+    headline: ClassVar[str] = "auc"
     answer: ClassVar[str] = "the labels"
     loss = staticmethod(binary_cross_entropies)
 
@@ -98,6 +98,11 @@ class Labels(Task):
     def __post_init__(self) -> None:
         if self.num_labels < 1:
             raise GraphError(f"num_labels={self.num_labels}: expected 1 or more")
+
+    @property
+    def judged_by(self) -> str:
+        """The mean ROC-AUC over labels."""
+        return "macro_auc"
 
     @property
     def num_outputs(self) -> int:
@@ -171,13 +176,13 @@ class Labels(Task):
         return Evaluation(figures={"label_accuracy": float((predicted == labels).mean())})
 
     def rank(self, shown: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, float]:
-        """The mean ROC-AUC over labels with at least 50 rows that have them."""
-        areas = [
-            rank_scores(shown[:, place], labels[:, place] == 1)["auc"]
+        """The mean ROC-AUC and average precision over labels with at least 50 rows that have them."""
+        ranked = [
+            rank_scores(shown[:, place], labels[:, place] == 1)
             for place in range(self.num_labels)
             if _FEWEST_ROWS <= int(labels[:, place].sum()) < len(labels)
         ]
-        return {"macro_auc": float(np.mean(areas))} if areas else {}
+        return {name: float(np.mean([each[name] for each in ranked])) for name in (ranked or [{}])[0]}
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -202,22 +207,29 @@ class Labels(Task):
         noise_std: float = 0.0,
         other: Sequence[npt.NDArray[Any]] | None = None,
     ) -> dict[str, FloatArray]:
-        """The mean ROC-AUC over labels that noise does not hide, and the share of rows with each label."""
+        """Mean ROC-AUC and average precision over labels that noise does not hide; the share of each."""
         scores = np.asarray(tables[0], np.float64)
         positive, negative = scores[..., 1], scores[..., 0]
         bins = scores.shape[2]
         counts, rows = positive.sum(2), scores.sum((2, 3))
         batch, labels = counts.shape
-        areas = compute_roc_auc(positive.reshape(-1, bins), negative.reshape(-1, bins), noise_std)
+        by_label = positive.reshape(-1, bins), negative.reshape(-1, bins)
+        ranked = {
+            "macro_auc": compute_roc_auc(*by_label, noise_std),
+            "macro_average_precision": compute_average_precision(*by_label, noise_std),
+        }
         # Labels are chosen on the other split, so that noise does not help the choice.
         chosen_on = counts if other is None else np.asarray(other[0], np.float64)[None, ..., 1].sum(2)
         is_told = np.broadcast_to(
             chosen_on > max(_FEWEST_ROWS, 4 * noise_std * np.sqrt(bins)), (batch, labels)
         )
         told = np.maximum(is_told.sum(1), 1)
-        means = np.where(is_told, areas.reshape(batch, labels), 0.0).sum(1) / told
+        means = {
+            name: np.where(is_told, each.reshape(batch, labels), 0.0).sum(1) / told
+            for name, each in ranked.items()
+        }
         return {
-            "macro_auc": np.where(is_told.any(1), means, np.nan),
+            **{name: np.where(is_told.any(1), mean, np.nan) for name, mean in means.items()},
             "share": divide(counts, rows, noise_std * np.sqrt(2 * bins)),
         }
 
