@@ -150,7 +150,8 @@ def add_free_inputs(
     """
     columns = [readings]
     if own_places is not None:
-        own = np.where(own_places[:, None] >= 0, board.values[np.maximum(own_places, 0)], np.float32(0))
+        own, has_place = np.zeros((len(own_places), board.width), np.float32), own_places >= 0
+        own[has_place] = board.values[own_places[has_place]]
         columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
     if list_size:
         columns.append((np.log1p(sizes) * list_size).astype(np.float32)[:, None])
@@ -346,7 +347,7 @@ def _checked_lists(indptr: npt.ArrayLike, places: npt.ArrayLike) -> tuple[Int64A
                 f"{name} has dtype {array.dtype}, ndim={array.ndim}; expected a list of integers"
             )
     if not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or np.any(np.diff(starts) < 0):
-        raise GraphError(f"indptr does not rise from 0 to {len(listed)}; expected the ends of all lists")
+        raise GraphError(f"indptr must be non-decreasing from 0 to {len(listed)}, the ends of all lists")
     return starts.astype(np.int64), listed.astype(np.int64)
 
 
