@@ -107,21 +107,27 @@ def test_labels_of_the_validation_split(fault: str | None, claim: float, trials:
     assert audit.exceeds == (fault is not None)
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("fault", [None, *IN_READINGS])
-def test_readings_of_others(fault: str | None, claim: float) -> None:
-    audit = audit_plan(plan(claim), trials=20, numbers=False, fault=fault)
+def test_readings_of_others(fault: str | None) -> None:
+    """What others read does not depend on the claim."""
+    audit = audit_plan(plan(4.0), trials=20, numbers=False, fault=fault)
     assert bool(audit.others_changed) == (fault is not None)
     assert audit.exceeds == (fault is not None)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-@pytest.mark.parametrize("fault", ["half-noise", "reused-noise", "float-noise"])
+@pytest.mark.parametrize("fault", ["half-noise", "reused-noise"])
 def test_faults_of_steps_are_found_in_a_billboard_run_too(fault: str, claim: float) -> None:
-    by_numbers = fault == "float-noise"
-    # Steps have most of the budget, so that few trials show more than the claim: by ten standard deviations.
-    given = plan(claim, board_share=0.1)
-    audit = audit_plan(given, trials=300 if by_numbers else 3000, numbers=by_numbers, fault=fault)
+    # Steps have most of the budget, so that few trials show more than the claim.
+    audit = audit_plan(plan(claim, board_share=0.1), trials=1000, numbers=False, fault=fault)
     assert audit.exceeds
-    assert audit.bound_exceeds != by_numbers
+    assert audit.bound_exceeds
+    assert audit.guarantee == "none"
+
+
+def test_digits_tell_float_noise_in_a_billboard_run_too() -> None:
+    """Which digits noise has does not depend on the claim."""
+    audit = audit_plan(plan(4.0, board_share=0.1), trials=300, numbers=True, fault="float-noise")
+    assert audit.exceeds
+    assert not audit.bound_exceeds
     assert audit.guarantee == "none"

@@ -46,15 +46,15 @@ class Layers(NamedTuple):
     """A chain of layers, as the kernels read it.
 
     Attributes:
-        table: int64 [(count + 1) * COLUMNS], where everything of a layer is. Behind the layers is the skip
+        table: int64 [(num_layers + 1) * COLUMNS], where everything of a layer is. The last row is the skip
             connection, whose outputs are added to the scores; it has no inputs where there is none.
-        count: number of layers.
+        num_layers: how many there are.
         relu: the activation is relu; tanh otherwise.
         params: float32, weights and biases.
     """
 
     table: npt.NDArray[np.int64]
-    count: int
+    num_layers: int
     relu: bool
     params: npt.NDArray[np.float32]
 
@@ -149,12 +149,13 @@ def _find_inputs(buffers, tables, begin):  # type: ignore[no-untyped-def]
 @numba.njit(**INNER)
 def _gather(tables, begin, rows, inputs):  # type: ignore[no-untyped-def]
     """Write the scaled dense features of some rows, and the dense columns behind them, side by side."""
-    first, last = tables.table_width, tables.dense_width
+    first, last, nodes, scales = tables.table_width, tables.dense_width, tables.nodes, tables.scales
+    table, dense = pointer(tables.table, 0), pointer(tables.dense, begin * last)
     for i in range(rows):
-        node = node_of(tables.nodes, begin + i)
+        node = node_of(nodes, begin + i)
         row = pointer(inputs, i * (first + last))
-        copy_scaled(row, scale_of(tables.scales, node), pointer(tables.table, node * first), first)
-        copy_scaled(pointer(row, first), np.float32(1), pointer(tables.dense, (begin + i) * last), last)
+        copy_scaled(row, scale_of(scales, node), pointer(table, node * first), first)
+        copy_scaled(pointer(row, first), np.float32(1), pointer(dense, i * last), last)
 
 
 @numba.njit(**INNER)
@@ -163,13 +164,14 @@ def _multiply_features(nodes, scales, features, begin, rows, weights, width, out
     # None where no column is sparse: what follows is then not compiled.
     if features is not None:
         indptr, indices, values = features
+        columns, numbers = pointer(indices, 0), pointer(values, 0)
         for i in range(rows):
             node = node_of(nodes, begin + i)
             multiply_sparse(
                 indptr[node],
                 indptr[node + 1],
-                pointer(indices, 0),
-                pointer(values, 0),
+                columns,
+                numbers,
                 scale_of(scales, node),
                 weights,
                 width,
@@ -180,7 +182,7 @@ def _multiply_features(nodes, scales, features, begin, rows, weights, width, out
 @numba.njit(**_KERNEL, fastmath=FASTMATH)
 def run_forward(layers, buffers, tables, begin, rows):  # type: ignore[no-untyped-def]
     """Outputs of all layers for the rows from `begin` on, the scores last."""
-    work, params, last = pointer(buffers.work, 0), pointer(layers.params, 0), layers.count - 1
+    work, params, last = pointer(buffers.work, 0), pointer(layers.params, 0), layers.num_layers - 1
     inputs, input_width = _find_inputs(buffers, tables, begin), tables.table_width + tables.dense_width
     if tables.table_width:
         _gather(tables, begin, rows, inputs)
@@ -215,7 +217,7 @@ def run_forward(layers, buffers, tables, begin, rows):  # type: ignore[no-untype
 def run_backward(layers, buffers, labels, begin, rows):  # type: ignore[no-untyped-def]
     """Gradients by the outputs of all layers, before their activations."""
     work, params = pointer(buffers.work, 0), pointer(layers.params, 0)
-    last = layers.count - 1
+    last = layers.num_layers - 1
     layer = pointer(layers.table, last * COLUMNS)
     for i in range(rows):
         scores = pointer(work, layer[OUTPUT] + i * layer[WIDTH])
@@ -279,26 +281,27 @@ def clip(layers, buffers, input_squares, skip_squares, rule, weights, begin, row
         pointer(buffers.squares, 0),
         pointer(buffers.factors, 0),
     )
+    table, count = pointer(layers.table, 0), layers.num_layers
     for i in range(rows):
         for group in range(_GROUPS):
             squares[group] = 0.0
         inputs, gradient = input_squares[begin + i], 0.0
-        for number in range(layers.count):
-            layer = pointer(layers.table, number * COLUMNS)
+        for number in range(count):
+            layer = pointer(table, number * COLUMNS)
             gradient = _square(pointer(work, layer[GRADIENT] + i * layer[WIDTH]), layer[SIZE_OUT])
             squares[layer[GROUP]] += _multiply(inputs + 1, gradient)
             inputs = _square(pointer(work, layer[OUTPUT] + i * layer[WIDTH]), layer[SIZE_OUT])
-        skip = pointer(layers.table, layers.count * COLUMNS)
+        skip = pointer(table, count * COLUMNS)
         squares[skip[GROUP]] += _multiply(skip_squares[begin + i], gradient)
         _choose_factors(squares, rule, weights[begin + i] if len(weights) else 1.0, factors)
         # The skip connection first: its gradients are those of the scores.
-        for number in range(layers.count, -1, -1):
-            layer = pointer(layers.table, number * COLUMNS)
+        for number in range(count, -1, -1):
+            layer = pointer(table, number * COLUMNS)
             width, factor = layer[WIDTH], factors[layer[GROUP]]
-            source = pointer(layers.table, min(number, layers.count - 1) * COLUMNS)
+            source = pointer(table, min(number, count - 1) * COLUMNS)
             gradients = pointer(work, source[GRADIENT] + i * width)
             _scale(gradients, factor, width, pointer(work, layer[GRADIENT] + i * width))
-            if factor == 0 and number < layers.count:
+            if factor == 0 and number < count:
                 # Zero times infinity is not zero.
                 outputs = pointer(work, layer[OUTPUT] + i * width)
                 for k in range(width):
@@ -309,12 +312,13 @@ def clip(layers, buffers, input_squares, skip_squares, rule, weights, begin, row
 def _add_features(by_columns, chunk, gradients, width, total):  # type: ignore[no-untyped-def]
     """Add the weighted gradients of the sparse columns of a chunk to the totals."""
     if by_columns is not None:
-        first = by_columns.chunk_starts[chunk, 1]
-        for at in range(by_columns.chunk_starts[chunk, 0], by_columns.chunk_starts[chunk + 1, 0]):
-            count, column = np.int64(by_columns.counts[at]), np.int64(by_columns.columns[at])
-            places, values = pointer(by_columns.places, first), pointer(by_columns.values, first)
+        starts, counts, columns = by_columns.chunk_starts, by_columns.counts, by_columns.columns
+        first = starts[chunk, 1]
+        places, values = pointer(by_columns.places, first), pointer(by_columns.values, first)
+        for at in range(starts[chunk, 0], starts[chunk + 1, 0]):
+            count, column = np.int64(counts[at]), np.int64(columns[at])
             add_sparse_products(count, places, values, gradients, width, pointer(total, column * width))
-            first += count
+            places, values = pointer(places, count), pointer(values, count)
 
 
 @numba.njit(**_KERNEL)
@@ -323,7 +327,7 @@ def add_sums(layers, buffers, tables, by_columns, begin, rows, total):  # type: 
     work, input_width = pointer(buffers.work, 0), tables.table_width + tables.dense_width
     for first in range(0, rows, CHUNK):
         size, inputs = min(CHUNK, rows - first), _find_inputs(buffers, tables, begin)
-        for number in range(layers.count + 1):
+        for number in range(layers.num_layers + 1):
             layer = pointer(layers.table, number * COLUMNS)
             before = pointer(layer, -COLUMNS if number else 0)
             width, sums = layer[WIDTH], pointer(total, layer[FORWARD])
@@ -331,12 +335,12 @@ def add_sums(layers, buffers, tables, by_columns, begin, rows, total):  # type: 
             given, step, depth = pointer(work, before[OUTPUT]), before[WIDTH], layer[SIZE_IN]
             if number == 0:
                 _add_features(by_columns, (begin + first) // CHUNK, gradients, width, sums)
-            if number == 0 or number == layers.count:
+            if number == 0 or number == layers.num_layers:
                 depth = min(depth, input_width)
                 given, step = pointer(inputs, input_width - depth), input_width
                 sums = pointer(sums, (layer[SIZE_IN] - depth) * width)
             add_products(pointer(given, first * step), step, depth, gradients, width, size, sums)
-            if number < layers.count:
+            if number < layers.num_layers:
                 bias = pointer(total, layer[BIAS])
                 for i in range(size):
                     for k in range(width):
