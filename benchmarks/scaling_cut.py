@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hushgraph.accounting.accountants import gaussian_shift
-from hushgraph.privacy.plans.plan import SCALING_SHARE
+from hushgraph.privacy.plans.calibration import SCALING_SHARE
 from hushgraph.scaling.histograms import NUM_BINS, find_scale, locate
 
 COLUMNS, SPREAD, DRAWS = 10, 0.25, 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,8 +88,8 @@ def test_several_labels_are_judged_by_mean_roc_auc(
     assert found.entries[1].test == pytest.approx(np.mean(areas))
     show_comparison(found, None, console())
     said = capsys.readouterr().out
-    assert re.search(r"^ +mean +mean", said, re.MULTILINE) or "mean ROC-AUC" in said
-    assert "test mean ROC-AUC" in (tmp_path / "five/compare.svg").read_text()
+    assert "ROC-AUC" in said
+    assert "test ROC-AUC" in (tmp_path / "five/compare.svg").read_text()
 
 
 def test_the_terminal_names_the_figure_of_a_run(run: Run, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_other_tasks_are_trained_evaluated_and_published(
         assert np.isfinite(run.result[key])
     else:
         assert run.result["figures"] == "covered"
-        assert {row["figure"] for row in run.figures} >= {task.headline}
+        assert {row["figure"] for row in run.figures} >= {task.judged_by}
         loaded = hg.Run.load(f"{tmp_path}/run/release", device="cpu")
         assert np.array_equal(loaded.predict_proba(graph), run.predict_proba(graph))
         exact = run.result["exact_figures"][key]
