@@ -43,7 +43,10 @@ def check(
     with terminal.status(f"Reading {data}", quiet=as_json):
         from hushgraph.datasets.tables.check import check as check_tables
 
-        columns = options.read_settings(flags)["columns"]
+        settings = options.read_settings(flags)
+        columns = settings["columns"]
+        if settings["edge_weight"] is not None:
+            columns = {**(columns or {}), "edge_weight": settings["edge_weight"]}
         result = check_tables(options.join_edges(data, edges), columns=columns)
         written = _write(result, out, force=force)
     if as_json:

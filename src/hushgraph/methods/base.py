@@ -26,6 +26,9 @@ class PublicFigures(NamedTuple):
             is in the validation or test split.
         task: the name of the task.
         num_scaled: how many numeric columns are scaled with noisy histograms.
+        is_weighted: whether records have weights.
+        num_relations: how many relations records are of.
+        has_relations: whether records are anything else than a list of nodes.
     """
 
     num_nodes: int
@@ -36,6 +39,9 @@ class PublicFigures(NamedTuple):
     num_tables: int = 0
     task: str = "classes"
     num_scaled: int = 0
+    is_weighted: bool = False
+    num_relations: int = 1
+    has_relations: bool = False
 
 
 def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_as
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
-from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum
+from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum, read_relations
 from hushgraph.runs.result import check_covered_result
 from hushgraph.tasks.task import read_task
 
@@ -107,6 +107,7 @@ def open_release(path: Path) -> RunFolder:
             data="unnamed data",
             columns=None if columns is None else Columns.of(columns),
             assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
+            relations=read_relations(about),
             is_release=True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
@@ -120,7 +121,11 @@ def read_covered_result(path: Path) -> dict[str, Any]:
 
 
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
-    config = {name: value for name, value in asdict(folder.config).items() if name not in _PRIVATE_SETTINGS}
+    config = {
+        name: value
+        for name, value in asdict(folder.config).items()
+        if value is not None and name not in _PRIVATE_SETTINGS
+    }
     about: dict[str, Any] = {
         "format": FORMAT,
         "hushgraph": __version__,
@@ -136,6 +141,7 @@ def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
         "statement": folder.guarantee.statement.to_text(),
         "result": dict(result),
     }
+    about |= folder.describe_relations()
     return about | {"sum": find_checksum(about)}
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Check:
         files: names, folders or patterns of the files of nodes and of edges; None for DataFrames.
         mapping: the TOML file that was read, if there is one.
         in_file: the fields of `Columns` in that file.
+        relations: the files of edges by relation, where that file names relations.
 
     Examples:
         >>> from pathlib import Path
@@ -89,6 +90,7 @@ class Check:
     files: tuple[tuple[Path, ...], tuple[Path, ...]] | None = None
     mapping: Path | None = None
     in_file: Mapping[str, Any] = field(default_factory=dict)
+    relations: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     @property
     def data(self) -> str | None:
@@ -263,7 +265,8 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
         given = _collect_given(files, columns)
         # Wrong names are listed with the other problems, so only the form of the settings is checked here.
         known = Columns.of(given)
-        nodes, edges = open_pair(connection, files, known, is_fixed=False)
+        # Tables of several relations are looked at together.
+        nodes, (edges,) = open_pair(connection, replace(files, relations={}), known, is_fixed=False)
         nodes = copy_table(connection, nodes, "raw_nodes")
         edges = copy_table(connection, edges, "raw_edges", is_numbered=False)
         missing = tuple(known.missing) if "missing" in given else _choose_missing(known)
@@ -292,6 +295,7 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
             files=None if is_frames else (files.given["nodes"], files.given["edges"]),
             mapping=files.mapping,
             in_file=files.columns,
+            relations=files.relations,
         )
 
 
@@ -379,7 +383,7 @@ def _describe(profile: Profile, word: str) -> str:
         "another split": "left out: only one column is the split",
         "another id": "left out: different in every row",
         "empty": "left out",
-        "weight": "not read: edges have no weights",
+        "weight": "not read unless --edge-weight names it",
     }
     return "; ".join([*parts, *([notes[word]] if word in notes else [])])
 
