@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hushgraph import Graph
+import hushgraph as hg
+from hushgraph import Graph, PrivacyPlan
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.lists import build_lists, list_blocks
 from hushgraph.billboard.reading import read
+from hushgraph.datasets import load_graph
 from hushgraph.graph.records import Relation
 from hushgraph.privacy.changes import Change
 from hushgraph.privacy.charges import BoardCharge
@@ -283,3 +287,76 @@ def test_a_reading_is_that_of_the_contract() -> None:
                     # Every reading has noise of one size.
                     expected = total / math.sqrt((a**2).sum()) if a.any() else np.zeros(3)
                     np.testing.assert_allclose(found[v, relation], expected, atol=1e-5)
+
+
+def write_tables(folder: Path, edges: str) -> Path:
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("id,age,label,split\na,1,0,train\nb,2,1,train\nc,3,1,val\n")
+    (folder / "edges.csv").write_text("source,target,amount\n" + edges)
+    return folder
+
+
+def test_names_are_hashed_before_anything_is_divided(tmp_path: Path) -> None:
+    """Four names in one bucket are one place: divided before, they would cast 4 * 1/2 = 2 there."""
+    edges = "".join(f"a,shop{number},1\n" for number in range(4))
+    graph = load_graph(write_tables(tmp_path / "t", edges), columns={"places": "hash:1"}, num_classes=2)
+    lists = build_lists(graph, "sender")
+    assert lists.coefficients.tolist() == [GRID]
+    assert squared(tally_of(graph, "sender")) <= GRID**2
+    weighted = load_graph(tmp_path / "t", columns={"places": "hash:1"}, num_classes=2, edge_weight="amount")
+    assert build_lists(weighted, "sender").coefficients.tolist() == [GRID]
+
+
+@pytest.mark.parametrize("places", ["hash:5", ["shop", "cafe"]])
+def test_places_are_declared_and_not_looked_up_in_rows(tmp_path: Path, places: str | list[str]) -> None:
+    """A place that one person alone names is not on the board because of that person."""
+    how: dict[str, Any] = {
+        "columns": {"places": places},
+        "split": "1/0/0",
+        "num_classes": 2,
+    }
+    full = load_graph(write_tables(tmp_path / "full", "a,shop,1\nb,cafe,2\na,c,1\n"), **how)
+    poor = load_graph(write_tables(tmp_path / "poor", "a,shop,1\na,c,1\n"), **how)
+    assert [block.info for block in list_blocks(full)] == [block.info for block in list_blocks(poor)]
+    assert tally_of(full, "sender").shape == tally_of(poor, "sender").shape
+    rest = [0, 2]
+    one, other = (build_lists(each, "sender") for each in (full, poor))
+    for v in rest:
+        mine = [slice(each.indptr[v], each.indptr[v + 1]) for each in (one, other)]
+        assert one.places[mine[0]].tolist() == other.places[mine[1]].tolist()
+        assert one.coefficients[mine[0]].tolist() == other.coefficients[mine[1]].tolist()
+
+
+def test_a_run_charges_what_its_records_cost(tmp_path: Path) -> None:
+    """The plan knows weights and relations: one edge of a weighted run is dearer, one row costs the same."""
+    rng = np.random.default_rng(5)
+    n = 60
+    edges = rng.integers(0, n, (2, 300))
+    base: dict[str, Any] = {"x": rng.normal(size=(n, 3)), "y": rng.integers(0, 3, n), "num_classes": 3}
+    base["train_idx"] = np.arange(30)
+    usual: dict[str, Any] = {"epsilon": 4.0, "steps": 3, "hidden": 4, "device": "cpu"}
+    plain = hg.train(Graph.from_arrays(edge_index=edges, **base), **usual)
+    parts = [
+        Relation.between_people("pays", edges[:, ::2], num_nodes=n, weights=rng.random(150)),
+        Relation.between_people("calls", edges[:, 1::2], num_nodes=n),
+    ]
+    graph = Graph.from_arrays(edge_index=None, relations=parts, **base)
+    run = hg.train(graph, **usual, out=tmp_path / "run")
+    assert run.epsilon == plain.epsilon
+    assert run.result["epsilon_edge"] > plain.result["epsilon_edge"]
+    assert run.result["epsilon_pair"] == run.result["epsilon_edge"]
+    mu = 1 / run.plan.board_noise[0] ** 2
+    plan = replace(run.plan, steps=0)
+    assert [
+        charge.move(Change("edge", ("training",) * 2)) ** 2 for charge in plan.charges[:1]
+    ] == pytest.approx([6])
+    assert mu > 0
+    # What is published says which graph it is, and is enough to predict.
+    again = hg.Run.load(tmp_path / "run" / "release", device="cpu")
+    assert np.array_equal(again.predict_proba(graph), run.predict_proba(graph))
+    assert [each.name for each in again.folder.relations] == ["pays", "calls"]
+    assert PrivacyPlan.from_json(run.plan.to_json()) == run.plan
+    run.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Records are of 2 relations" in page
+    assert "One pair of people in all relations" in page

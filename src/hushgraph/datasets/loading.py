@@ -396,7 +396,7 @@ def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
         parts = [np.stack(part) for part in edges(num_nodes)()]
         edges = np.concatenate([np.empty((2, 0), np.int64), *parts], axis=1)
     edges = check_edges(edges, num_nodes)
-    weights = np.ones(edges.shape[1]) if raw is None else np.asarray(raw)
+    weights: Array = np.ones(edges.shape[1]) if raw is None else np.asarray(raw)
     if weights.ndim == 2 and weights.shape[1] == 1:
         weights = weights[:, 0]
     if weights.shape != (edges.shape[1],) or weights.dtype.kind not in "biuf":

@@ -533,7 +533,7 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
     merged = {**file, **flags}
     if "fill" in file and "fill" in flags:
         merged["fill"] = {**_check_fill(file["fill"]), **_check_fill(flags["fill"])}
-    for name in ("categorical", "hashed", "scale", "relation", *_CELL_MAPS):
+    for name in ("categorical", "hashed", "scale", *_CELL_MAPS):
         if isinstance(file.get(name), Mapping) and isinstance(flags.get(name, {}), Mapping):
             merged[name] = {**file[name], **flags.get(name, {})}
     if "looked_up" in file:
