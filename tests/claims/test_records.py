@@ -360,3 +360,6 @@ def test_a_run_charges_what_its_records_cost(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "Records are of 2 relations" in page
     assert "One pair of people in all relations" in page
+    assert (
+        "pays (nodes with weights), calls (nodes)" in (tmp_path / "run" / "release" / "README.md").read_text()
+    )

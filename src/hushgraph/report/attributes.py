@@ -117,10 +117,10 @@ def write_attributes(attributes: Mapping[str, Any]) -> str:
         if scaled is None
         else f" The features of each row are scaled to norm {scaled:g}, from that row alone."
     )
-    return count + source + scale + _write_relations(attributes["relations"])
+    return count + source + scale + write_relations(attributes["relations"])
 
 
-def _write_relations(relations: list[Mapping[str, Any]]) -> str:
+def write_relations(relations: list[Mapping[str, Any]]) -> str:
     """Say which graph it is, where records are more than a list of nodes."""
     if not relations:
         return ""
