@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from hushgraph.errors import GraphError, InputError
 
@@ -236,6 +235,8 @@ class Relation:
         """The same records in the rows of their owners, who list the other ends."""
         if not self.names_people or edge_owner == "reader":
             return self
+        from scipy import sparse
+
         return self._from_matrix(sparse.csr_array(self._matrix().T))
 
     def with_row_emptied(self, v: int, edge_owner: str) -> Relation:
@@ -250,6 +251,8 @@ class Relation:
         """The same records and their reverses; weights of the two directions add up."""
         if not self.names_people:
             return self
+        from scipy import sparse
+
         matrix = self._matrix()
         both = sparse.csr_array(matrix + matrix.T)
         both.sort_indices()
@@ -266,6 +269,8 @@ class Relation:
         return np.stack([np.repeat(np.arange(self.num_nodes), np.diff(self.indptr)), self.indices])
 
     def _matrix(self) -> Any:
+        from scipy import sparse
+
         values = np.ones(len(self.indices)) if self.weights is None else self.weights
         width = self.num_nodes if self.info.num_places is None else self.info.num_places
         return sparse.csr_array((values, self.indices, self.indptr), shape=(self.num_nodes, width))
@@ -297,6 +302,8 @@ def _collect(
     num_nodes: int,
 ) -> Relation:
     """Sort records into rows; repeats become one, with the sum of their weights."""
+    from scipy import sparse
+
     values = np.ones(len(rows)) if weights is None else weights
     width = num_nodes if info.num_places is None else info.num_places
     matrix = sparse.csr_array((values, (rows, named)), shape=(num_nodes, width))
