@@ -23,7 +23,8 @@ from hushgraph.billboard.ballots import (
     add_soft_ballots,
     owned_records,
 )
-from hushgraph.billboard.lists import Block, as_integers_or_text, find_places, list_blocks
+from hushgraph.billboard.lists import Block, list_blocks
+from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
@@ -97,7 +98,7 @@ class Board:
         Args:
             identifiers: names, of the kind that `names` has, or numbers from 0 where there are no names.
         """
-        return find_places(self.names, self.num_places, identifiers)
+        return NameIndex(self.names, self.num_places).find(identifiers)
 
     @property
     def node_names(self) -> npt.NDArray[Any] | None:
@@ -356,9 +357,7 @@ def _read_names(tensors: Mapping[str, Tensor], prefix: str = "") -> npt.NDArray[
         return integers
     if prefix + _TEXTS not in tensors:
         return None
-    text, ends = tensors[prefix + _TEXTS].numpy().tobytes(), tensors[prefix + _ENDS].tolist()
-    parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    return np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)
+    return unpack_texts(tensors[prefix + _TEXTS].numpy(), tensors[prefix + _ENDS].numpy())
 
 
 def _packed_names(names: npt.NDArray[Any], prefix: str = "") -> dict[str, Tensor]:

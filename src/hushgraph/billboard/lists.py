@@ -19,6 +19,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.billboard.names import NameIndex, as_integers_or_text
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.records import PEOPLE, RelationInfo
@@ -65,7 +66,7 @@ class Block:
         """The place of every identifier within the block, -1 where it has none of that name."""
         if self.kind == "hashed":
             return hash_names(np.asarray(identifiers), self.size)
-        return find_places(self.names, self.size, identifiers)
+        return NameIndex(self.names, self.size).find(identifiers)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -240,27 +241,6 @@ def divide_weights(indptr, places, weights, starts, coefficients):  # type: igno
                 break
             for i in range(begin, end):
                 coefficients[i] -= (coefficients[i] >> 20) + (coefficients[i] > 0)
-
-
-def find_places(names: npt.NDArray[Any] | None, count: int, identifiers: npt.ArrayLike) -> Int64Array:
-    """The number of every identifier among names, or among 0 to `count` - 1; -1 where there is none."""
-    wanted = np.asarray(identifiers)
-    if names is None:
-        if wanted.size and wanted.dtype.kind not in "iu":
-            return np.full(wanted.shape, -1, np.int64)
-        known = (wanted >= 0) & (wanted < count)
-        return np.where(known, wanted, -1).astype(np.int64)
-    names = as_integers_or_text(names)
-    if names.dtype.kind == "U" or wanted.dtype.kind not in "iu":
-        names, wanted = names.astype(np.str_), wanted.astype(np.str_)
-    order = np.argsort(names, kind="stable")
-    nearest = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
-    return np.where(names[nearest] == wanted, nearest, -1).astype(np.int64)
-
-
-def as_integers_or_text(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Integers as they are, everything else as strings."""
-    return names if names.dtype.kind in "iu" else names.astype(np.str_)
 
 
 def hash_names(names: npt.NDArray[Any], buckets: int) -> Int64Array:

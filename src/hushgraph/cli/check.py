@@ -44,10 +44,10 @@ def check(
         from hushgraph.datasets.tables.check import check as check_tables
 
         settings = options.read_settings(flags)
-        columns = settings["columns"]
-        if settings["edge_weight"] is not None:
-            columns = {**(columns or {}), "edge_weight": settings["edge_weight"]}
-        result = check_tables(options.join_edges(data, edges), columns=columns)
+        weight = settings.pop("edge_weight", None)
+        if weight is not None:
+            settings["columns"] = {**(settings["columns"] or {}), "edge_weight": weight}
+        result = check_tables(options.join_edges(data, edges), **settings)
         written = _write(result, out, force=force)
     if as_json:
         path = None if written is None else str(written)

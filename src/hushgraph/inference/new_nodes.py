@@ -16,7 +16,9 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.lists import find_places, find_starts
+from hushgraph.billboard.lists import find_starts
+from hushgraph.billboard.names import NameIndex
+from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets.npz import read_lists_npz
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.files import is_tables, name_tables
@@ -46,6 +48,7 @@ class NewNodes:
         weights: float64, of every place listed, after the declared function; None where there are none.
         unknown_names: the first few different identifiers that the board does not have.
         edges_skipped: how many records say whom other nodes list.
+        filled: bool [R, numbers], which numbers were empty; None where none may be.
     """
 
     x: Any
@@ -55,6 +58,7 @@ class NewNodes:
     weights: npt.NDArray[np.float64] | None = None
     unknown_names: tuple[str, ...] = ()
     edges_skipped: int = 0
+    filled: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if len(self.indptr) != self.x.shape[0] + 1:
@@ -72,7 +76,7 @@ class NewNodes:
 @contextmanager
 def open_new_nodes(
     data: Any,
-    board: Board,
+    boards: ReadyBoards,
     *,
     columns: Columns | None,
     num_features: int,
@@ -85,7 +89,7 @@ def open_new_nodes(
         data: tables, as `load_graph` takes them, or the path of an `.npz` file with `x`, `places_indptr` and
             `places`; of a run with weights also `weights`, and of one with several relations `relations`,
             their names, one for each entry of `places`.
-        board: what they read.
+        boards: what they read.
         columns: the roles of the columns of tables; None if the run was not trained on tables.
         num_features: of the training data.
         listed_by: which end of an edge lists the other one.
@@ -97,7 +101,7 @@ def open_new_nodes(
     """
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".npz":
         with _name_file(format_path(Path(data))):
-            nodes = locate(_read_npz(Path(data), declared), board, num_features)
+            nodes = locate(_read_npz(Path(data), declared), boards, num_features)
         yield nodes
         return
     if not is_tables(data):
@@ -111,22 +115,23 @@ def open_new_nodes(
         )
     with new_rows_from_tables(data, columns=columns, listed_by=listed_by) as rows:
         with _name_file(name):
-            nodes = locate(rows, board, num_features)
+            nodes = locate(rows, boards, num_features)
         yield nodes
 
 
-def locate(rows: NewRows, board: Board, num_features: int) -> NewNodes:
+def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
     """Find the places that rows list on the board."""
     x = check_features(rows.x)
     check_width(x.shape[1], num_features)
     if rows.names is not None:
-        _check_are_new(rows.names, board)
+        _check_are_new(rows.names, boards)
     indptr = check_integers("places_indptr", rows.indptr, ndim=1).astype(np.int64)
     rows = rows._replace(indptr=indptr)
+    board = boards.boards[0]
     if board.blocks:
         rows, places = _locate_relations(rows, board)
     else:
-        places = board.places_of(rows.places)
+        places = boards.places_of(rows.places)
     unknown = rows.places[places < 0]
     if len(unknown) and len(unknown) == len(places):
         names = board.node_names
@@ -144,6 +149,7 @@ def locate(rows: NewRows, board: Board, num_features: int) -> NewNodes:
         weights=rows.weights,
         unknown_names=_first_names(unknown),
         edges_skipped=rows.edges_skipped,
+        filled=rows.filled,
     )
 
 
@@ -171,7 +177,7 @@ def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray
             places = np.where(is_of, starts[number] + numbers_of, places)
     is_new = np.zeros(len(names), np.bool_)
     if rows.names is not None:
-        is_new = find_places(rows.names, len(rows.names), names) >= 0
+        is_new = NameIndex(rows.names, len(rows.names)).find(names) >= 0
     for number, block in enumerate(board.blocks):
         if block.kind != "nodes":
             is_of = ~is_node & ~is_new
@@ -196,7 +202,7 @@ def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray
 
 
 def find_lists(
-    board: Board,
+    boards: ReadyBoards,
     places: Any,
     weights: Any,
     *,
@@ -206,7 +212,7 @@ def find_lists(
     """What rows list that are given as lists of identifiers, by relation where there are several.
 
     Args:
-        board: what they read.
+        boards: what they read.
         places: for every row its identifiers; or such lists by the name of the relation.
         weights: in the same form; None for 1 each.
         num_rows: R.
@@ -215,6 +221,7 @@ def find_lists(
     Returns:
         Rows whose places are numbers on the whole board, -1 for those it does not have.
     """
+    board = boards.boards[0]
     names = [block.name for block in board.blocks]
     by_relation = dict(places) if isinstance(places, Mapping) else {names[0] if names else "": places}
     if len(names) > 1 and not isinstance(places, Mapping):
@@ -240,7 +247,7 @@ def find_lists(
             numbers_of = board.blocks[names.index(name)].find(listed)
             numbers_of = np.where(numbers_of >= 0, numbers_of + starts[names.index(name)], -1)
         else:
-            numbers_of = board.places_of(listed)
+            numbers_of = boards.places_of(listed)
         owners.append(np.repeat(np.arange(num_rows), [len(row) for row in lists]))
         numbers.append(numbers_of)
         flat = np.ones(len(listed)) if given is None else np.asarray([each for row in given for each in row])
@@ -281,7 +288,9 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
     device = next(model.parameters()).device
     step = max(1, _BLOCK_FLOATS // (x.shape[1] + readings.shape[1]))
     was_training = model.training
-    model.eval()
+    if was_training:
+        # Not otherwise: other threads may be scoring with it.
+        model.eval()
     try:
         parts = []
         for begin in range(0, len(readings), step):
@@ -294,7 +303,8 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
             parts.append(model(torch.cat([features, seen], dim=1), ()))
         return torch.cat(parts)
     finally:
-        model.train(was_training)
+        if was_training:
+            model.train()
 
 
 def _read_npz(path: Path, declared: EdgeWeight | None) -> NewRows:
@@ -319,12 +329,13 @@ def _read_npz(path: Path, declared: EdgeWeight | None) -> NewRows:
     return NewRows(names=None, x=arrays["x"], indptr=arrays["places_indptr"], places=places, **more)
 
 
-def _check_are_new(names: npt.NDArray[Any], board: Board) -> None:
+def _check_are_new(names: npt.NDArray[Any], boards: ReadyBoards) -> None:
     """Refuse rows that have a place: what they cast themselves would stay in their readings."""
-    nodes = next((block for block in board.blocks if block.kind == "nodes"), None)
-    if board.blocks and nodes is None:
+    blocks = boards.boards[0].blocks
+    nodes = next((block for block in blocks if block.kind == "nodes"), None)
+    if blocks and nodes is None:
         return
-    numbers_of = board.places_of(names) if nodes is None else nodes.find(names)
+    numbers_of = boards.places_of(names) if nodes is None else nodes.find(names)
     old = names[numbers_of >= 0]
     if len(old):
         raise GraphError(

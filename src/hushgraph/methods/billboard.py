@@ -14,7 +14,7 @@ from hushgraph.privacy.plans import BillboardPlan
 class Billboard:
     """Boards of noisy ballots, and steps that read one row and what it sees of the boards."""
 
-    name = "billboard"
+    name = short_name = "billboard"
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """See `Method.plan`."""
@@ -50,6 +50,7 @@ class Billboard:
             num_boards=1 if has_own_model else min(public.most_boards, defaults.reading.num_boards),
             board_share=defaults.board_share,
             num_scaled=public.num_scaled,
+            has_target=public.has_target,
             is_weighted=public.is_weighted,
             num_relations=public.num_relations,
         )

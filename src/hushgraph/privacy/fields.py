@@ -92,8 +92,9 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if fields[name] not in allowed:
             expected = " or ".join(repr(choice) for choice in allowed)
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
-    if not isinstance(fields.get("directed", False), bool):
-        wrong.append(f"directed={show_value(fields['directed'])}: expected True or False")
+    for name in ("directed", "has_target"):
+        if not isinstance(fields.get(name, False), bool):
+            wrong.append(f"{name}={show_value(fields[name])}: expected True or False")
     fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)
     if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")

@@ -38,6 +38,7 @@ class NewRows(NamedTuple):
         indptr: integers [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
         places: identifiers.
         edges_skipped: how many records no row owns: they say whom other nodes list.
+        filled: bool [R, numbers], which numbers were empty; None where none may be.
         weights: float64 of every record, after the declared function; None where records have none.
         relations: the name of the relation of every record, where there are several.
         is_reverse: whether the row is the other end than the one that lists: such a record is the row's own
@@ -49,6 +50,7 @@ class NewRows(NamedTuple):
     indptr: npt.NDArray[Any]
     places: npt.NDArray[Any]
     edges_skipped: int = 0
+    filled: npt.NDArray[np.bool_] | None = None
     weights: npt.NDArray[np.float64] | None = None
     relations: npt.NDArray[Any] | None = None
     is_reverse: npt.NDArray[np.bool_] | None = None
@@ -99,7 +101,7 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
         if len(tables) == 1 and not columns.has_relations:
             owners, places, skipped = lists[0].read()
             indptr = _end_lists(owners, len(arrays["node_names"]))
-            yield NewRows(arrays["node_names"], arrays["x"], indptr, places, skipped)
+            yield NewRows(arrays["node_names"], arrays["x"], indptr, places, skipped, arrays.get("filled"))
         else:
             yield _join_records(arrays, [each.read_records() for each in lists], columns)
 
@@ -120,6 +122,7 @@ def _join_records(
         arrays["x"],
         _end_lists(joined["owner"], len(arrays["node_names"])),
         joined["place"],
+        filled=arrays.get("filled"),
         weights=joined["weight"] if columns.is_weighted else None,
         relations=joined["relation"] if columns.relation or len(tables) > 1 else None,
         is_reverse=joined["is_reverse"] if columns.places is not None else None,
