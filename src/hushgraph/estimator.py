@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
@@ -22,12 +23,14 @@ from hushgraph.datasets.matrices import (
     encode_sets,
     list_row_names,
     read_edges,
+    read_weights,
 )
 from hushgraph.datasets.splits import DEFAULT_SPLIT
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import InputError, NotFittedError
 from hushgraph.figures.tables import Scored
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.records import EdgeWeight
 from hushgraph.settings import TABLE, RunSettings, Setting, check_names, with_settings
 from hushgraph.tasks.choose import find_class
 from hushgraph.tasks.labels import Labels
@@ -167,8 +170,14 @@ class NodeEstimator:
             return (nodes, edges), columns
         edge_index = read_edges(graph, count_rows(X), names=list_row_names(X), **ends)
         if labels is not None and labels.ndim > 1:
+            if self.edge_weight is not None:
+                raise InputError("edge_weight with several labels: give tables, or a Graph with relations")
             task = Labels(num_labels=labels.shape[1])
             return Graph.from_arrays(edge_index=edge_index, x=X, y=labels, train_idx=[0], task=task), {}
+        column = None if self.edge_weight is None else EdgeWeight.of(self.edge_weight).column
+        if column is not None:
+            weights = {column: read_weights(graph, column)}
+            return SimpleNamespace(x=X, edge_index=edge_index, y=labels, **weights), {}
         return NodeArrays(x=X, edge_index=edge_index, y=labels), {}
 
     def _read(self, X: Any, graph: Any, y: Any = None) -> Any:
@@ -215,6 +224,8 @@ class NodeEstimator:
             num_classes=run.folder.num_classes,
             columns=run.folder.columns,
             task=name_labels(task),
+            edge_weight=config.edge_weight if run.folder.columns is None else None,
+            people=config.people,
         )
         nodes = np.arange(loaded.num_nodes) if split == "all" else getattr(loaded, f"{split}_idx")
         is_cut = split != "all" and config.setting == "inductive"

@@ -28,6 +28,7 @@ from hushgraph._text import split_list, split_pair
 from hushgraph._validate import convert_numbers
 from hushgraph.errors import InputError
 from hushgraph.graph.columns import EVERY_NUMBER, Columns, UnknownCategory, UnknownIds
+from hushgraph.graph.records import read_places
 from hushgraph.privacy import choices
 from hushgraph.privacy.defaults import BILLBOARD_STEPS, LARGEST_BATCH, STEPS
 from hushgraph.privacy.fields import refuse_noise_multiplier
@@ -170,6 +171,15 @@ def _read_groups(value: str) -> dict[str, list[str]]:
             "never looked up in the data"
         )
     return {column: split_list(text, "|") for column, text in _split_pairs("group", "COL=A|B", [value])}
+
+
+def _read_relations(value: str) -> dict[str, list[str]]:
+    if "=" not in value:
+        raise InputError(
+            f"relation={value!r}: expected a column and its declared values, as kind=calls|pays; values are "
+            "never looked up in the data"
+        )
+    return {column: split_list(text, "|") for column, text in _split_pairs("relation", "COL=A|B", [value])}
 
 
 def _read_buckets(values: Sequence[str]) -> dict[str, int]:
@@ -467,6 +477,18 @@ class Settings(TypedDict, total=False):
     split_seed: Annotated[
         int, _data("Of that draw. [0: a split is public]", TrainingConfig.split_seed, commands=_READING)
     ]
+    edge_weight: Annotated[
+        str | None,
+        _data(
+            "Column of edges: the weight of a record; as COL:log1p, COL:sqrt, or count. [none]",
+            metavar="COL[:FUNCTION]",
+            commands=_TABLES,
+        ),
+    ]
+    people: Annotated[
+        str | None,
+        _data("Of a PyG HeteroData: the type of nodes that are people. [refused]", commands=()),
+    ]
     num_classes: Annotated[
         int | None,
         _data("Declares it. [the data's own, or largest label + 1, assumed public]", commands=_READING),
@@ -673,6 +695,37 @@ class Settings(TypedDict, total=False):
             metavar="COL=A|B",
             column="group",
             read=_read_groups,
+        ),
+    ]
+    edge_date: Annotated[
+        str | None, _table("Column of edges: the date of a record. [none]", column="edge_date")
+    ]
+    since: Annotated[
+        str | None, _table("Records before this day are dropped. [none]", metavar="DATE", column="since")
+    ]
+    until: Annotated[
+        str | None, _table("Records after this day are dropped. [none]", metavar="DATE", column="until")
+    ]
+    half_life: Annotated[
+        float | None,
+        _table("Days after which a record counts half, by its age on --until. [none]", column="half_life"),
+    ]
+    relation: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        _table(
+            "Column of edges and its values, a board each. [none: values are public]",
+            metavar="COL=A|B",
+            column="relation",
+            read=_read_relations,
+        ),
+    ]
+    places: Annotated[
+        Sequence[str] | str | None,
+        _table(
+            "Places that are not people: a file of their names, or their number. [none]",
+            metavar="FILE|hash:N",
+            column="places",
+            read=read_places,
         ),
     ]
     unknown_category: Annotated[

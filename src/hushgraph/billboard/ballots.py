@@ -5,7 +5,9 @@ places casts the same ballot b onto each of them, and d |b|^2 <= GRID^2 holds in
 moves the tally of all places by at most GRID (Frobenius norm), whatever the other rows are.
 
 The places of a row are the other ends of the records it owns. A `Graph` holds no repeats and no self-loops,
-so its records are used as they are.
+so its records are used as they are. Where records have weights, are of several relations or name places that
+are not people, a row has a coefficient for each place (`lists.py`): what it casts there is its ballot, made
+for a list of one place, times the coefficient, rounded towards zero.
 """
 
 from __future__ import annotations
@@ -19,6 +21,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.billboard.lists import GRID as GRID
+from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
+from hushgraph.billboard.lists import Int32Array as Int32Array
+from hushgraph.billboard.lists import Int64Array as Int64Array
+from hushgraph.billboard.lists import Lists, build_lists
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.tasks.task import Task, is_labelled, no_label
@@ -26,15 +33,9 @@ from hushgraph.tasks.task import Task, is_labelled, no_label
 if TYPE_CHECKING:
     from torch import Tensor
 
-# One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
-GRID_BITS = 24
-GRID = 1 << GRID_BITS
 _MOST_NODES = (1 << 31) - 1
 # Rows whose ballots are rounded at a time.
 _SOFT_ROWS = 1 << 14
-
-Int64Array = npt.NDArray[np.int64]
-Int32Array = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,6 +53,8 @@ class Ballots:
         rest: int64 [N], what every other class loses, in units; 0 without one.
         soft_rows: int64 [N], the row of `soft` that a row casts instead; -1 where it casts none of these.
         soft: int32 [M, width], ballots of another form than a class against all others.
+        lists: what every row casts its ballot onto, with a coefficient for each place; None where it casts
+            the same onto every place that the graph lists.
     """
 
     width: int
@@ -62,6 +65,15 @@ class Ballots:
     rest: Int64Array
     soft_rows: Int64Array
     soft: Int32Array
+    lists: Lists | None = None
+
+    @property
+    def divisors(self) -> Int64Array:
+        """int64 [N]: what the square of a ballot's norm is divided by; 0 where a row casts nothing.
+
+        The number of places where all get the same; 1 where coefficients divide a ballot among them.
+        """
+        return self.list_sizes if self.lists is None else np.minimum(self.list_sizes, 1)
 
     @property
     def num_nodes(self) -> int:
@@ -153,11 +165,18 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
         raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
     labels = np.full_like(graph.y, no_label(graph.y.dtype))
     labels[graph.train_idx] = graph.y[graph.train_idx]
-    return ballots_of_lists(list_sizes(graph, edge_owner), labels, edge_owner, task=task)
+    lists = build_lists(graph, edge_owner)
+    sizes = list_sizes(graph, edge_owner) if lists is None else lists.sizes
+    return ballots_of_lists(sizes, labels, edge_owner, task=task, lists=lists)
 
 
 def ballots_of_lists(
-    sizes: Int64Array, labels: npt.NDArray[Any], edge_owner: EdgeOwner, *, task: Task
+    sizes: Int64Array,
+    labels: npt.NDArray[Any],
+    edge_owner: EdgeOwner,
+    *,
+    task: Task,
+    lists: Lists | None = None,
 ) -> Ballots:
     """The ballots of rows that list this many places and have these training labels."""
     nobody = np.full(len(sizes), -1, np.int64)
@@ -171,11 +190,12 @@ def ballots_of_lists(
         rest=nothing,
         soft_rows=nobody,
         soft=np.empty((0, task.ballot_width), np.int32),
+        lists=lists,
     )
     has_label = is_labelled(labels)
     if task.entry_squares is None:
         return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
-    own, rest = ballot_entries(np.where(has_label, sizes, 0), task.entry_squares)
+    own, rest = ballot_entries(np.where(has_label, ballots.divisors, 0), task.entry_squares)
     return replace(ballots, labels=labels, own=own, rest=rest)
 
 
@@ -210,13 +230,13 @@ def _add_soft(
         casts: bool [N], the rows that cast one of these, if they list a place.
         make: from some of these rows to their ballots, float64 [rows, width], of any length.
     """
-    rows = np.flatnonzero(casts & (ballots.list_sizes > 0))
+    rows, divisors = np.flatnonzero(casts & (ballots.list_sizes > 0)), ballots.divisors
     soft = np.zeros((len(ballots.soft) + len(rows), ballots.width), np.int32)
     soft[: len(ballots.soft)] = ballots.soft
     added = soft[len(ballots.soft) :]
     for begin in range(0, len(rows), _SOFT_ROWS):
         block = slice(begin, begin + _SOFT_ROWS)
-        added[block] = _round_onto_grid(make(rows[block]), ballots.list_sizes[rows[block]])
+        added[block] = _round_onto_grid(make(rows[block]), divisors[rows[block]])
     soft_rows = ballots.soft_rows.copy()
     soft_rows[rows] = len(ballots.soft) + np.arange(len(rows))
     return replace(ballots, soft=soft, soft_rows=soft_rows)
@@ -278,3 +298,31 @@ def add_soft_ballots(owners, places, soft_rows, soft, tally):  # type: ignore[no
             u = places[i]
             for k in range(soft.shape[1]):
                 tally[u, k] += soft[row, k]
+
+
+@numba.njit(cache=True, nogil=True)
+def add_shares(  # type: ignore[no-untyped-def]
+    indptr, places, coefficients, labels, own, rest, soft_rows, soft, first, tally, taken
+):
+    """Add what every row casts by its coefficients onto the places from `first` on.
+
+    A product of two numbers of at most GRID is cut to units towards zero, so that its size is at most that of
+    the product: the squares of all that a row casts sum to at most those of its coefficients times those of
+    its ballot, divided by GRID^2, which is at most GRID^2.
+    """
+    for v in range(len(indptr) - 1):
+        label, row = labels[v], soft_rows[v]
+        if label < 0 and row < 0:
+            continue
+        for i in range(indptr[v], indptr[v + 1]):
+            u, share = places[i] - first, coefficients[i]
+            if u < 0 or u >= len(tally):
+                continue
+            if row >= 0:
+                for k in range(soft.shape[1]):
+                    product = share * soft[row, k]
+                    tally[u, k] += product >> GRID_BITS if product >= 0 else -(-product >> GRID_BITS)
+            else:
+                loss = (share * rest[v]) >> GRID_BITS
+                tally[u, label] += ((share * own[v]) >> GRID_BITS) + loss
+                taken[u] += loss

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,11 @@ from hushgraph.billboard.ballots import (
     Ballots,
     Int64Array,
     add_label_ballots,
+    add_shares,
     add_soft_ballots,
     owned_records,
 )
+from hushgraph.billboard.lists import Block, list_blocks
 from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
@@ -52,12 +55,15 @@ class Board:
         noise_std: s, the standard deviation of the noise in them; 0 for a board without noise.
         names: what the places are called: integers or strings [N]; None where they are numbered from 0.
         plan: the fingerprint of the plan that paid for it; "" where there is none.
+        blocks: the places of every relation, one behind another; empty where places are the nodes, once.
+            Then blocks have names, and `names` is None.
     """
 
     values: npt.NDArray[np.float32]
     noise_std: float
     names: npt.NDArray[Any] | None = None
     plan: str = ""
+    blocks: tuple[Block, ...] = ()
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.dtype != np.float32:
@@ -72,6 +78,9 @@ class Board:
             raise RunError(
                 f"names have shape {list(np.shape(self.names))}; expected one for each of {places} places"
             )
+        sizes = sum(block.size for block in self.blocks)
+        if self.blocks and sizes != places:
+            raise RunError(f"blocks have {sizes} places; expected {places}, as the board has")
 
     @property
     def num_places(self) -> int:
@@ -90,6 +99,17 @@ class Board:
             identifiers: names, of the kind that `names` has, or numbers from 0 where there are no names.
         """
         return NameIndex(self.names, self.num_places).find(identifiers)
+
+    @property
+    def node_names(self) -> npt.NDArray[Any] | None:
+        """What the nodes are called, if they are places and have names."""
+        named = (block.names for block in self.blocks if block.kind == "nodes")
+        return next(named, None) if self.blocks else self.names
+
+    @property
+    def num_relations(self) -> int:
+        """How many readings a row has of it."""
+        return max(1, len(self.blocks))
 
 
 def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
@@ -114,6 +134,8 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
          [-0.5  0.5]
          [-0.5  0.5]]
     """
+    if ballots.lists is not None:
+        return _cast_shares(ballots, places)
     expected = len(ballots.labels), int(ballots.list_sizes.sum())
     if (graph.num_nodes, graph.num_edges) != expected:
         raise GraphError(
@@ -129,6 +151,19 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
         add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
         if len(ballots.soft):
             add_soft_ballots(owners, at, ballots.soft_rows, ballots.soft, tally)
+    tally -= taken[:, None]
+    return tally
+
+
+def _cast_shares(ballots: Ballots, places: tuple[int, int] | None) -> Int64Array:
+    """`cast` by the coefficients that every row has for its places."""
+    if ballots.lists is None:
+        raise GraphError("ballots have no coefficients; cast them as the graph lists places")
+    lists = ballots.lists
+    first, end = (0, lists.num_places) if places is None else places
+    tally, taken = np.zeros((end - first, ballots.width), np.int64), np.zeros(end - first, np.int64)
+    cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
+    add_shares(lists.indptr, lists.places, lists.coefficients, *cast_as, first, tally, taken)
     tally -= taken[:, None]
     return tally
 
@@ -208,12 +243,15 @@ def cast_and_release(
     Guarantees:
         The board is that of `release(cast(graph, ballots), ...)`, number for number.
     """
-    values = np.empty((graph.num_nodes, ballots.width), np.float32)
+    num_places = graph.num_nodes if ballots.lists is None else ballots.lists.num_places
+    values = np.empty((num_places, ballots.width), np.float32)
     std = 0.0
-    for first, end in _cut_places(graph.num_nodes, ballots):
+    for first, end in _cut_places(num_places, ballots):
         part = release(cast(graph, ballots, places=(first, end)), noise_std=noise_std, draws=draws)
         values[first:end], std = part.values, part.noise_std
-    return Board(values=values, noise_std=std, names=graph.node_names, plan=plan)
+    blocks = list_blocks(graph)
+    names = None if blocks else graph.node_names
+    return Board(values=values, noise_std=std, names=names, plan=plan, blocks=blocks)
 
 
 def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
@@ -222,7 +260,7 @@ def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
     # Whole pieces of the draws, so that every place gets the draws it would get in one part.
     unit = normal.PIECE // math.gcd(normal.PIECE, width)
     size = max(1, _HELD_TALLY // width)
-    if ballots.edge_owner == "reader":
+    if ballots.edge_owner == "reader" or ballots.lists is not None:
         size = max(size, num_places // _MOST_PASSES)
     size = -(-size // unit) * unit
     for first in range(0, num_places, size):
@@ -255,6 +293,9 @@ def save_board(board: Board, path: Path, announce: Callable[[], None] = lambda: 
     if board.names is not None:
         tensors |= _packed_names(board.names)
     about = {"kind": _KIND, "noise_std": board.noise_std.hex(), "plan": board.plan}
+    if board.blocks:
+        packed, about["blocks"] = _pack_blocks(board.blocks)
+        tensors |= packed
     write_once(path, pack_tensors(tensors, about), announce)
 
 
@@ -292,18 +333,15 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
             "again"
         )
     try:
-        names: npt.NDArray[Any] | None = None
-        if _INTEGERS in tensors:
-            names = tensors[_INTEGERS].numpy()
-        elif _TEXTS in tensors:
-            names = unpack_texts(tensors[_TEXTS].numpy(), tensors[_ENDS].numpy())
+        names = _read_names(tensors)
         board = Board(
             values=tensors["values"].numpy(),
             noise_std=float.fromhex(about["noise_std"]),
             names=names,
             plan=about["plan"],
+            blocks=_read_blocks(tensors, about["blocks"]) if "blocks" in about else (),
         )
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise RunError(f"run={path.parent}: {path.name} lacks parts of a board; train again") from None
     # A release has no ledger with the digest, and larger numbers overflow when they are read. NaN fails too.
     largest = max(board.values.max(initial=0), -board.values.min(initial=0))
@@ -312,13 +350,45 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
     return board
 
 
-def _packed_names(names: npt.NDArray[Any]) -> dict[str, Tensor]:
+def _read_names(tensors: Mapping[str, Tensor], prefix: str = "") -> npt.NDArray[Any] | None:
+    """The names that `_packed_names` packed; None where there are none."""
+    if prefix + _INTEGERS in tensors:
+        integers: npt.NDArray[Any] = tensors[prefix + _INTEGERS].numpy()
+        return integers
+    if prefix + _TEXTS not in tensors:
+        return None
+    return unpack_texts(tensors[prefix + _TEXTS].numpy(), tensors[prefix + _ENDS].numpy())
+
+
+def _packed_names(names: npt.NDArray[Any], prefix: str = "") -> dict[str, Tensor]:
     import torch
 
     kept = as_integers_or_text(np.asarray(names))
     if kept.dtype.kind in "iu":
-        return {_INTEGERS: torch.from_numpy(kept.astype(np.int64))}
+        return {prefix + _INTEGERS: torch.from_numpy(kept.astype(np.int64))}
     encoded = [name.encode("utf-8", "surrogatepass") for name in kept.tolist()]
     ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
     text = np.frombuffer(b"".join(encoded), np.uint8).copy()
-    return {_TEXTS: torch.from_numpy(text), _ENDS: torch.from_numpy(ends)}
+    return {prefix + _TEXTS: torch.from_numpy(text), prefix + _ENDS: torch.from_numpy(ends)}
+
+
+def _pack_blocks(blocks: tuple[Block, ...]) -> tuple[dict[str, Tensor], str]:
+    """Names of the places of every block, those of the nodes once, and the rest as JSON."""
+    tensors: dict[str, Tensor] = {}
+    facts = []
+    for number, block in enumerate(blocks):
+        prefix = "nodes_" if block.kind == "nodes" else f"places_{number}_"
+        if block.names is not None:
+            tensors |= _packed_names(block.names, prefix)
+        about = {"name": block.name, "size": block.size, "kind": block.kind, "prefix": prefix}
+        facts.append({**about, "is_weighted": block.is_weighted})
+    return tensors, json.dumps(facts)
+
+
+def _read_blocks(tensors: Mapping[str, Tensor], text: str) -> tuple[Block, ...]:
+    """The blocks that `_pack_blocks` packed."""
+    blocks = []
+    for facts in json.loads(text):
+        names = _read_names(tensors, facts.pop("prefix"))
+        blocks.append(Block(**facts, names=names))
+    return tuple(blocks)

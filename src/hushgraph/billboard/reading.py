@@ -5,6 +5,9 @@
 and 0 for an empty list. Plain reading has w_u = 1. Damped reading has w_u = 1 / sqrt(1 + max(0, |B_u|^2 / s^2
 - c) / c), which turns down places that are louder than noise alone.
 
+Where rows have a coefficient a_vu for every place (`lists.py`), w_u a_vu stands for w_u and a_vu b_v for b_v,
+and a row has such a reading of every relation.
+
 Given the board, S_v is a function of the row of v alone. Sums are formed in float64 in ascending order of
 places, one row at a time, so that a reading depends neither on threads nor on other rows.
 """
@@ -21,6 +24,7 @@ import numpy.typing as npt
 
 from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, owned_records
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.lists import Lists, build_lists, check_blocks, find_starts, lists_of_rows, restrict
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.reads import contains
@@ -106,25 +110,31 @@ def read_scaled(
     return scale_readings(readings, board, scale=scale, radius=radius, in_place=True)
 
 
+def _split_relations(readings: Float32Array, board: Board) -> Float32Array:
+    """[rows, relations * width] as [rows * relations, width]: each reading of a row by itself."""
+    return readings.reshape(-1, board.width)
+
+
 def scale_readings(
     readings: Float32Array, board: Board, *, scale: float, radius: float, in_place: bool = False
 ) -> Float32Array:
     """Scale readings for the model; the result of a row depends on its reading and public numbers alone.
 
     Args:
-        readings: float32 [R, width].
+        readings: float32 [R, width], or of every relation, side by side; each is scaled by itself.
         board: the board that was read; without noise, one ballot is the unit.
         scale: the value of one standard deviation of the noise.
         radius: readings are shrunk so that their norm stays below this.
         in_place: whether `readings` are written over.
     """
-    scaled = readings if in_place else readings.copy()
+    result = readings if in_place else readings.copy()
+    scaled = _split_relations(result, board)
     scaled *= np.float32(scale / (board.noise_std or 1.0))
     for begin in range(0, len(scaled), _SCALED_ROWS):
         block = scaled[begin : begin + _SCALED_ROWS]
         squares = np.square(block).sum(axis=1, keepdims=True)
         block /= np.sqrt(1 + squares / np.float32(radius**2))
-    return scaled
+    return result
 
 
 def add_free_inputs(
@@ -144,18 +154,28 @@ def add_free_inputs(
         board: the board that was read.
         sizes: [R], how many places every row lists.
         list_size: what their logarithm is multiplied by in one column more; 0 for none.
-        own_places: [R], the place of every row itself, -1 for a row that has none and reads 0 there; None
-            leaves out the columns of the board at one's own place.
+        own_places: [R], the number of every row among the nodes, -1 for a row that has none and reads 0
+            there; None leaves out the columns of the board at one's own place, of every relation that has
+            nodes as places.
         scale, radius: as in `scale_readings`.
     """
     columns = [readings]
     if own_places is not None:
-        own, has_place = np.zeros((len(own_places), board.width), np.float32), own_places >= 0
-        own[has_place] = board.values[own_places[has_place]]
-        columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
+        has_place = own_places >= 0
+        for start in _find_nodes(board):
+            own = np.zeros((len(own_places), board.width), np.float32)
+            own[has_place] = board.values[start + own_places[has_place]]
+            columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
     if list_size:
         columns.append((np.log1p(sizes) * list_size).astype(np.float32)[:, None])
     return readings if len(columns) == 1 else np.concatenate(columns, axis=1)
+
+
+def _find_nodes(board: Board) -> list[int]:
+    """Where blocks of nodes begin on a board."""
+    starts = find_starts(board.blocks).tolist()
+    nodes = [start for start, block in zip(starts, board.blocks, strict=False) if block.kind == "nodes"]
+    return nodes if board.blocks else [0]
 
 
 def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
@@ -224,12 +244,14 @@ def read(
         damped: turn down loud places.
 
     Returns:
-        float32 [len(rows), c].
+        float32 [len(rows), c]; of several relations, c columns for each.
 
     Guarantees:
         Reads no row but the one the reading is for, and the board. What is taken off is what was cast: onto
         places that are listed now and were listed then, the ballot of then.
     """
+    if graph.relations or board.blocks:
+        return _read_relations(board, graph, edge_owner, own, cast_graph, rows, damped=damped)
     _check_places(board, graph.num_nodes)
     owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
     for _, ballots in owns:
@@ -260,11 +282,73 @@ def read(
     return readings
 
 
+def _read_relations(
+    board: Board,
+    graph: Graph,
+    edge_owner: EdgeOwner,
+    own: Ballots | Sequence[tuple[float, Ballots]] | None,
+    cast_graph: Graph | None,
+    rows: npt.ArrayLike | None,
+    *,
+    damped: bool,
+) -> npt.NDArray[np.float32]:
+    """`read` where every row has coefficients for its places."""
+    owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
+    # What was cast has lists of its own; those of this graph may be the same ones.
+    then = next((ballots.lists for _, ballots in owns), None)
+    is_same = cast_graph is None and then is not None
+    now = then if is_same else build_lists(graph, edge_owner)
+    if now is None or (owns and then is None):
+        raise GraphError("the board has relations and the graph has none; read the data as in training")
+    check_blocks(now.blocks, board.blocks)
+    picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
+    _slots(picked, graph.num_nodes)
+    weights = place_weights(board, damped=damped)
+    readings = np.empty((len(picked), board.num_relations * board.width), np.float32)
+    step = max(1, _HELD_SUMS // readings.shape[1])
+    for begin in range(0, len(picked), step):
+        part = picked[begin : begin + step]
+        cast = None if then is None else restrict(then, part)
+        sums, square, own_weight = _sum_lists(board, restrict(now, part), weights, cast)
+        for share, ballots in owns:
+            mine = ballots.dense(part) / float(GRID)
+            sums -= share * own_weight[:, :, None] * mine[:, None, :]
+        block = normalise(sums.reshape(-1, board.width), square.reshape(-1))
+        readings[begin : begin + step] = block.reshape(len(part), -1)
+    return readings
+
+
+def _sum_lists(
+    board: Board, now: Lists, weights: FloatArray, cast: Lists | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """For every row and relation: weighted sums of the board, squares of weights, weight of what was cast."""
+    count, relations = len(now.indptr) - 1, board.num_relations
+    sums = np.zeros((count, relations, board.width))
+    square, own_weight = np.zeros((count, relations)), np.zeros((count, relations))
+    then = now if cast is None else cast
+    _read_shares(
+        now.indptr,
+        now.places,
+        now.coefficients,
+        now.starts,
+        weights,
+        board.values,
+        then.indptr,
+        then.places,
+        then.coefficients,
+        sums,
+        square,
+        own_weight,
+    )
+    return sums, square, own_weight
+
+
 def read_rows(
     board: Board,
     indptr: npt.ArrayLike,
     places: npt.ArrayLike,
     *,
+    place_shares: npt.ArrayLike | None = None,
     own_places: npt.ArrayLike | None = None,
     cast: CastLists | None = None,
     damped: bool = True,
@@ -275,7 +359,10 @@ def read_rows(
         board: what was released.
         indptr: integers [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
         places: numbers of places, in any order; repeats count once. A number that is no place, such as -1
-            from `Board.places_of`, is counted and skipped.
+            from `Board.places_of`, is counted and skipped. On a board of several relations, they are numbers
+            on the whole board.
+        place_shares: the weight of every entry, after the declared function, on a board whose rows have
+            weights; 1 unless given.
         own_places: integers [R], the place of each row itself, -1 for a new one; no row reads its own place.
         cast: what these rows cast onto the board and where; new rows cast nothing.
         damped: turn down loud places.
@@ -294,6 +381,8 @@ def read_rows(
     """
     starts, listed = _checked_lists(indptr, places)
     count = len(starts) - 1
+    if board.blocks:
+        return _read_new_lists(board, starts, listed, place_shares, damped=damped)
     own = np.full(count, -1, np.int64) if own_places is None else np.asarray(own_places, np.int64)
     if own.shape != (count,) or (cast is not None and cast.ballots.shape != (count, board.width)):
         raise GraphError(f"own_places and cast describe other rows; expected {count} of them, one per list")
@@ -306,6 +395,23 @@ def read_rows(
     if cast is not None:
         sums -= own_weight[:, None] * (cast.ballots / float(GRID))
     return Readings(values=normalise(sums, square), known=known, unknown=unknown)
+
+
+def _read_new_lists(
+    board: Board,
+    starts: Int64Array,
+    listed: Int64Array,
+    shares: npt.ArrayLike | None,
+    *,
+    damped: bool,
+) -> Readings:
+    """`read_rows` where every row has coefficients for its places; these rows have cast nothing."""
+    lists = lists_of_rows(board.blocks, starts, listed, shares)
+    sums, square, _ = _sum_lists(board, lists, place_weights(board, damped=damped), None)
+    is_unknown = (listed < 0) | (listed >= board.num_places)
+    unknown = np.bincount(np.repeat(np.arange(len(starts) - 1), np.diff(starts)), is_unknown, len(starts) - 1)
+    values = normalise(sums.reshape(-1, board.width), square.reshape(-1)).reshape(len(starts) - 1, -1)
+    return Readings(values=values, known=lists.sizes, unknown=unknown.astype(np.int64))
 
 
 def _check_places(board: Board, num_nodes: int) -> None:
@@ -442,3 +548,34 @@ def _read_lists(  # type: ignore[no-untyped-def]
             known[i] += 1
             if len(cast_indptr) and contains(cast_places, cast_indptr[i], cast_indptr[i + 1], place):
                 own_weight[i] += weight
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_shares(  # type: ignore[no-untyped-def]
+    indptr,
+    places,
+    coefficients,
+    starts,
+    weights,
+    values,
+    cast_indptr,
+    cast_places,
+    cast_coefficients,
+    sums,
+    square,
+    own_weight,
+):
+    """Add up what rows see of every relation, in the order of their places."""
+    for i in range(len(indptr) - 1):
+        relation, at = 0, cast_indptr[i]
+        for j in range(indptr[i], indptr[i + 1]):
+            place = places[j]
+            while place >= starts[relation + 1]:
+                relation += 1
+            weight = weights[place] * (coefficients[j] / GRID)
+            _add_place(values, weight, place, sums[i, relation])
+            square[i, relation] += weight * weight
+            while at < cast_indptr[i + 1] and cast_places[at] < place:
+                at += 1
+            if at < cast_indptr[i + 1] and cast_places[at] == place:
+                own_weight[i, relation] += weight * (cast_coefficients[at] / GRID)

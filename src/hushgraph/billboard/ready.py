@@ -48,13 +48,22 @@ class ReadyBoards:
         return self._index.find(identifiers)
 
     def read_rows(
-        self, indptr: npt.ArrayLike, places: npt.ArrayLike, *, damped: bool
+        self,
+        indptr: npt.ArrayLike,
+        places: npt.ArrayLike,
+        *,
+        damped: bool,
+        shares: npt.ArrayLike | None = None,
     ) -> tuple[Board, Readings]:
         """The listed places of all boards together, as one small board, and what the rows read there.
 
         Args:
             indptr, places, damped: as in the function `read_rows`.
+            shares: as `place_shares` there; a board of several relations is read as it is.
         """
+        if self.boards[0].blocks:
+            board, _ = combine_boards(self.boards, centred=self.centred)
+            return board, read_rows(board, indptr, places, place_shares=shares, damped=damped)
         listed = check_integers("places", places, ndim=1)
         is_place = (listed >= 0) & (listed < self.num_places)
         taken, numbers = np.unique(listed[is_place], return_inverse=True)

@@ -43,7 +43,11 @@ def check(
     with terminal.status(f"Reading {data}", quiet=as_json):
         from hushgraph.datasets.tables.check import check as check_tables
 
-        result = check_tables(options.join_edges(data, edges), **options.read_settings(flags))
+        settings = options.read_settings(flags)
+        weight = settings.pop("edge_weight", None)
+        if weight is not None:
+            settings["columns"] = {**(settings["columns"] or {}), "edge_weight": weight}
+        result = check_tables(options.join_edges(data, edges), **settings)
         written = _write(result, out, force=force)
     if as_json:
         path = None if written is None else str(written)

@@ -16,12 +16,13 @@ from hushgraph.datasets.catalog.registry import load, names
 from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
 from hushgraph.datasets.npz import SparseSets, read_npz
 from hushgraph.datasets.paths import format_path, path_exists
-from hushgraph.datasets.pyg import arrays_from_pyg, read_pt
+from hushgraph.datasets.pyg import arrays_from_hetero, arrays_from_pyg, is_hetero, read_pt
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Array, Graph, check_shape
+from hushgraph.graph.graph import Array, Graph, check_edges, check_shape
+from hushgraph.graph.records import PEOPLE, EdgeWeight, Relation
 from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task, no_label
@@ -52,6 +53,8 @@ def load_graph(
     columns: Columns | Mapping[str, Any] | None = None,
     labels: bool = True,
     task: LabelKind = None,
+    edge_weight: str | None = None,
+    people: str | None = None,
 ) -> Graph:
     """Load any supported kind of data as a checked `Graph`.
 
@@ -70,6 +73,10 @@ def load_graph(
             missing. Every node is then unlabelled and in the training split.
         task: `Number` for labels that are numbers, "labels" for sets of labels; otherwise they are classes. A
             `Graph` has its own task, and tables say by `columns` that a node has several labels.
+        edge_weight: where the weights of edges come from, as `Columns.edge_weight` says: a column of tables,
+            an array of PyG or `.npz`, or an attribute of edges in NetworkX; "count" counts repeats. Weights
+            are never read unless it is given.
+        people: of a PyG `HeteroData`, the type of nodes that are people; all others are places.
 
     Returns:
         The checked graph.
@@ -82,16 +89,31 @@ def load_graph(
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
+    is_named = isinstance(data, str) and data in names()
+    if edge_weight is not None and (isinstance(data, Graph) or is_named):
+        raise GraphError(
+            f"edge_weight={edge_weight!r}: a Graph has its records already; build it with relations=[...]"
+        )
+    if people is not None and not is_hetero(data):
+        raise GraphError(
+            f"people={people!r}: it is for PyG's HeteroData, which has types of nodes; leave it out"
+        )
     if isinstance(data, Graph):
         return _adapt(data, **options)
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
-    if isinstance(data, str) and data in names():
+    if is_named:
         return _adapt(load(data, root), **options)
     # Of sets of labels, it is the number of labels; numbers have none.
     known = None if isinstance(task, Number) else num_classes
     reading = options | {"num_classes": known, "task": task}
     if is_tables(data):
-        return _load_tables(data, columns, **reading)
+        return _load_tables(data, _with_weight(columns, edge_weight), **reading)
+    reading["edge_weight"] = edge_weight
+    if is_hetero(data):
+        arrays = arrays_from_hetero(
+            data, people, edge_weight=edge_weight, splits=split is None, labels=labels, classes=task is None
+        )
+        return _build(arrays, **reading | {"edge_weight": None})
     if is_networkx(data):
         if task == "labels":
             raise GraphError(
@@ -100,7 +122,9 @@ def load_graph(
             )
         return _build_from_networkx(data, **reading | {"split": split or "split"})
     if not isinstance(data, (str, Path)):
-        arrays = arrays_from_pyg(data, splits=split is None, labels=labels, classes=task is None)
+        arrays = arrays_from_pyg(
+            data, splits=split is None, labels=labels, classes=task is None, edge_weight=edge_weight
+        )
         return _build(arrays, **reading)
     path = Path(data)
     if path.suffix == ".npz":
@@ -154,6 +178,7 @@ def load_npz(
     split_seed: int = 0,
     labels: bool = True,
     task: LabelKind = None,
+    edge_weight: str | None = None,
 ) -> Graph:
     """Load a graph from an `.npz` file.
 
@@ -169,6 +194,7 @@ def load_npz(
         symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
         labels: as in `load_graph`; with False, neither `y` nor a split is read.
         task: as in `load_graph`.
+        edge_weight: as in `load_graph`: the key of an array [E] of weights.
 
     Returns:
         The checked graph.
@@ -179,7 +205,8 @@ def load_npz(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
-        arrays = read_npz(file, splits=split is None, labels=labels)
+        arrays = read_npz(file, splits=split is None, labels=labels, edge_weight=edge_weight)
+        options["edge_weight"] = edge_weight
         declared = arrays.pop("num_classes", None)
         if num_classes is None and not isinstance(task, Number):
             options["num_classes"] = declared
@@ -196,12 +223,13 @@ def load_pt(
     split_seed: int = 0,
     labels: bool = True,
     task: LabelKind = None,
+    edge_weight: str | None = None,
 ) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
     Args:
         path: the file. A dictionary of tensors can be read without torch-geometric.
-        symmetrize, num_classes, directed, split, split_seed, labels: as in `load_graph`.
+        symmetrize, num_classes, directed, split, split_seed, labels, edge_weight: as in `load_graph`.
 
     Returns:
         The checked graph.
@@ -211,7 +239,9 @@ def load_pt(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
-        arrays = arrays_from_pyg(read_pt(file), splits=split is None, labels=labels, classes=task is None)
+        how: dict[str, Any] = {"labels": labels, "classes": task is None, "edge_weight": edge_weight}
+        arrays = arrays_from_pyg(read_pt(file), splits=split is None, **how)
+        options["edge_weight"] = edge_weight
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
 
 
@@ -221,6 +251,7 @@ def from_pyg(
     symmetrize: bool = False,
     num_classes: int | None = None,
     directed: bool | None = None,
+    edge_weight: str | None = None,
 ) -> Graph:
     """Build a graph from a `torch_geometric.data.Data`, or any object with its fields.
 
@@ -230,6 +261,7 @@ def from_pyg(
     Args:
         data: the object. torch-geometric is not imported.
         symmetrize, num_classes, directed: as in `Graph.from_arrays`.
+        edge_weight: as in `load_graph`, such as "edge_weight".
 
     Returns:
         The checked graph.
@@ -243,7 +275,7 @@ def from_pyg(
         >>> hg.datasets.from_pyg(data).num_edges
         2
     """
-    arrays = arrays_from_pyg(data)
+    arrays = _weigh(arrays_from_pyg(data, edge_weight=edge_weight), edge_weight)
     return Graph.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
 
 
@@ -259,6 +291,7 @@ def from_networkx(
     symmetrize: bool = False,
     num_classes: int | None = None,
     directed: bool | None = None,
+    edge_weight: str | None = None,
 ) -> Graph:
     """Build a graph from a NetworkX graph. The nodes keep their order.
 
@@ -274,6 +307,8 @@ def from_networkx(
             such as "0.6/0.2/0.2" draw a split instead.
         split_seed: the seed of that draw.
         symmetrize, num_classes, directed: as in `Graph.from_arrays`.
+        edge_weight: as in `load_graph`: an attribute of edges, such as "weight". Edges of a multigraph
+            between two nodes are summed.
 
     Returns:
         The checked graph; `node_names` holds the nodes of the NetworkX graph.
@@ -291,6 +326,7 @@ def from_networkx(
         symmetrize=symmetrize,
         num_classes=num_classes,
         directed=directed,
+        edge_weight=edge_weight,
     )
 
 
@@ -303,6 +339,7 @@ def _build_from_networkx(
     labels: bool = True,
     split: str = "split",
     split_seed: int = 0,
+    edge_weight: str | None = None,
     **options: Any,
 ) -> Graph:
     """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
@@ -314,7 +351,9 @@ def _build_from_networkx(
         classes=classes,
         split=None if fractions else split,
         labels=labels,
+        edge_weight=edge_weight,
     )
+    options["edge_weight"] = edge_weight
     return _build(arrays, split=fractions, split_seed=split_seed, labels=labels, **options)
 
 
@@ -323,6 +362,7 @@ def _build(
 ) -> Graph:
     """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
     given = arrays | options
+    given = _weigh(given, given.pop("edge_weight", None))
     task: LabelKind = given.get("task")
     if not labels:
         # No label of any task.
@@ -342,6 +382,39 @@ def _build(
     if split is None:
         return Graph.from_arrays(**given)
     return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
+
+
+def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
+    """Arrays with a relation in place of edges, where weights are declared."""
+    raw = arrays.pop("weights", None)
+    if edge_weight is None:
+        return arrays
+    declared = EdgeWeight.of(edge_weight)
+    num_nodes = check_shape("x", arrays["x"], ndim=2)[0]
+    edges = arrays["edge_index"]
+    if callable(edges):
+        parts = [np.stack(part) for part in edges(num_nodes)()]
+        edges = np.concatenate([np.empty((2, 0), np.int64), *parts], axis=1)
+    edges = check_edges(edges, num_nodes)
+    weights: Array = np.ones(edges.shape[1]) if raw is None else np.asarray(raw)
+    if weights.ndim == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]
+    if weights.shape != (edges.shape[1],) or weights.dtype.kind not in "biuf":
+        raise GraphError(
+            f"{declared.column} has dtype {weights.dtype} and shape {list(weights.shape)}; expected one "
+            f"number for each of {edges.shape[1]} edges"
+        )
+    relation = Relation.between_people(PEOPLE, edges, num_nodes=num_nodes, weights=declared.apply(weights))
+    return arrays | {"edge_index": None, "relations": [relation]}
+
+
+def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str | None) -> Any:
+    """Columns with the column of weights put in."""
+    if edge_weight is None:
+        return columns
+    if isinstance(columns, Columns):
+        return replace(columns, edge_weight=edge_weight)
+    return {**(columns or {}), "edge_weight": edge_weight}
 
 
 def _holds_sets(labels: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph._text import find_nearest
-from hushgraph.datasets.networkx import is_networkx
+from hushgraph.datasets.networkx import as_weight, is_networkx
 from hushgraph.datasets.tables.frames import is_frame
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.graph import Array, check_shape
@@ -140,7 +140,12 @@ def encode_sets(y: Any, num_rows: int) -> tuple[npt.NDArray[np.int64], Array]:
 
 
 def read_edges(
-    graph: Any, num_rows: int, *, names: Array | None = None, source: str = "source", target: str = "target"
+    graph: Any,
+    num_rows: int,
+    *,
+    names: Array | None = None,
+    source: str = "source",
+    target: str = "target",
 ) -> npt.NDArray[np.int64]:
     """Edges between rows: int64 [2, E].
 
@@ -170,6 +175,27 @@ def read_edges(
         kind = type(graph).__name__
         raise GraphError(f"graph={kind} has dtype {array.dtype} and shape {list(array.shape)}{advice}")
     return array.astype(np.int64)
+
+
+def read_weights(graph: Any, column: str) -> npt.NDArray[np.float64]:
+    """The weights of the edges that `read_edges` gives, in the same order.
+
+    Args:
+        graph: a SciPy matrix, whose values they are; a NetworkX graph or a DataFrame of edges.
+        column: the attribute of edges, or the column; a SciPy matrix has no name for its values.
+    """
+    if sparse.issparse(graph):
+        entries = graph.tocoo()
+        return np.asarray(entries.data[entries.data != 0], np.float64)
+    if is_networkx(graph):
+        weights = np.array([as_weight(value) for _, _, value in graph.edges(data=column)], np.float64)
+        return weights if graph.is_directed() else np.concatenate([weights, weights])
+    if is_frame(graph):
+        return np.array([as_weight(value) for value in _take(graph, column).tolist()], np.float64)
+    raise GraphError(
+        f"edge_weight={column!r} with an array of edges, which has no weights; give a SciPy matrix, a "
+        "NetworkX graph or a DataFrame of edges"
+    )
 
 
 def build_tables(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import GraphError, MissingSplitError
+from hushgraph.graph.records import EdgeWeight
 
 _SPLITS = ("train", "val", "test")
 
@@ -28,8 +29,12 @@ def arrays_from_networkx(
     classes: Sequence[str] | None = None,
     split: str | None = "split",
     labels: bool = True,
+    edge_weight: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of `Graph.from_arrays`; without `labels`, no split is read either."""
+    """Return the arguments of `Graph.from_arrays`; without `labels`, no split is read either.
+
+    Weights are under "weights", where `edge_weight` names an attribute of edges.
+    """
     if not is_networkx(graph):
         raise GraphError(f"graph is a {type(graph).__name__}; expected a NetworkX graph")
     nodes = list(graph.nodes)
@@ -42,6 +47,10 @@ def arrays_from_networkx(
     if nodes and all(type(node) is int and abs(node) < 2**63 for node in nodes):
         names = names.astype(np.int64)
     arrays: dict[str, Any] = {"edge_index": ends, "node_names": names}
+    column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
+    if column is not None:
+        weights = np.array([as_weight(value) for _, _, value in graph.edges(data=column)], np.float64)
+        arrays["weights"] = weights if graph.is_directed() else np.concatenate([weights, weights])
     arrays["x"] = _read_features(graph, nodes, features)
     if not labels:
         return arrays
@@ -49,6 +58,14 @@ def arrays_from_networkx(
     if split is not None:
         arrays |= _read_splits(graph, nodes, split)
     return arrays
+
+
+def as_weight(value: Any) -> float:
+    """The weight of an edge; NaN, which counts as 0, where it has none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 def _read_features(graph: Any, nodes: list[Any], features: str | Sequence[str]) -> npt.NDArray[np.float64]:

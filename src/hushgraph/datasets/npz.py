@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph._text import find_nearest
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.graph import Array, Chunks, check_ends, check_integers, check_range, id_type
+from hushgraph.graph.records import EdgeWeight
 
 SPLITS = ("train_idx", "val_idx", "test_idx")
 NO_SPLIT = "no training split; give split='0.6/0.2/0.2' to draw train/val/test at random"
@@ -33,24 +35,47 @@ _HELD_BYTES = 1 << 26
 _PART = 1 << 20
 
 
-def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]:
+def read_npz(
+    path: Path, *, splits: bool, labels: bool = True, edge_weight: str | None = None
+) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from the file.
 
     Args:
         path: the file; one without permission raises PermissionError.
         splits: whether a split is required.
         labels: False reads only edges and features.
+        edge_weight: as in `load_graph`; the weights are under "weights" then.
     """
-    return _read_archive(path, lambda archive: _read_members(archive, splits=splits, labels=labels))
+    column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
+
+    def read(archive: Any) -> dict[str, Any]:
+        arrays = _read_members(archive, splits=splits, labels=labels)
+        if column is None:
+            return arrays
+        if column not in archive.files:
+            near = find_nearest(column, archive.files)
+            raise GraphError(
+                f"no array {column!r}, given as edge_weight{f'; did you mean {near!r}?' if near else ''}"
+            )
+        unread = tuple(name for name in arrays["unread"] if name != column)
+        return arrays | {"weights": _read_member(archive, column), "unread": unread}
+
+    return _read_archive(path, read)
 
 
 def read_lists_npz(path: Path) -> dict[str, Any]:
-    """Return `x`, `places_indptr` and `places` from a file of rows that list places.
+    """Return `x`, `places_indptr` and `places`, and where they are there `weights` and `relations`.
 
     Args:
         path: the file; one without permission raises PermissionError.
     """
-    return _read_archive(path, lambda archive: _read_arrays(archive, ["places_indptr", "places"]))
+
+    def read(archive: Any) -> dict[str, Any]:
+        arrays = _read_arrays(archive, ["places_indptr", "places"])
+        more = [name for name in ("weights", "relations") if name in archive.files]
+        return arrays | {name: _read_member(archive, name) for name in more}
+
+    return _read_archive(path, read)
 
 
 class SparseSets(NamedTuple):

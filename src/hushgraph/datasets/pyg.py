@@ -14,6 +14,10 @@ from scipy import sparse
 from hushgraph.datasets.npz import NO_SPLIT, SPLITS, UNREAD, mask_name, nodes_of_mask
 from hushgraph.datasets.paths import check_is_file
 from hushgraph.errors import GraphError, MissingSplitError
+from hushgraph.graph.records import EdgeWeight, Relation
+
+# What PyG puts before the name of a type of edges that it adds as the reverse of another.
+_REVERSE = "rev_"
 
 
 def read_pt(path: Path) -> Any:
@@ -63,7 +67,12 @@ def _pyg_classes() -> list[Any]:
 
 
 def arrays_from_pyg(
-    data: Any, *, splits: bool = True, labels: bool = True, classes: bool = True
+    data: Any,
+    *,
+    splits: bool = True,
+    labels: bool = True,
+    classes: bool = True,
+    edge_weight: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from an object with the fields of a PyG `Data`.
 
@@ -72,6 +81,7 @@ def arrays_from_pyg(
         splits: whether a split is required.
         labels: False reads only `edge_index` and `x`.
         classes: whether labels are classes; numbers stay as they are.
+        edge_weight: as in `load_graph`; the weights are under "weights" then.
     """
     wanted = ("edge_index", "x", "y") if labels else ("edge_index", "x")
     missing = [name for name in wanted if getattr(data, name, None) is None]
@@ -81,7 +91,12 @@ def arrays_from_pyg(
             f"{wanted[-1]}, a file or a dataset name"
         )
     arrays = {name: _to_array(name, getattr(data, name)) for name in ("edge_index", "x")}
-    arrays["unread"] = tuple(name for name in UNREAD if getattr(data, name, None) is not None)
+    column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
+    if column is not None:
+        arrays["weights"] = _read_weights(data, column)
+    arrays["unread"] = tuple(
+        name for name in UNREAD if name != column and getattr(data, name, None) is not None
+    )
     if not labels:
         return arrays
     y = _to_array("y", data.y)
@@ -92,6 +107,114 @@ def arrays_from_pyg(
             raise MissingSplitError(f"no train_mask and no train_idx: {NO_SPLIT}")
         arrays |= nodes
     return arrays
+
+
+def is_hetero(data: Any) -> bool:
+    """Return whether this has types of nodes and of edges, as a PyG `HeteroData`."""
+    return hasattr(data, "node_types") and hasattr(data, "edge_types") and hasattr(data, "edge_items")
+
+
+def arrays_from_hetero(
+    data: Any,
+    people: str | None,
+    *,
+    edge_weight: str | None = None,
+    splits: bool = True,
+    labels: bool = True,
+    classes: bool = True,
+) -> dict[str, Any]:
+    """Return the arguments of `Graph.from_arrays` from a PyG `HeteroData`.
+
+    Every type of edges between people is a relation, and so is every type between people and another type of
+    nodes, which are places. Types between places are not read, nor is a type whose name begins with rev_ and
+    whose reverse is there.
+
+    Args:
+        data: the object.
+        people: the type of nodes that are people.
+        edge_weight: the name of an array of weights that every type of edges has.
+        splits, labels, classes: as in `arrays_from_pyg`.
+    """
+    types = [str(each) for each in data.node_types]
+    if people not in types:
+        hint = "" if people is None else f"people={people!r} is none of its types; "
+        raise GraphError(
+            f"a HeteroData with the types {', '.join(types)}: {hint}say which are people, as "
+            f"people={types[0] if types else 'user'!r}; all others are places"
+        )
+    store = data[people]
+    fields = {name: getattr(store, name, None) for name in ("x", "y", *SPLITS, *map(mask_name, SPLITS))}
+    empty = np.empty((2, 0), np.int64)
+    arrays = arrays_from_pyg(
+        SimpleNamespace(edge_index=empty, **fields), splits=splits, labels=labels, classes=classes
+    )
+    num_nodes = int(arrays["x"].shape[0])
+    declared = None if edge_weight is None else EdgeWeight.of(edge_weight)
+    relations = []
+    for kind in _list_record_types(data.edge_types, people):
+        source, name, target = kind
+        edges = _check_hetero_edges(data, kind)
+        weights = None
+        if declared is not None:
+            raw = (
+                np.ones(edges.shape[1])
+                if declared.column is None
+                else np.asarray(_read_weights(data[kind], declared.column)).reshape(-1)
+            )
+            if len(raw) != edges.shape[1]:
+                raise GraphError(
+                    f"{declared.column} of {kind} has {len(raw)} values; expected one for each of "
+                    f"{edges.shape[1]} edges"
+                )
+            weights = declared.apply(raw)
+        if source == target:
+            relations.append(Relation.between_people(name, edges, num_nodes=num_nodes, weights=weights))
+            continue
+        persons, places = edges if source == people else edges[::-1]
+        other = target if source == people else source
+        relations.append(
+            Relation.to_places(
+                f"{name} {other}",
+                persons,
+                places,
+                num_nodes=num_nodes,
+                num_places=int(data[other].num_nodes),
+                weights=weights,
+            )
+        )
+    if not relations:
+        raise GraphError(f"a HeteroData without a type of edges of {people!r}; expected at least one")
+    return arrays | {"edge_index": None, "relations": relations, "unread": ()}
+
+
+def _list_record_types(edge_types: Any, people: str) -> list[tuple[str, str, str]]:
+    """The types of edges with people at an end, without reverses of others, in order."""
+    types = [(str(source), str(name), str(target)) for source, name, target in edge_types]
+    return [
+        (source, name, target)
+        for source, name, target in types
+        if people in (source, target)
+        and not (name.startswith(_REVERSE) and (target, name.removeprefix(_REVERSE), source) in types)
+    ]
+
+
+def _check_hetero_edges(data: Any, kind: tuple[str, str, str]) -> Any:
+    edges = np.asarray(_to_array("edge_index", data[kind].edge_index))
+    if edges.ndim != 2 or edges.shape[0] != 2 or (edges.size and edges.dtype.kind not in "iu"):
+        raise GraphError(f"edge_index of {kind} has shape {list(edges.shape)}; expected integers [2, E]")
+    for row, end in zip(edges, (kind[0], kind[2]), strict=True):
+        count = int(data[end].num_nodes)
+        if row.size and not (row.min() >= 0 and row.max() < count):
+            raise GraphError(f"edge_index of {kind} holds {int(row.max())}; {end!r} has {count} nodes")
+    return edges.astype(np.int64)
+
+
+def _read_weights(data: Any, column: str) -> Any:
+    """The array of weights of an object with fields."""
+    weights = getattr(data, column, None)
+    if weights is None:
+        raise GraphError(f"no {column!r} with the edges, given as edge_weight; name an array that is there")
+    return _to_array(column, weights)
 
 
 def _to_array(name: str, value: Any) -> Any:

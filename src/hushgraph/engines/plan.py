@@ -34,6 +34,8 @@ _ABOUT = "board.json"
 SPLITS = ("train", "val", "test")
 _COLUMNS = ("id", "label", "features", "ignore", "classes", "split", "source", "target", "delimiter")
 
+_RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation", "places")
+
 
 def resolve_columns(
     columns: Columns | Mapping[str, Any] | None, num_classes: int | None
@@ -45,6 +47,11 @@ def resolve_columns(
         for each in fields(given)
         if each.name not in _COLUMNS and getattr(given, each.name) != getattr(Columns(), each.name)
     ]
+    if given.has_relations or given.edge_date is not None:
+        named = [name for name in unsupported if name in _RECORDS]
+        raise InputError(
+            f"{', '.join(named)}: engines read plain edges alone; train in memory (--engine memory)"
+        )
     if unsupported:
         raise InputError(
             f"{', '.join(unsupported)}: engines take columns of finite numbers as they are; convert them in "

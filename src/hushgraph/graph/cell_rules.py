@@ -25,6 +25,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "numbers": ("decimal", "thousands", "percent", "booleans"),
     "dates": ("dates", "date_format"),
     "missing": ("missing",),
+    "records": ("edge_weight", "edge_date", "relation", "places"),
     "task": ("separator",),
     "bounds": (),
     "rare": (),
@@ -104,6 +105,18 @@ def check_cycles(value: Any, dates: Iterable[str], check_texts: Callable[[str, A
                 advice = suggest(part, CYCLES) or f"; expected {', '.join(CYCLES)}"
                 raise InputError(f"cycles {column}={part!r}: no such part of a date{advice}")
     return dict(sorted(cycles.items()))
+
+
+def check_day(name: str, value: Any) -> None:
+    """Raise InputError unless a day is written as 2024-01-31."""
+    if value is None:
+        return
+    try:
+        is_day = date.fromisoformat(value).isoformat() == value
+    except (TypeError, ValueError):
+        is_day = False
+    if not is_day:
+        raise InputError(f"{name}={value!r}: expected a day, as 2024-01-31")
 
 
 def check_looked_up(kinds: tuple[str, ...]) -> None:

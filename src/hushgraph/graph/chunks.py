@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
 def digest_edges(graph: Graph) -> str:
-    """A digest of the edges that does not depend on their order."""
+    """A digest of the edges that does not depend on their order, and of what else records hold."""
     total = 0
     for source, target in graph.edge_chunks():
         words = (source.astype(np.uint64) << np.uint64(32)) | target.astype(np.uint64)
@@ -23,4 +24,10 @@ def digest_edges(graph: Graph) -> str:
         words *= np.uint64(0xBF58476D1CE4E5B9)
         words ^= words >> np.uint64(32)
         total += int(words.sum(dtype=np.uint64))
-    return f"{total % 2**64:016x}"
+    digest = hashlib.sha256()
+    for relation in graph.relations:
+        digest.update(repr(relation.info).encode())
+        for part in (relation.indptr, relation.indices, relation.weights):
+            digest.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+    records = digest.hexdigest()[:16] if graph.relations else ""
+    return f"{total % 2**64:016x}{records}"

@@ -14,6 +14,7 @@ from hushgraph._validate import as_float
 from hushgraph.errors import InputError
 from hushgraph.graph import cell_rules
 from hushgraph.graph.cell_rules import suggest as suggest
+from hushgraph.graph.records import PLACES, EdgeWeight, count_buckets, read_places
 
 LARGEST_BUCKETS = 1 << 20
 _NAMES = ("id", "split", "source", "target", "delimiter", "separator")
@@ -105,9 +106,20 @@ class Columns:
             with or without a time of day.
         cycles: maps a column of dates to parts of them, "weekday", "month", "day" or "hour". Each becomes two
             more features, sine and cosine; both are 0 where there is no date.
+        edge_weight: a column of the edges whose numbers are the weights of records, alone or with what is
+            done to each first, as "amount:log1p", "amount:sqrt" or "amount:none"; or "count", which counts
+            the records of a pair. Weights of a pair are summed. What is not finite and above 0 counts as 0.
+        edge_date: a column of the edges with the date of a record.
+        since, until: the first and the last day of records that count, as 2024-01-31; others are dropped.
+        half_life: days after which a record counts half, by its age on the day `until`.
+        relation: maps one column of the edges to the names of relations. The names are public. A record
+            between people of another relation is dropped.
+        places: names of places that are not people, such as merchants and devices, which are public; or
+            "hash:N", which hashes every name that is no node into one of N places. A record of a node and a
+            place belongs to the node, whichever it names first; a place that is not declared is dropped.
         looked_up: what of these settings was read off rows rather than known: "classes", "id", "ends",
-            "split", "roles", "numbers", "dates", "missing", "task". The guarantee then assumes that it is
-            public.
+            "split", "roles", "numbers", "dates", "missing", "task", "records". The guarantee then assumes
+            that it is public.
 
     Numeric features come first, among them booleans and dates, then categorical, then hashed columns, then
     indicators, then cycles; categorical and hashed columns and cycles are sorted by name.
@@ -149,6 +161,13 @@ class Columns:
     dates: Mapping[str, str] = field(default_factory=dict)
     date_format: Mapping[str, str] | str = field(default_factory=dict)
     cycles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    edge_weight: str | None = None
+    edge_date: str | None = None
+    since: str | None = None
+    until: str | None = None
+    half_life: float | None = None
+    relation: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    places: Sequence[str] | str | None = None
     looked_up: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -200,6 +219,7 @@ class Columns:
         object.__setattr__(self, "scale", _check_scales(self.scale))
         self._check_clean_up()
         self._check_cell_rules()
+        self._check_records()
         if self.source == self.target:
             raise InputError(f"source and target are both {self.source!r}; expected two columns")
         self._check_roles()
@@ -317,10 +337,35 @@ class Columns:
         if self.categorical and self.unknown_category != "refuse":
             code = "all zeros" if self.unknown_category == "zeros" else "one more feature, 'other'"
             rules.append(f"A category that is not listed becomes {code}.")
-        if self.unknown_ids == "drop":
+        if self.unknown_ids == "drop" and self.places is None:
             rules.append("Edges with an empty end, or with an end that is not a node, are dropped.")
         rules += self._describe_cell_rules()
+        rules += self._describe_record_rules()
+        if self.is_weighted:
+            return [*rules, "Self-loops are dropped, and weights of a repeated edge are summed."]
         return [*rules, "Self-loops and repeats of an edge are dropped."]
+
+    def _describe_record_rules(self) -> list[str]:
+        rules = []
+        if self.since or self.until:
+            first, last = f" since {self.since}" * bool(self.since), f" until {self.until}" * bool(self.until)
+            rules.append(f"Records count{first}{last}, by {self.edge_date!r}; others are dropped.")
+        if self.weight is not None:
+            rules.append(
+                f"A record weighs {self.weight.describe()}; what is not finite and above 0 counts as 0."
+            )
+        if self.half_life is not None:
+            rules.append(f"A record counts half after {self.half_life:g} days.")
+        if self.relation:
+            rules.append(f"Records of other relations than {', '.join(self.relation_names)} are dropped.")
+        if self.places is not None:
+            is_hashed = isinstance(self.places, str)
+            rules.append(
+                f"A name that is no node is a place, hashed into one of {count_buckets(str(self.places)):,}."
+                if is_hashed
+                else f"Records that name neither a node nor one of {len(self.places):,} places are dropped."
+            )
+        return rules
 
     @property
     def num_features(self) -> int:
@@ -370,6 +415,74 @@ class Columns:
             more = f"; {parts} are features too" if parts else ""
             rules.append(f"{column!r} is a date{written}, as days since {first}{more}.")
         return rules
+
+    @property
+    def weight(self) -> EdgeWeight | None:
+        """Where weights of records come from; None where they have none, or the half-life alone."""
+        return None if self.edge_weight is None else EdgeWeight.of(self.edge_weight)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether records have weights."""
+        return self.edge_weight is not None or self.half_life is not None
+
+    @property
+    def has_relations(self) -> bool:
+        """Whether records are more than a list of nodes."""
+        return self.is_weighted or bool(self.relation) or self.places is not None
+
+    @property
+    def relation_names(self) -> tuple[str, ...]:
+        """Names of the declared relations; empty where there are none."""
+        return tuple(name for values in self.relation.values() for name in values)
+
+    @property
+    def edge_columns(self) -> tuple[str, ...]:
+        """The columns of the edges that are read."""
+        weight = None if self.weight is None else self.weight.column
+        named = (self.source, self.target, weight, self.edge_date, *self.relation)
+        return tuple(name for name in named if name is not None)
+
+    def _check_records(self) -> None:
+        """Check what is declared about records."""
+        put = object.__setattr__
+        if self.edge_weight is not None:
+            if not isinstance(self.edge_weight, str):
+                raise InputError(f"edge_weight={self.edge_weight!r}: expected the name of a column")
+            EdgeWeight.of(self.edge_weight)
+        for name in ("since", "until"):
+            cell_rules.check_day(name, getattr(self, name))
+        dated = [name for name in ("since", "until", "half_life") if getattr(self, name) is not None]
+        if dated and self.edge_date is None:
+            raise InputError(
+                f"{dated[0]}={getattr(self, dated[0])}: no column of dates; give --edge-date COLUMN"
+            )
+        if self.edge_date is not None and not dated:
+            raise InputError(
+                f"edge_date={self.edge_date!r}: nothing is done with it; give --since, --until or --half-life"
+            )
+        if self.half_life is not None:
+            days = as_float(self.half_life)
+            if days is None or not (math.isfinite(days) and days > 0):
+                raise InputError(f"half_life={self.half_life!r}: expected a number of days above 0")
+            put(self, "half_life", days)
+            if self.until is None:
+                raise InputError(
+                    f"half_life={days:g}: the age of a record needs a day to count from, which is declared "
+                    "and never looked up; give --until YYYY-MM-DD"
+                )
+        if self.since is not None and self.until is not None and self.since > self.until:
+            raise InputError(f"since={self.since} is after until={self.until}; give them in order")
+        if not isinstance(self.relation, Mapping) or len(self.relation) > 1:
+            raise InputError(f"relation={self.relation!r}: expected one column and its declared values")
+        relation = {
+            column: _check_texts(f"relation {column}", each) for column, each in self.relation.items()
+        }
+        put(self, "relation", relation)
+        if PLACES in self.relation_names and self.places is not None:
+            raise InputError(f"relation holds {PLACES!r}, which is what records of places are called")
+        if self.places is not None:
+            put(self, "places", read_places(self.places))
 
     def _check_clean_up(self) -> None:
         """Raise InputError if an indicator has no constant, or if a text is both missing and a value."""

@@ -5,7 +5,7 @@ Every error names the array, the position, the value and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
+from hushgraph.graph.records import Relation, join_people
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Task, no_label
 
@@ -63,6 +64,8 @@ class Graph:
             if none can have been.
         unread: names of parts of the edges that the data has and nothing reads, such as weights. Names alone,
             so they are public.
+        relations: records that have weights, are of several kinds or name places that are not people; the
+            reads are then those of all relations between people. Empty where the reads are all there is.
 
     `x` and `y` may share memory with the given arrays: do not write to them.
 
@@ -101,6 +104,7 @@ class Graph:
     declared_task: Task | None = None
     groups: Array | None = None
     filled: Array | None = None
+    relations: tuple[Relation, ...] = ()
 
     def __post_init__(self) -> None:
         x = check_features(self.x)
@@ -123,6 +127,12 @@ class Graph:
             )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        wrong = next((each for each in self.relations if each.num_nodes != self.num_nodes), None)
+        if wrong is not None:
+            raise GraphError(
+                f"relation {wrong.info.name!r} has {wrong.num_nodes} rows; expected one per node, "
+                f"{self.num_nodes}"
+            )
         self._check_reads()
 
     @classmethod
@@ -145,6 +155,7 @@ class Graph:
         task: Task | None = None,
         groups: Array | None = None,
         filled: Array | None = None,
+        relations: Sequence[Relation] = (),
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -159,6 +170,7 @@ class Graph:
             symmetrize: add the reverse of every edge.
             directed: the value of `is_directed`; computed from the edges by default.
             node_names, columns, clean_up, unread, groups, filled: as in the attributes.
+            relations: as in the attributes; `edge_index` is None then, and `symmetrize` is for each of them.
             task: what is asked of a node, with labels `y` as it takes them; declared, and so public.
 
         Returns:
@@ -170,6 +182,11 @@ class Graph:
         # Imported here, because commands that only look at the class need no compiler.
         from hushgraph.graph.reads import build_reads, lacks_reverse
 
+        if relations:
+            if edge_index is not None:
+                raise GraphError("edge_index and relations: both hold edges; give edge_index=None")
+            relations = [each.symmetrized() for each in relations] if symmetrize else relations
+            edge_index = join_people(relations, num_nodes)
         chunks: Chunks = (
             edge_index(num_nodes)
             if callable(edge_index)
@@ -211,6 +228,7 @@ class Graph:
             declared_task=task,
             groups=groups,
             filled=filled,
+            relations=tuple(relations),
         )
 
     @property
@@ -265,7 +283,8 @@ class Graph:
         from hushgraph.graph.reads import build_reads
 
         both = build_reads(self.edge_chunks, self.num_nodes, symmetrize=True)
-        return replace(self, indptr=both.indptr, indices=both.indices, is_directed=False)
+        relations = tuple(each.symmetrized() for each in self.relations)
+        return replace(self, indptr=both.indptr, indices=both.indices, is_directed=False, relations=relations)
 
     def disjoint(self) -> Graph:
         """Return this graph without reads across splits, for the inductive setting.
@@ -275,7 +294,9 @@ class Graph:
         group = np.zeros(self.num_nodes, np.uint8)
         for number, name in enumerate(SPLITS, start=1):
             group[getattr(self, name)] = number
-        return self._filter_reads(group[self.indices] == np.repeat(group, np.diff(self.indptr)))
+        relations = tuple(each.within(group) for each in self.relations)
+        kept = group[self.indices] == np.repeat(group, np.diff(self.indptr))
+        return self._filter_reads(kept, relations=relations)
 
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
         """Return the adjacent dataset in which the row of node `v` is empty.
@@ -303,7 +324,8 @@ class Graph:
         groups = None if self.groups is None else self.groups.copy()
         if groups is not None:
             groups[v] = -1
-        return self._filter_reads(kept, x=x, y=y, groups=groups)
+        relations = tuple(each.with_row_emptied(v, edge_owner) for each in self.relations)
+        return self._filter_reads(kept, x=x, y=y, groups=groups, relations=relations)
 
     def summary(self) -> str:
         """Describe sizes, kind of edges, features, classes and splits in one line."""

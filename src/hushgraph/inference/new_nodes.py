@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.lists import find_starts
+from hushgraph.billboard.names import NameIndex
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets.npz import read_lists_npz
 from hushgraph.datasets.paths import format_path
@@ -24,6 +26,7 @@ from hushgraph.datasets.tables.new_rows import ListedBy, NewRows, new_rows_from_
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import check_features, check_integers
+from hushgraph.graph.records import EdgeWeight
 from hushgraph.inference.in_memory import check_width
 from hushgraph.models.gnn import scale_rows
 
@@ -42,6 +45,7 @@ class NewNodes:
         indptr: int64 [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
         places: int64, numbers of places; -1 for an identifier that the board does not have.
         names: the ids of the rows; None where they have none.
+        weights: float64, of every place listed, after the declared function; None where there are none.
         unknown_names: the first few different identifiers that the board does not have.
         edges_skipped: how many records say whom other nodes list.
         filled: bool [R, numbers], which numbers were empty; None where none may be.
@@ -51,6 +55,7 @@ class NewNodes:
     indptr: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
     names: npt.NDArray[Any] | None = None
+    weights: npt.NDArray[np.float64] | None = None
     unknown_names: tuple[str, ...] = ()
     edges_skipped: int = 0
     filled: npt.NDArray[np.bool_] | None = None
@@ -70,17 +75,25 @@ class NewNodes:
 
 @contextmanager
 def open_new_nodes(
-    data: Any, boards: ReadyBoards, *, columns: Columns | None, num_features: int, listed_by: ListedBy
+    data: Any,
+    boards: ReadyBoards,
+    *,
+    columns: Columns | None,
+    num_features: int,
+    listed_by: ListedBy,
+    declared: EdgeWeight | None = None,
 ) -> Iterator[NewNodes]:
     """Yield new nodes from files; the arrays are valid within the context.
 
     Args:
         data: tables, as `load_graph` takes them, or the path of an `.npz` file with `x`, `places_indptr` and
-            `places`.
+            `places`; of a run with weights also `weights`, and of one with several relations `relations`,
+            their names, one for each entry of `places`.
         boards: what they read.
         columns: the roles of the columns of tables; None if the run was not trained on tables.
         num_features: of the training data.
         listed_by: which end of an edge lists the other one.
+        declared: what the run does to weights, where it was not trained on tables.
 
     Raises:
         GraphError: if a file is damaged, if a row has the id of a place of the board, or if the board has
@@ -88,7 +101,7 @@ def open_new_nodes(
     """
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".npz":
         with _name_file(format_path(Path(data))):
-            nodes = locate(_read_npz(Path(data)), boards, num_features)
+            nodes = locate(_read_npz(Path(data), declared), boards, num_features)
         yield nodes
         return
     if not is_tables(data):
@@ -112,10 +125,17 @@ def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
     check_width(x.shape[1], num_features)
     if rows.names is not None:
         _check_are_new(rows.names, boards)
-    places = boards.places_of(rows.places)
+    indptr = check_integers("places_indptr", rows.indptr, ndim=1).astype(np.int64)
+    rows = rows._replace(indptr=indptr)
+    board = boards.boards[0]
+    if board.blocks:
+        rows, places = _locate_relations(rows, board)
+    else:
+        places = boards.places_of(rows.places)
     unknown = rows.places[places < 0]
     if len(unknown) and len(unknown) == len(places):
-        own = "numbers from 0" if boards.names is None else f"names such as {str(boards.names[0])[:40]!r}"
+        names = board.node_names
+        own = "numbers from 0" if names is None else f"names such as {str(names[0])[:40]!r}"
         raise GraphError(
             f"none of the {len(places):,} listed places is on the board: "
             f"{', '.join(map(repr, _first_names(unknown)))}; expected identifiers of the training "
@@ -123,24 +143,134 @@ def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
         )
     return NewNodes(
         x=x,
-        indptr=check_integers("places_indptr", rows.indptr, ndim=1).astype(np.int64),
+        indptr=rows.indptr,
         places=places,
         names=rows.names,
+        weights=rows.weights,
         unknown_names=_first_names(unknown),
         edges_skipped=rows.edges_skipped,
         filled=rows.filled,
     )
 
 
+def _locate_relations(rows: NewRows, board: Board) -> tuple[NewRows, npt.NDArray[np.int64]]:
+    """The numbers on the whole board of what rows name, and the rows without records that others own.
+
+    A name of a node is a place of the relation that the record is of; any other is looked for among places
+    that are not people. Another new row is no place.
+    """
+    starts, names = find_starts(board.blocks), rows.places
+    places = np.full(len(names), -1, np.int64)
+    is_node = np.zeros(len(names), np.bool_)
+    people = [number for number, block in enumerate(board.blocks) if block.kind == "nodes"]
+    if people:
+        numbers_of = board.blocks[people[0]].find(names)
+        is_node = numbers_of >= 0
+        for number in people:
+            block = board.blocks[number]
+            is_of = is_node if rows.relations is None else is_node & (rows.relations == block.name)
+            if rows.relations is None and len(people) > 1:
+                raise GraphError(
+                    f"the run has the relations {', '.join(board.blocks[each].name for each in people)}; say "
+                    "of which each record is"
+                )
+            places = np.where(is_of, starts[number] + numbers_of, places)
+    is_new = np.zeros(len(names), np.bool_)
+    if rows.names is not None:
+        is_new = NameIndex(rows.names, len(rows.names)).find(names) >= 0
+    for number, block in enumerate(board.blocks):
+        if block.kind != "nodes":
+            is_of = ~is_node & ~is_new
+            if rows.relations is not None and rows.is_reverse is None:
+                is_of &= rows.relations == block.name
+            numbers_of = block.find(names)
+            places = np.where(is_of & (numbers_of >= 0), starts[number] + numbers_of, places)
+    if rows.is_reverse is None:
+        return rows, places
+    # A record between two nodes belongs to the end that lists; one of a place to the person.
+    kept = ~rows.is_reverse | (~is_node & ~is_new)
+    owners = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))[kept]
+    counts = np.bincount(owners, minlength=len(rows.indptr) - 1)
+    cut = rows._replace(
+        indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        places=names[kept],
+        weights=None if rows.weights is None else rows.weights[kept],
+        relations=None if rows.relations is None else rows.relations[kept],
+        is_reverse=None,
+    )
+    return cut, places[kept]
+
+
+def find_lists(
+    boards: ReadyBoards,
+    places: Any,
+    weights: Any,
+    *,
+    num_rows: int,
+    declared: EdgeWeight | None,
+) -> NewRows:
+    """What rows list that are given as lists of identifiers, by relation where there are several.
+
+    Args:
+        boards: what they read.
+        places: for every row its identifiers; or such lists by the name of the relation.
+        weights: in the same form; None for 1 each.
+        num_rows: R.
+        declared: the function that is applied to weights.
+
+    Returns:
+        Rows whose places are numbers on the whole board, -1 for those it does not have.
+    """
+    board = boards.boards[0]
+    names = [block.name for block in board.blocks]
+    by_relation = dict(places) if isinstance(places, Mapping) else {names[0] if names else "": places}
+    if len(names) > 1 and not isinstance(places, Mapping):
+        raise InputError(
+            f"places: the run has the relations {', '.join(names)}; give a list for each, by name"
+        )
+    wrong = next((name for name in by_relation if names and name not in names), None)
+    if wrong is not None or (isinstance(places, Mapping) and not names):
+        raise InputError(f"places: no relation {wrong!r}; the run has {', '.join(names) or 'none'}")
+    if weights is not None and not any(block.is_weighted for block in board.blocks):
+        raise InputError("weights: the run was trained without weights; leave them out")
+    weights_of = dict(weights) if isinstance(weights, Mapping) else {next(iter(by_relation), ""): weights}
+    starts = find_starts(board.blocks)
+    owners, numbers, shares = [], [], []
+    for name, lists in by_relation.items():
+        if len(lists) != num_rows:
+            raise InputError(f"places has {len(lists)} lists; expected one for each of {num_rows} rows")
+        listed = np.asarray([place for row in lists for place in row])
+        given = weights_of.get(name)
+        if given is not None and [len(row) for row in given] != [len(row) for row in lists]:
+            raise InputError("weights: expected one number for each place of every list")
+        if board.blocks:
+            numbers_of = board.blocks[names.index(name)].find(listed)
+            numbers_of = np.where(numbers_of >= 0, numbers_of + starts[names.index(name)], -1)
+        else:
+            numbers_of = boards.places_of(listed)
+        owners.append(np.repeat(np.arange(num_rows), [len(row) for row in lists]))
+        numbers.append(numbers_of)
+        flat = np.ones(len(listed)) if given is None else np.asarray([each for row in given for each in row])
+        shares.append(flat if declared is None or given is None else declared.apply(flat))
+    rows = np.concatenate(owners) if owners else np.empty(0, np.int64)
+    order = np.argsort(rows, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))]).astype(np.int64)
+    joined = np.concatenate(numbers)[order] if numbers else np.empty(0, np.int64)
+    is_weighted = any(block.is_weighted for block in board.blocks)
+    own_shares = np.concatenate(shares)[order] if is_weighted and shares else None
+    return NewRows(None, None, indptr, joined, weights=own_shares)
+
+
 def check_names(board: Board, names: npt.NDArray[Any] | None) -> None:
     """Refuse a graph whose nodes are not called as the places of the board, in the same order."""
-    if board.names is None or names is None:
+    known = board.node_names
+    if known is None or names is None:
         return
-    wrong = np.flatnonzero(board.names.astype(np.str_) != np.asarray(names).astype(np.str_))
+    wrong = np.flatnonzero(known.astype(np.str_) != np.asarray(names).astype(np.str_))
     if wrong.size:
         row = int(wrong[0])
         raise InputError(
-            f"row {row + 1} is {str(names[row])[:40]!r}, but {str(board.names[row])[:40]!r} on the board; "
+            f"row {row + 1} is {str(names[row])[:40]!r}, but {str(known[row])[:40]!r} on the board; "
             "give the training data with its rows in the same order"
         )
 
@@ -177,7 +307,7 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
             model.train()
 
 
-def _read_npz(path: Path) -> NewRows:
+def _read_npz(path: Path, declared: EdgeWeight | None) -> NewRows:
     arrays = read_lists_npz(path)
     places = arrays["places"]
     if places.ndim != 1 or (places.size and places.dtype.kind not in "iuU"):
@@ -185,12 +315,28 @@ def _read_npz(path: Path) -> NewRows:
             f"places has dtype {str(places.dtype)[:40]} and shape {list(places.shape)}; expected a list of "
             "identifiers, integers or text"
         )
-    return NewRows(names=None, x=arrays["x"], indptr=arrays["places_indptr"], places=places)
+    more: dict[str, Any] = {}
+    for name, kinds in (("weights", "biuf"), ("relations", "U")):
+        values = arrays.get(name)
+        if values is None:
+            continue
+        if values.shape != places.shape or values.dtype.kind not in kinds:
+            raise GraphError(
+                f"{name} has dtype {str(values.dtype)[:40]} and shape {list(values.shape)}; expected one for "
+                f"each of {len(places)} places"
+            )
+        more[name] = declared.apply(values) if name == "weights" and declared is not None else values
+    return NewRows(names=None, x=arrays["x"], indptr=arrays["places_indptr"], places=places, **more)
 
 
 def _check_are_new(names: npt.NDArray[Any], boards: ReadyBoards) -> None:
     """Refuse rows that have a place: what they cast themselves would stay in their readings."""
-    old = names[boards.places_of(names) >= 0]
+    blocks = boards.boards[0].blocks
+    nodes = next((block for block in blocks if block.kind == "nodes"), None)
+    if blocks and nodes is None:
+        return
+    numbers_of = boards.places_of(names) if nodes is None else nodes.find(names)
+    old = names[numbers_of >= 0]
     if len(old):
         raise GraphError(
             f"{len(old):,} of {len(names):,} ids are on the board already, such as {str(old[0])[:40]!r}; "

@@ -27,6 +27,9 @@ class PublicFigures(NamedTuple):
         task: the name of the task.
         num_scaled: how many columns have noisy histograms: numbers to scale, and the number to predict.
         has_target: whether the number to predict is one of them.
+        is_weighted: whether records have weights.
+        num_relations: how many relations records are of.
+        has_relations: whether records are anything else than a list of nodes.
     """
 
     num_nodes: int
@@ -38,6 +41,9 @@ class PublicFigures(NamedTuple):
     task: str = "classes"
     num_scaled: int = 0
     has_target: bool = False
+    is_weighted: bool = False
+    num_relations: int = 1
+    has_relations: bool = False
 
 
 def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class Billboard:
             board_share=defaults.board_share,
             num_scaled=public.num_scaled,
             has_target=public.has_target,
+            is_weighted=public.is_weighted,
+            num_relations=public.num_relations,
         )
         chosen = {**vars(defaults), **defaults.reading._asdict()}
         config = configure(settings, chosen, model="own" if has_own_model else "mlp")

@@ -41,6 +41,11 @@ class Trees:
 
 def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers: int, model: str) -> Planned:
     """Plan steps of `num_layers` rounds of messages; none of them is training on single rows."""
+    if public.has_relations and num_layers:
+        raise PlanError(
+            "records with weights, relations or places on trees: trees read plain edges alone; use "
+            "method='billboard', or leave out edge_weight, relation and places"
+        )
     defaults = adapt_to_task(_choose_defaults(public, settings, num_layers, model), public.task)
     readers = defaults.max_readers if settings["max_readers"] is None else settings["max_readers"]
     reads = settings["max_reads"]

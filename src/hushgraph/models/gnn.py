@@ -245,6 +245,8 @@ class ReadingMLP(nn.Module):
         num_outputs: columns of the scores.
         reading_width: columns of the reading, which follow those of the features; as many as scores by
             default.
+        num_readings, ballot_width: how many readings of a board come first among these, one for each
+            relation, and how wide each is; one reading by default.
         hidden: size of the hidden layer.
         activation: "tanh" or "relu".
     """
@@ -259,6 +261,8 @@ class ReadingMLP(nn.Module):
         *,
         hidden: int,
         reading_width: int | None = None,
+        num_readings: int = 1,
+        ballot_width: int = 0,
         activation: Activation = "tanh",
     ) -> None:
         super().__init__()
@@ -272,6 +276,11 @@ class ReadingMLP(nn.Module):
         nn.init.zeros_(self.decoder.weight)
         with torch.no_grad():
             self.skip.weight.copy_(self._READING_WEIGHT * torch.eye(num_outputs, reading_width))
+            if num_readings > 1:
+                # Readings have noise of one size each: together they begin with as much noise as one.
+                each = torch.eye(num_outputs, ballot_width).repeat(1, num_readings)
+                self.skip.weight.zero_()
+                self.skip.weight[:, : each.shape[1]] = self._READING_WEIGHT * num_readings**-0.5 * each
 
     def forward(self, x: Tensor, blocks: Sequence[Reads]) -> Tensor:
         """Compute scores [rows, outputs] from features and readings; `blocks` is not used."""

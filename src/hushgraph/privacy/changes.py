@@ -24,11 +24,13 @@ class Change:
     Attributes:
         what: "rows" (the rows of `kinds` are emptied together), "edge" (one undirected edge between rows of
             these two kinds is removed), "record" (one directed record, which a row of this kind owns, is
-            removed), or "label" (the label of a row of this kind becomes another).
+            removed), "pair" (all records between two rows of these kinds, or of one row of this kind to
+            another, over all relations, are removed), or "label" (the label of a row of this kind becomes
+            another).
         kinds: of the rows that it touches.
     """
 
-    what: Literal["rows", "edge", "record", "label"]
+    what: Literal["rows", "edge", "record", "pair", "label"]
     kinds: tuple[Kind, ...]
 
     @property
@@ -52,4 +54,6 @@ def row_emptied(kind: Kind) -> tuple[Change, ...]:
 (TRAINING_ROW,) = row_emptied("training")
 ONE_EDGE = tuple(Change("edge", ends) for ends in combinations_with_replacement(KINDS, 2))
 ONE_RECORD = tuple(Change("record", (kind,)) for kind in KINDS)
+ONE_PAIR = tuple(Change("pair", ends) for ends in combinations_with_replacement(KINDS, 2))
+ONE_WAY_PAIR = tuple(Change("pair", (kind,)) for kind in KINDS)
 ONE_LABEL = tuple(Change("label", (kind,)) for kind in KINDS)

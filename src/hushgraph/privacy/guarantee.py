@@ -79,6 +79,7 @@ LOOKED_UP = {
         "roles": "the choice of columns to hash or leave out",
         "numbers": "the way numbers are written",
         "dates": "the choice of the columns of dates",
+        "records": "the choice of weights, relations and places",
         "missing": "the list of texts for empty cells",
         "task": "the kind of the labels",
         "bounds": "the range of the target",

@@ -240,8 +240,13 @@ def _describe_row(plan: PrivacyPlan) -> Topic:
         key="protected",
         heading="What is protected",
         text="A node's row: its features, its label and its list, which is the other ends of the edge "
-        "records it owns. In an undirected graph these are its neighbours.",
+        "records it owns. In an undirected graph these are its neighbours." + _describe_records(plan),
     )
+
+
+def _describe_records(plan: PrivacyPlan) -> str:
+    """What else a list holds, where records have weights or are of several relations."""
+    return "".join(f" {sentence}" for sentence in plan.record_sentences)
 
 
 def _describe_ballots(plan: PrivacyPlan) -> Topic:
@@ -305,7 +310,9 @@ def _describe_other_changes(plan: PrivacyPlan) -> Topic:
         key="edge",
         heading="Other questions, other figures",
         text=f"Two rows emptied together: epsilon {rounded_up(plan.epsilon_group_of_two)}. One "
-        f"{plan.edge_name}, everything else kept: {rounded_up(plan.epsilon_edge)}. One training label "
+        f"{plan.edge_name}, everything else kept: {rounded_up(plan.epsilon_edge)}. "
+        + "".join(f"One {what}: {rounded_up(epsilon)}. " for what, epsilon in plan.record_figures)
+        + "One training label "
         f"changed into another: {rounded_up(plan.epsilon_label)}. A row of the validation or "
         f"test split: {rounded_up(plan.epsilon_evaluated)}. A row of no split: "
         f"{rounded_up(plan.epsilon_other)}. All at the same delta.",

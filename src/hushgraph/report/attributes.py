@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hushgraph.graph.records import count_buckets
 from hushgraph.report.pages import Table
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ def describe_attributes(folder: RunFolder) -> dict[str, Any]:
         "features": folder.num_features,
         "scaled_to_norm": norm or None,
         "columns": None if columns is None else _list_columns(folder, columns),
+        "relations": [asdict(each) for each in folder.relations],
     }
 
 
@@ -45,9 +48,31 @@ def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
     if columns.split:
         roles.append(("split", "public", [columns.split]))
     roles.append(("edges", "list the ends of each edge", [columns.source, columns.target]))
+    roles += _list_records(columns)
     if columns.ignore:
         roles.append(("not used", "not read", list(columns.ignore)))
     return [{"role": role, "columns": listed, "treatment": how} for role, how, listed in roles]
+
+
+def _list_records(columns: Columns) -> list[tuple[str, str, list[str]]]:
+    """Roles of what else is read of a record."""
+    roles = []
+    weight = columns.weight
+    if weight is not None and weight.column is not None:
+        how = "as it is" if weight.function == "none" else f"as {weight.function}"
+        roles.append(("weight of a record", f"a number, {how}; repeats are summed", [weight.column]))
+    if columns.edge_date is not None:
+        limits = [f"{name} {each}" for name in ("since", "until") if (each := getattr(columns, name))]
+        half = [] if columns.half_life is None else [f"half-life {columns.half_life:g} days"]
+        roles.append(("date of a record", ", ".join([*limits, *half]), [columns.edge_date]))
+    for name, values in columns.relation.items():
+        roles.append(("relation of a record", f"declared: {', '.join(values)}; others are dropped", [name]))
+    if columns.places is not None:
+        is_hashed = isinstance(columns.places, str)
+        count = count_buckets(str(columns.places)) if is_hashed else len(columns.places)
+        how = f"hashed into {count:,}" if is_hashed else f"{count:,} declared names, others are dropped"
+        roles.append(("places that are not people", how, [columns.source, columns.target]))
+    return roles
 
 
 def _describe_number(folder: RunFolder, columns: Columns, name: str) -> str:
@@ -94,4 +119,19 @@ def write_attributes(attributes: Mapping[str, Any]) -> str:
         if scaled is None
         else f" The features of each row are scaled to norm {scaled:g}, from that row alone."
     )
-    return count + source + scale
+    return count + source + scale + write_relations(attributes["relations"])
+
+
+def write_relations(relations: list[Mapping[str, Any]]) -> str:
+    """Say which graph it is, where records are more than a list of nodes."""
+    if not relations:
+        return ""
+    listed = []
+    for each in relations:
+        places = (
+            "nodes" if each["num_places"] is None else f"{each['num_places']:,} places that are not people"
+        )
+        weighted = " with weights" if each["is_weighted"] else ""
+        listed.append(f"{each['name']} ({places}{weighted})")
+    noun = "relation" if len(listed) == 1 else "relations"
+    return f" Records are of {len(listed)} {noun}: {', '.join(listed)}."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up
 from hushgraph.figures.names import KEYS, name_figure
+from hushgraph.report.attributes import write_relations
 from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
 from hushgraph.report.pages import (
     check_outside_release,
@@ -198,6 +199,9 @@ def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("optimizer, learning rate", f"{config['optimizer']}, {config['learning_rate']:g}"),
         ("seed", "not fixed" if config["seed"] is None else "fixed, so the run is not private"),
     ]
+    relations = write_relations(facts["attributes"]["relations"])
+    if relations:
+        rows.insert(2, ("records", relations.strip()))
     if facts["statement"]:
         known = {name for name, _ in rows}
         rows += [(name, value) for name, value in facts["figures"] if name not in known]

@@ -11,6 +11,7 @@ from typing import Any
 from hushgraph._files import write_whole
 from hushgraph.errors import HushgraphError, RunError
 from hushgraph.graph.columns import Columns
+from hushgraph.graph.records import RelationInfo
 from hushgraph.privacy.budget import BudgetEntry
 from hushgraph.privacy.guarantee import CLASSES_NOT_RECORDED, Assumption
 from hushgraph.privacy.plans import PrivacyPlan
@@ -60,6 +61,7 @@ def read_about(path: Path) -> dict[str, Any]:
             "budget": BudgetEntry.from_json(about.get("budget")),
             "warnings": tuple(str(each) for each in about.get("warnings", ())),
             "assumptions": _read_assumptions(about, columns),
+            "relations": read_relations(about),
         }
         if about.pop("sum") != find_checksum(about):
             raise RunError("it was edited, so that it tells of another plan or another configuration")
@@ -84,6 +86,11 @@ def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tupl
         return tuple(Assumption(**each) for each in about["assumptions"])
     is_declared = columns is not None and columns.classes is not None
     return () if is_declared else (CLASSES_NOT_RECORDED,)
+
+
+def read_relations(about: Mapping[str, Any]) -> tuple[RelationInfo, ...]:
+    """What `RunFolder.describe_relations` wrote."""
+    return tuple(RelationInfo(**each) for each in about.get("relations", ()))
 
 
 def find_checksum(about: Mapping[str, Any]) -> str:

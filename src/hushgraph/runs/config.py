@@ -56,6 +56,8 @@ class TrainingConfig:
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
         symmetrize, split, split_seed: how the data was read.
+        edge_weight, people: the same, of data that is no tables: where weights of edges come from, and which
+            type of nodes is people.
         numbers: what numeric columns of tables are scaled with: "private" is constants from noisy histograms,
             or declared ones where there are some, "declared" only these, "as-is" none.
         exact_figures: whether a private run's result has exact figures beside covered ones, and curves of
@@ -94,6 +96,8 @@ class TrainingConfig:
     symmetrize: bool = False
     split: str | None = None
     split_seed: int = 0
+    edge_weight: str | None = None
+    people: str | None = None
     numbers: choices.Numbers = "as-is"
     exact_figures: bool = False
     train_accuracy: bool = False

@@ -37,6 +37,7 @@ from hushgraph.datasets.loading import name_labels
 from hushgraph.errors import DivergedError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.records import EdgeWeight, RelationInfo
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
     Assumption,
@@ -113,6 +114,7 @@ class RunFolder:
         warnings: what the run was warned about when it began; public.
         assumptions: what its guarantee takes as public although nobody declared it.
         is_release: whether the folder holds what was published of a run, and nothing else.
+        relations: what is public about its records; empty where they are a list of nodes.
     """
 
     path: Path
@@ -127,6 +129,7 @@ class RunFolder:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     is_release: bool = False
+    relations: tuple[RelationInfo, ...] = ()
 
     @classmethod
     def describe(
@@ -149,6 +152,7 @@ class RunFolder:
             data=data,
             columns=graph.columns,
             assumptions=find_assumptions(graph),
+            relations=tuple(each.info for each in graph.relations),
         )
 
     def create(self) -> Ledger:
@@ -173,6 +177,7 @@ class RunFolder:
         }
         if self.budget is not None:
             about["budget"] = asdict(self.budget)
+        about |= self.describe_relations()
         is_new = self._make_directory()
         ledger: Ledger | None = None
         try:
@@ -188,6 +193,10 @@ class RunFolder:
                 if is_new:
                     self.path.rmdir()
             raise
+
+    def describe_relations(self) -> dict[str, Any]:
+        """What a file says of relations; nothing where there are none."""
+        return {"relations": [asdict(each) for each in self.relations]} if self.relations else {}
 
     def start(self) -> Ledger:
         """Write the folder of a new run, and charge the run to the budget of its data, if it has one.
@@ -419,6 +428,8 @@ class RunFolder:
             num_classes=self.num_classes,
             columns=self.columns,
             task=name_labels(_as_read(self.asked)),
+            edge_weight=config.edge_weight if self.columns is None else None,
+            people=config.people,
         )
         if not _needs_bounds(graph.task):
             graph = replace(graph, declared_task=self.task)
@@ -429,6 +440,11 @@ class RunFolder:
                 f"run={self.path}: the data has {len(graph.train_idx)} training nodes and "
                 f"{graph.num_features} features, the run has {self.plan.num_train_nodes} and "
                 f"{self.num_features}, or its training nodes are others; give the data it began with"
+            )
+        if tuple(each.info for each in graph.relations) != self.relations:
+            raise RunError(
+                f"run={self.path}: the data has other relations, places or weights than the run; give the "
+                "data it began with"
             )
         return graph
 
@@ -450,7 +466,25 @@ class RunFolder:
     @property
     def reading_width(self) -> int:
         """Columns of what a row reads: the board at the places it lists, and inputs that come with it."""
-        return self.task.ballot_width * (1 + self.config.own_place) + (self.config.list_size > 0)
+        own_places = self.num_own_places if self.config.own_place else 0
+        return self.task.ballot_width * (self.num_readings + own_places) + (self.config.list_size > 0)
+
+    @property
+    def edge_weight(self) -> EdgeWeight | None:
+        """Where weights of records come from; None where there are none, or data came with them."""
+        declared = self.config.edge_weight if self.columns is None else self.columns.edge_weight
+        return None if declared is None else EdgeWeight.of(declared)
+
+    @property
+    def num_readings(self) -> int:
+        """How many readings a row has: one of each relation."""
+        return max(1, len(self.relations))
+
+    @property
+    def num_own_places(self) -> int:
+        """How many places of its own a node has: one in each relation between people."""
+        between_people = sum(each.num_places is None for each in self.relations)
+        return between_people if self.relations else 1
 
     def load_boards(self) -> list[Board]:
         """The boards of this run; RunError where one is missing, damaged or foreign."""

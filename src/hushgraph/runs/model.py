@@ -33,6 +33,8 @@ def _build(folder: RunFolder) -> GNN | ReadingMLP:
             folder.num_features,
             folder.task.num_outputs,
             reading_width=folder.reading_width,
+            num_readings=folder.num_readings,
+            ballot_width=folder.task.ballot_width,
             hidden=folder.config.hidden,
             activation=folder.config.activation,
         )

@@ -29,7 +29,7 @@ from hushgraph.errors import HushgraphError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_assumptions
 from hushgraph.privacy.plans import PrivacyPlan
-from hushgraph.runs.about import find_checksum
+from hushgraph.runs.about import find_checksum, read_relations
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder
@@ -42,6 +42,8 @@ CARD = "README.md"
 # Files that are released as they are. The board of an engine may be a folder of Parquet files.
 _RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES, "board")
 # How a run was watched is nobody else's business.
+# Of data that is no tables; left out where nothing is declared.
+_RECORDS = ("edge_weight", "people")
 _PRIVATE_SETTINGS = ("seed", "exact_figures", "train_accuracy", "evaluate_every")
 # How the public split was drawn, by its names in a configuration and in the file.
 _SPLIT = {"split": "shares", "split_seed": "draw"}
@@ -117,6 +119,7 @@ def open_release(path: Path) -> RunFolder:
             data="unnamed data",
             columns=None if columns is None else Columns.of(columns),
             assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
+            relations=read_relations(about),
             is_release=True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
@@ -131,7 +134,8 @@ def read_covered_result(path: Path) -> dict[str, Any]:
 
 def list_settings(config: TrainingConfig) -> dict[str, Any]:
     """The settings of a run that may be published, with those of its public split."""
-    return {name: value for name, value in asdict(config).items() if name not in _PRIVATE_SETTINGS}
+    written = {name: value for name, value in asdict(config).items() if name not in _PRIVATE_SETTINGS}
+    return {name: value for name, value in written.items() if name not in _RECORDS or value is not None}
 
 
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,6 +156,7 @@ def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
         "statement": folder.guarantee.statement.to_text(),
         "result": dict(result),
     }
+    about |= folder.describe_relations()
     return about | {"sum": find_checksum(about)}
 
 

@@ -104,7 +104,7 @@ def list_notes(
             "every edge has its reverse, and --directed prices one of the two; leave it out if they are "
             "undirected edges"
         )
-    if not graph.num_edges:
+    if not graph.num_edges and not any(len(each.indices) for each in graph.relations):
         notes.append(
             "there is no edge, so that the graph adds nothing but noise; check the edges, or use --model mlp"
         )

@@ -82,6 +82,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         columns=columns,
         task=other_task,
         **{name: full[name] for name in ("split_seed", "symmetrize", "num_classes")},
+        **{name: full[name] for name in ("edge_weight", "people")},
     )
     if columns and (graph.columns is None or isinstance(data, Graph)):
         raise InputError(
@@ -110,8 +111,18 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         num_scaled=num_columns + has_target,
         has_target=has_target,
         **describe_task(graph.task, has_evaluated=has_evaluated),
+        **_describe_relations(graph),
     )
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
+
+
+def _describe_relations(graph: Graph) -> dict[str, Any]:
+    """What is public about the records of a graph."""
+    return {
+        "is_weighted": any(each.info.is_weighted for each in graph.relations),
+        "num_relations": max(1, len(graph.relations)),
+        "has_relations": bool(graph.relations),
+    }
 
 
 def _choose_numbers(graph: Graph, settings: Mapping[str, Any]) -> str:

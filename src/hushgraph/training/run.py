@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +26,7 @@ from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, score_table
 from hushgraph.inference.in_memory import evaluate
-from hushgraph.inference.new_nodes import NewNodes, check_names, open_new_nodes, score_rows
+from hushgraph.inference.new_nodes import NewNodes, check_names, find_lists, open_new_nodes, score_rows
 from hushgraph.inference.predicted import Predicted
 from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
@@ -247,7 +247,11 @@ class Run:
         return read_threshold(self.folder.task, tables, top)
 
     def predict_new(
-        self, features: Any, places: Sequence[Sequence[Any]]
+        self,
+        features: Any,
+        places: Sequence[Sequence[Any]] | Mapping[str, Sequence[Sequence[Any]]],
+        *,
+        weights: Sequence[Sequence[float]] | Mapping[str, Sequence[Sequence[float]]] | None = None,
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Probabilities for nodes that were not there at training and list places on the board.
 
@@ -257,7 +261,10 @@ class Run:
             features: [R, d], or [d] for one row; dense or any SciPy sparse matrix. Numbers are given as they
                 are in the training data, in its order of columns; they are scaled as in training.
             places: for every row the identifiers that it lists, as the training data named its nodes; numbers
-                from 0 where it had no names. Repeats count once; unknown identifiers are skipped.
+                from 0 where it had no names. Repeats count once; unknown identifiers are skipped. Of a run
+                with several relations, such lists by the name of the relation; one may be left out.
+            weights: of a run with weights, that of every identifier, in the same form; 1 unless given. The
+                function that the run declared is applied to them, and weights of one place are summed.
 
         Returns:
             float32 [R, num_classes], and int64 [R], how many identifiers of each row the board does not have.
@@ -271,20 +278,27 @@ class Run:
             ((1, 3), [1])
         """
         rows = features if sparse.issparse(features) else np.atleast_2d(np.asarray(features))
-        if len(places) != rows.shape[0]:
-            raise InputError(f"places has {len(places)} lists; expected one for each of {rows.shape[0]} rows")
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in places])]).astype(np.int64)
-        listed = self._ready_boards.places_of(np.asarray([place for row in places for place in row]))
-        return self.predict_listed(rows, indptr, listed)
+        lists = find_lists(
+            self._ready_boards, places, weights, num_rows=rows.shape[0], declared=self.folder.edge_weight
+        )
+        return self.predict_listed(rows, lists.indptr, lists.places, weights=lists.weights)
 
     def predict_listed(
-        self, features: Any, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+        self,
+        features: Any,
+        indptr: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64],
+        *,
+        weights: npt.NDArray[np.float64] | None = None,
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
+        """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place.
+
+        Of several relations, places are numbers on the whole board. Weights are taken as they are.
+        """
         boards = self._ready_boards
         x = check_features(features)
         inference.check_width(x.shape[1], self.folder.num_features)
-        return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
+        return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places, weights=weights))
 
     def _predict_new_nodes(
         self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None
@@ -297,6 +311,7 @@ class Run:
             boards,
             columns=self.folder.columns,
             num_features=self.folder.num_features,
+            declared=self.folder.edge_weight,
             listed_by="either" if is_symmetrized else lister,
         ) as nodes:
             probabilities, _ = self._predict_rows(boards, nodes)
@@ -315,7 +330,7 @@ class Run:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Probabilities of rows that read the boards, and how many places of each are unknown."""
         config = self.config
-        board, seen = boards.read_rows(nodes.indptr, nodes.places, damped=config.damped)
+        board, seen = boards.read_rows(nodes.indptr, nodes.places, shares=nodes.weights, damped=config.damped)
         scaling: dict[str, Any] = {"scale": config.reading_scale, "radius": config.reading_radius}
         readings = add_free_inputs(
             scale_readings(seen.values, board, **scaling),

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ class Check:
         files: names, folders or patterns of the files of nodes and of edges; None for DataFrames.
         mapping: the TOML file that was read, if there is one.
         in_file: the fields of `Columns` in that file.
+        relations: the files of edges by relation, where that file names relations.
 
     Examples:
         >>> from pathlib import Path
@@ -90,6 +91,7 @@ class Check:
     files: tuple[tuple[Path, ...], tuple[Path, ...]] | None = None
     mapping: Path | None = None
     in_file: Mapping[str, Any] = field(default_factory=dict)
+    relations: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     @property
     def data(self) -> str | None:
@@ -277,7 +279,8 @@ def check(
         given = _collect_given(files, columns)
         # Wrong names are listed with the other problems, so only the form of the settings is checked here.
         known = Columns.of(given)
-        nodes, edges = open_pair(connection, files, known, is_fixed=False)
+        # Tables of several relations are looked at together.
+        nodes, (edges,) = open_pair(connection, replace(files, relations={}), known, is_fixed=False)
         nodes = copy_table(connection, nodes, "raw_nodes")
         edges = copy_table(connection, edges, "raw_edges", is_numbered=False)
         missing = tuple(known.missing) if "missing" in given else _choose_missing(known)
@@ -307,6 +310,7 @@ def check(
             files=None if is_frames else (files.given["nodes"], files.given["edges"]),
             mapping=files.mapping,
             in_file=files.columns,
+            relations=files.relations,
         )
 
 
@@ -396,7 +400,7 @@ def _describe(profile: Profile, word: str) -> str:
         "another split": "left out: only one column is the split",
         "another id": "left out: different in every row",
         "empty": "left out",
-        "weight": "not read: edges have no weights",
+        "weight": "not read unless --edge-weight names it",
     }
     return "; ".join([*parts, *([notes[word]] if word in notes else [])])
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph.datasets.tables.records import (
+    Records,
+    apply_weights,
+    create_places,
+    decay_sql,
+    in_time_sql,
+    place_sql,
+    relation_sql,
+    weight_sql,
+)
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
 from hushgraph.graph.columns import Columns
@@ -34,47 +45,124 @@ class EdgeTable:
 
     def array(self, num_nodes: int) -> tuple[npt.NDArray[Any], int]:
         """Return node numbers [2, E], sources, then targets, and how many edges were dropped."""
-        self.table.execute(self.connection, lambda table: self._create_sql(table, num_nodes))
+        is_dated = self.columns.edge_date is not None
+        self.table.execute(
+            self.connection, lambda table: self._create_sql(table, num_nodes, is_full=is_dated)
+        )
+        dropped = self._check_ends()
+        if is_dated:
+            dropped += self._keep("in_time")
+        (count,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
+        edges = np.empty((2, int(count)), id_type(num_nodes))
+        for begin, chunk in self._fetch("source, target"):
+            edges[0, begin : begin + CHUNK] = chunk["source"]
+            edges[1, begin : begin + CHUNK] = chunk["target"]
+        return edges, dropped
+
+    def records(self, num_nodes: int) -> tuple[Records, dict[str, int]]:
+        """Return records with weights, relations and places, and how many were dropped or count as 0.
+
+        Guarantees:
+            What becomes of a record depends on that record, the ids of the nodes and what is declared.
+        """
+        create_places(self.connection, self.columns)
+        self.table.execute(self.connection, lambda table: self._create_sql(table, num_nodes, is_full=True))
+        counts = {}
+        if self.columns.places is None:
+            counts["edges to unknown ids dropped"] = self._check_ends()
+        else:
+            known = "(source IS NOT NULL AND target IS NOT NULL) OR place IS NOT NULL"
+            counts["records of undeclared places dropped"] = self._keep(known)
+        counts["records out of time dropped"] = self._keep("in_time")
+        counts["records of undeclared relations dropped"] = self._keep(
+            "relation IS NOT NULL OR source IS NULL OR target IS NULL"
+        )
+        chunks = [chunk for _, chunk in self._fetch("source, target, place, weight, decay, relation")]
+        ends = {
+            name: np.concatenate([np.ma.filled(np.ma.asarray(chunk[name]), -1) for chunk in chunks]).astype(
+                np.int64
+            )
+            for name in ("source", "target", "place", "relation")
+        }
+        # Between nodes, an id that names a place too is a node.
+        ends["place"][(ends["source"] >= 0) & (ends["target"] >= 0)] = -1
+        weight = None
+        if self.columns.is_weighted:
+            weight = np.concatenate(
+                [apply_weights(self.columns, chunk["weight"], chunk["decay"]) for chunk in chunks]
+            )
+            counts["weights that count as 0"] = int((weight == 0).sum())
+        return Records(weight=weight, **ends), counts
+
+    def _check_ends(self) -> int:
+        """Drop edges with an end that is not a node, or refuse them; return how many were dropped."""
         count, sources, targets = self.connection.execute(
             "SELECT count(*), count(source), count(target) FROM edges"
         ).fetchone()
         # An empty table means no edges: refusing it would reveal that the last row was emptied.
-        dropped = 0
-        if min(sources, targets) < count:
-            if self.columns.unknown_ids == "refuse":
-                self._raise_for_id()
-            dropped = count - self._drop_unknown()
-            count -= dropped
-        edges = np.empty((2, int(count)), id_type(num_nodes))
-        for begin in range(0, count, CHUNK):
+        if min(sources, targets) == count:
+            return 0
+        if self.columns.unknown_ids == "refuse":
+            self._raise_for_id()
+        return self._keep("source IS NOT NULL AND target IS NOT NULL")
+
+    def _fetch(self, names: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Columns of the table `edges` in chunks, at least one, each with the number of its first row."""
+        (count,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
+        for begin in range(0, max(count, 1), CHUNK):
             # A range of rowid is a contiguous part of the table, so it is read without a full scan.
-            chunk = self.connection.execute(
-                "SELECT source, target FROM edges WHERE rowid >= ? AND rowid < ?", [begin, begin + CHUNK]
-            ).fetchnumpy()
-            edges[0, begin : begin + CHUNK] = chunk["source"]
-            edges[1, begin : begin + CHUNK] = chunk["target"]
-        return edges, int(dropped)
+            yield (
+                begin,
+                self.connection.execute(
+                    f"SELECT {names} FROM edges WHERE rowid >= ? AND rowid < ?", [begin, begin + CHUNK]
+                ).fetchnumpy(),
+            )
 
-    def _drop_unknown(self) -> int:
-        """Replace the table `edges` by its rows between nodes; return how many there are."""
-        self.connection.execute(
-            "CREATE OR REPLACE TABLE edges AS SELECT * FROM edges "
-            "WHERE source IS NOT NULL AND target IS NOT NULL"
-        )
-        (kept,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
-        return int(kept)
+    def _keep(self, condition: str) -> int:
+        """Replace the table `edges` by its rows that meet a condition; return how many were dropped."""
+        (before,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
+        (after,) = self.connection.execute(f"SELECT count(*) FROM edges WHERE {condition}").fetchone()
+        if after < before:
+            self.connection.execute(f"CREATE OR REPLACE TABLE edges AS SELECT * FROM edges WHERE {condition}")
+        return int(before) - int(after)
 
-    def _create_sql(self, table: Table, num_nodes: int) -> str:
-        """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL."""
+    def _create_sql(self, table: Table, num_nodes: int, *, is_full: bool) -> str:
+        """Return the SQL that creates the table `edges`; an id that is not a node becomes NULL.
+
+        Args:
+            table: the edges.
+            num_nodes: N.
+            is_full: whether records have more than two ends.
+        """
         number = "INTEGER" if id_type(num_nodes) is np.int32 else "BIGINT"
         ends = [
             f"{table.id_sql(name, like=self.nodes.type_of(self.columns.id))} AS {end}"
             for end, name in (("u", self.columns.source), ("w", self.columns.target))
         ]
+        joins = "LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
+        more, shown = "", ""
+        if is_full:
+            cells = {
+                "in_time": in_time_sql(table, self.columns),
+                "decay": decay_sql(table, self.columns),
+                "weight": weight_sql(table, self.columns),
+                "relation": relation_sql(table, self.columns),
+            }
+            more = "".join(f", {sql} AS {name}" for name, sql in cells.items())
+            more += "".join(
+                f", {table.id_sql(name, like='VARCHAR')} AS {end}"
+                for end, name in (("u_text", self.columns.source), ("w_text", self.columns.target))
+            )
+            places = [place_sql(f"e.{end}", self.columns) for end in ("w_text", "u_text")]
+            shown = (
+                ", e.in_time, e.decay, e.weight, e.relation, CASE WHEN s.row_no IS NOT NULL AND t.row_no "
+                f"IS NULL THEN {places[0]} WHEN t.row_no IS NOT NULL AND s.row_no IS NULL THEN {places[1]} "
+                "END AS place"
+            )
         return (
-            f"CREATE TABLE edges AS SELECT e.row_no, CAST(s.row_no AS {number}) AS source, "
-            f"CAST(t.row_no AS {number}) AS target FROM (SELECT row_no, {', '.join(ends)} FROM "
-            f"{table.rows}) AS e LEFT JOIN nodes AS s ON e.u = s.id LEFT JOIN nodes AS t ON e.w = t.id"
+            f"CREATE OR REPLACE TABLE edges AS SELECT e.row_no, CAST(s.row_no AS {number}) AS source, "
+            f"CAST(t.row_no AS {number}) AS target{shown} FROM (SELECT row_no, {', '.join(ends)}{more} FROM "
+            f"{table.rows}) AS e {joins}"
         )
 
     def _raise_for_id(self) -> NoReturn:

@@ -12,8 +12,9 @@ from typing import Any
 
 from hushgraph.datasets.paths import check_is_file, format_path, path_exists
 from hushgraph.datasets.tables.frames import is_frame, write_frame
-from hushgraph.errors import GraphError
+from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.columns import Columns, merge_columns, suggest
+from hushgraph.graph.records import read_places
 
 MAPPING = "graph.toml"
 _ENDINGS = (".parquet", ".csv", ".tsv", ".txt")
@@ -33,6 +34,8 @@ class TableFiles:
         mapping: the TOML file, if there is one.
         titles: what messages call a file that stands for a DataFrame, by role.
         given: the names, folders and patterns that the files were found by, by role.
+        relations: the files of edges by the relation that their records are of, where a TOML file names
+            relations; `edges` are then the files of all.
     """
 
     nodes: tuple[Path, ...]
@@ -41,6 +44,7 @@ class TableFiles:
     mapping: Path | None = None
     titles: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    relations: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     def columns_with(self, given: Columns | Mapping[str, Any] | None) -> Columns:
         """Return the given columns; a mapping of some of them takes precedence over the TOML file."""
@@ -207,22 +211,47 @@ def _from_toml(path: Path, edges: tuple[Path, ...] | None = None) -> TableFiles:
     columns = content.get("columns", {})
     if not isinstance(columns, dict):
         raise GraphError(f"{format_path(path)}: columns={columns!r}; expected a table, [columns]")
+    columns = _read_place_file(path, columns)
     named: dict[str, tuple[Path, ...]] = {}
+    relations: dict[str, tuple[Path, ...]] = {}
     for key in ("nodes", "edges"):
-        if key in content:
-            value = content[key]
-            texts = value if isinstance(value, list) and value else [value]
-            if not all(isinstance(text, str) and text for text in texts):
-                raise GraphError(
-                    f"{format_path(path)}: {key}={value!r}; expected the name of a file, or a list of them"
-                )
-            named[key] = tuple(path.parent / Path(text).expanduser() for text in texts)
+        value = content.get(key)
+        if key == "edges" and isinstance(value, dict) and value and edges is None:
+            relations = {name: _name_files(path, f"{key}.{name}", each) for name, each in value.items()}
+            named[key] = tuple(file for files in relations.values() for file in files)
+        elif key in content:
+            named[key] = _name_files(path, key, value)
     if edges is not None:
         named["edges"] = edges
     inside = _in_folder(path.parent, named, path)
     return TableFiles(
-        nodes=inside.nodes, edges=inside.edges, columns=columns, mapping=path, given=inside.given
+        nodes=inside.nodes,
+        edges=inside.edges,
+        columns=columns,
+        mapping=path,
+        given=inside.given,
+        relations={name: _find_all(files, "edges") for name, files in relations.items()},
     )
+
+
+def _name_files(path: Path, key: str, value: Any) -> tuple[Path, ...]:
+    """The files that a key of a TOML file names, relative to it."""
+    texts = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(text, str) and text for text in texts):
+        raise GraphError(
+            f"{format_path(path)}: {key}={value!r}; expected the name of a file, or a list of them"
+        )
+    return tuple(path.parent / Path(text).expanduser() for text in texts)
+
+
+def _read_place_file(path: Path, columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns whose list of places is read, if a TOML file names a file of them."""
+    if "places" not in columns:
+        return columns
+    try:
+        return {**columns, "places": read_places(columns["places"], path.parent)}
+    except InputError as error:
+        raise GraphError(f"{format_path(path)}: {error}") from None
 
 
 def _in_folder(folder: Path, named: Mapping[str, tuple[Path, ...]], mapping: Path | None) -> TableFiles:

@@ -8,8 +8,9 @@ from typing import Any
 from hushgraph.datasets.tables.cells import feature_sql
 from hushgraph.datasets.tables.findings import EXAMPLES, Listing
 from hushgraph.datasets.tables.findings import Problem as Problem
-from hushgraph.datasets.tables.label_problems import LabelFinder, Question
+from hushgraph.datasets.tables.label_problems import Question
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
+from hushgraph.datasets.tables.record_problems import PROPOSED_PLACES, RecordFinder
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
 from hushgraph.graph.cell_rules import LOOKED_UP, suggest
@@ -50,7 +51,7 @@ def list_problems(
     return finder.listing
 
 
-class _Finder(LabelFinder):
+class _Finder(RecordFinder):
     """Looks for one kind of problem after the other."""
 
     def check_names(self) -> None:
@@ -208,10 +209,8 @@ class _Finder(LabelFinder):
 
     def check_edges(self) -> None:
         """Ends that are no node, self-loops, repeats, directions, and columns that are not read."""
-        others = [name for name, word in self.roles.edges.items() if word not in ("source", "target")]
-        if others:
-            what = f"{len(others)} more column{'s' * (len(others) > 1)}: {', '.join(map(repr, others[:6]))}"
-            self._add(1, "", what, len(others), "not read: edges have no weights and no features")
+        self.propose_records()
+        self.check_records()
         ends = [self._profile(1, name) for name in (self.roles.source, self.roles.target)]
         node_id = self._profile(0, self.roles.id)
         if node_id is None or ends[0] is None or ends[1] is None:
@@ -225,14 +224,15 @@ class _Finder(LabelFinder):
             f"SELECT count(*) FILTER (WHERE u IS NULL OR w IS NULL), count(*) FILTER (WHERE is_loop), "
             f"count({pair}), count(DISTINCT {pair}), count(DISTINCT {either}) FROM {linked}"
         ).fetchone()
-        if unknown:
+        if unknown and not self._add_unknown_places(int(unknown), int(ends[0].rows), linked):
             self._add_unknown_ids(unknown, linked)
         if loops:
             self._add(1, "", f"{_edges(loops)} between a node and itself", loops, "dropped")
         if different < count:
-            self._add(
-                1, "", f"{_edges(count - different)} given more than once", count - different, "dropped"
-            )
+            is_weighted = any(self.settings.get(name) is not None for name in ("edge_weight", "half_life"))
+            advice = "their weights are summed" if is_weighted else "dropped; --edge-weight count counts them"
+            what = f"{_edges(count - different)} given more than once"
+            self._add(1, "", what, count - different, advice)
         mutual = int(different) - int(undirected)
         if different and mutual < _MUTUAL * undirected:
             advice = "give --symmetrize to train if an edge has no direction"
@@ -257,6 +257,34 @@ class _Finder(LabelFinder):
             "raw_edges) LEFT JOIN ids AS a ON u_text = a.id LEFT JOIN ids AS b ON w_text = b.id)"
         )
 
+    def _add_unknown_places(self, count: int, total: int, linked: str) -> bool:
+        """Records that name places; return whether ends that are no node are explained by that."""
+        places = self.settings.get("places")
+        one_node, names = (
+            "(u IS NULL) <> (w IS NULL)",
+            "CASE WHEN u IS NULL THEN u_text ELSE w_text END",
+        )
+        with_node = self.connection.execute(f"SELECT count(*) FROM {linked} WHERE {one_node}").fetchone()[0]
+        if places is None:
+            if with_node < total or not total:
+                return False
+            # Every record names a node and something else: nothing could be trained without places.
+            self.listing.declared["places"] = PROPOSED_PLACES
+            what = f"all {total:,} records name a node and something that is none"
+            self._add(1, "", what, total, f"read as places that are not people (--places {PROPOSED_PLACES})")
+            return True
+        unknown = f"(u IS NULL AND w IS NULL) OR ({one_node} AND {names} IS NULL)"
+        if not isinstance(places, str):
+            unknown += f" OR ({one_node} AND {names} NOT IN ({list_sql(places)}))"
+        rows = self.connection.execute(
+            f"SELECT {names}, count(*) OVER () FROM {linked} WHERE {unknown} ORDER BY row_no LIMIT {EXAMPLES}"
+        ).fetchall()
+        if rows:
+            examples = tuple("empty" if text is None else repr(text[:40]) for text, _ in rows)
+            what = f"{_edges(rows[0][1])} that name no declared place"
+            self._add(1, "", what, int(rows[0][1]), "dropped; add the place to the list (--places)", examples)
+        return True
+
     def _add_unknown_ids(self, count: int, linked: str) -> None:
         total = self.profiles[1][str(self.roles.source)].rows
         texts = self.connection.execute(
@@ -265,7 +293,11 @@ class _Finder(LabelFinder):
         ).fetchall()
         examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in texts)
         is_dropped = self.settings.get("unknown_ids") == "drop"
-        advice = "dropped (unknown_ids)" if is_dropped else "drop them (--unknown-ids drop)"
+        advice = (
+            "dropped (unknown_ids)"
+            if is_dropped
+            else "drop them (--unknown-ids drop), or declare places that are not people (--places)"
+        )
         what = f"{_edges(count)} with an end that is not a node"
         if count == total:
             first = self._values(self.profiles[0][str(self.roles.id)])[:EXAMPLES]

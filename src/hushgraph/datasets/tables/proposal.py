@@ -43,11 +43,18 @@ _COMMENTS = {
     "date_format": "how dates are written",
     "cycles": "parts of dates that are features too: weekday, month, day or hour",
     "group": "figures are given for each of these groups too",
+    "edge_weight": "how much a record counts: a column, perhaps with :log1p or :sqrt; or count",
+    "edge_date": "of an edge: when it was recorded",
+    "since": "the first day of records that count",
+    "until": "the last day of records that count",
+    "half_life": "days after which a record counts half",
+    "relation": "kinds of records between people; public",
+    "places": "what records name that is no person: a list, a file of names, or hash:N; public",
     "looked_up": "read off the rows: a guarantee assumes it to be public; delete what you know to be public",
 }
 _TABLES = (
     *("fill", "scale", "categorical", "hashed", "decimal", "thousands", "dates", "date_format", "cycles"),
-    "group",
+    *("group", "relation"),
 )
 
 
@@ -66,6 +73,13 @@ def format_proposal(check: Check, folder: Path | None) -> str:
         for role, paths in zip(("nodes", "edges"), check.files, strict=True):
             names = [os.path.relpath(path, folder or check.target().parent) for path in paths]
             lines.append(f"{role} = {_toml(names[0] if len(names) == 1 else names)}")
+        if check.relations:
+            base = folder or check.target().parent
+            files = {
+                name: [os.path.relpath(path, base) for path in paths]
+                for name, paths in check.relations.items()
+            }
+            lines[-1] = f"edges = {_toml({json.dumps(name): each for name, each in files.items()})}"
     lines += ["", "[columns]"]
     numbers = [each.name for each in check.columns if each.table == "nodes" and each.looks_like in NUMERIC]
     for key, comment in _COMMENTS.items():
@@ -119,7 +133,8 @@ def format_flags(settings: Mapping[str, Any]) -> list[str]:
                 for name, each in value.items()
             ]
         elif isinstance(value, (list, tuple)):
-            texts = [join_list(map(_text, value))]
+            # Places are declared in a file.
+            texts = ["FILE"] if key == "places" else [join_list(map(_text, value))]
         else:
             texts = ["tab" if value == "\t" else _text(value)]
         for text in texts:

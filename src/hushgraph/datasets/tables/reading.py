@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.edge_table import EdgeTable
 from hushgraph.datasets.tables.files import TableFiles, find_tables
 from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
+from hushgraph.datasets.tables.records import build_relations, check_columns
 from hushgraph.datasets.tables.table import Table, open_table
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns, looks_like_split
@@ -65,7 +67,9 @@ def arrays_from_tables(
                 f"{nodes.shown}: no column 'split'; name one that holds train, val or test, or "
                 "give split='0.6/0.2/0.2' to draw train/val/test at random"
             )
-        check_ids(nodes, edges, given)
+        for each in edges:
+            check_ids(nodes, each, given)
+            check_columns(each, given)
         # By the nodes alone, whose ids are public: one edge can change the type of a column of edges.
         integer_ids = nodes.is_integer(given.id)
         reader = NodeTable(
@@ -79,16 +83,30 @@ def arrays_from_tables(
             kind=kind,
         )
         arrays = reader.arrays()
-        ends = EdgeTable(
-            connection=connection,
-            table=edges,
-            nodes=nodes,
-            columns=given,
+        arrays |= _read_edges(connection, edges, nodes, given, arrays)
+        arrays["unread"] = tuple(
+            dict.fromkeys(name for each in edges for name in each.names if name not in given.edge_columns)
         )
-        arrays["edge_index"], dropped = ends.array(len(arrays["y"]))
-        arrays["clean_up"] |= {"edges to unknown ids dropped": dropped}
-        arrays["unread"] = tuple(name for name in edges.names if name not in (given.source, given.target))
         return {**arrays, "columns": given, "num_classes": num_classes, "are_sets": kind == "labels"}
+
+
+def _read_edges(
+    connection: Any, tables: Sequence[Table], nodes: Table, columns: Columns, arrays: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return edges, or relations where records are more than a list of nodes, and what was dropped."""
+    num_nodes, counts = len(arrays["y"]), dict(arrays["clean_up"])
+    readers = [EdgeTable(connection=connection, table=each, nodes=nodes, columns=columns) for each in tables]
+    if len(readers) == 1 and not columns.has_relations:
+        edges, dropped = readers[0].array(num_nodes)
+        what = "edges to unknown ids dropped" if columns.edge_date is None else "edges dropped"
+        return {"edge_index": edges, "clean_up": counts | {what: dropped}}
+    read = []
+    for reader in readers:
+        records, dropped_by = reader.records(num_nodes)
+        read.append((reader.table.relation or "", records))
+        counts |= {what: counts.get(what, 0) + count for what, count in dropped_by.items()}
+    relations = build_relations(read, columns, num_nodes)
+    return {"edge_index": None, "relations": relations, "clean_up": counts}
 
 
 def _choose_kind(kind: LabelKind | None, nodes: Table, columns: Columns) -> LabelKind:
@@ -122,12 +140,24 @@ def _refuse_split_features(nodes: Table, columns: Columns) -> None:
         )
 
 
-def open_pair(connection: Any, files: TableFiles, columns: Columns, *, is_fixed: bool) -> tuple[Table, Table]:
-    """Open the tables of nodes and edges."""
+def open_pair(
+    connection: Any, files: TableFiles, columns: Columns, *, is_fixed: bool
+) -> tuple[Table, tuple[Table, ...]]:
+    """Open the table of nodes and the tables of edges: one, or one for each relation that has a name."""
     options: dict[str, Any] = {"delimiter": columns.delimiter, "is_fixed": is_fixed}
     nodes = open_table(connection, files.nodes, role="nodes", title=files.titles.get("nodes"), **options)
-    edges = open_table(connection, files.edges, role="edges", title=files.titles.get("edges"), **options)
-    return nodes, edges
+    if not files.relations:
+        title = files.titles.get("edges")
+        return nodes, (open_table(connection, files.edges, role="edges", title=title, **options),)
+    if columns.relation:
+        raise GraphError(
+            f"{format_path(files.mapping or files.edges[0])}: tables of edges by relation, and a column that "
+            "is the relation; leave out one of the two"
+        )
+    return nodes, tuple(
+        replace(open_table(connection, paths, role="edges", **options), relation=name)
+        for name, paths in files.relations.items()
+    )
 
 
 def check_ids(nodes: Table, edges: Table, columns: Columns) -> None:

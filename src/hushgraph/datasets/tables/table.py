@@ -44,6 +44,7 @@ class Table:
         has_mixed_line_ends: whether it is CSV with both LF and CRLF line ends.
         parts: the files of a table of several, in order; empty for one file.
         num_rows: how many rows a Parquet file has; unknown for CSV.
+        relation: of a table of edges: the relation that all its records are of; None where it has no name.
     """
 
     path: Path
@@ -55,6 +56,7 @@ class Table:
     title: str | None = None
     parts: tuple[Table, ...] = ()
     num_rows: int | None = None
+    relation: str | None = None
 
     @property
     def shown(self) -> str:

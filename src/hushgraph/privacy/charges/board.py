@@ -8,6 +8,11 @@ How far a change moves it, where a ballot has norm 1:
 | one undirected edge     | sqrt(how many of its ends are training)   | 4                 |
 | one directed record     | 1 if its owner is a training row          | 2                 |
 | one label changed       | `label_move` if the row is a training row | the same          |
+| all relations of a pair | as below                                  | as edge or record |
+
+Where records have weights, the other records of a row grow when one goes or its weight changes: one ballot,
+whose coefficients are 0 or more before and after, moves by at most 2 squared. Two ends move by 1 + 1 at each
+other's place and by (1 + 1)^2 at a third one: 6. All records of a pair over several relations move no more.
 
 An edge record of a row without a training label changes its reading, and with it the probabilities that it
 casts onto a board that everybody casts onto: a ballot of norm 1 may become any other, which is a move of 2
@@ -18,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hushgraph._text import digits_down
 from hushgraph.privacy.changes import Change
@@ -33,10 +38,12 @@ class BoardCharge(GaussianCharge):
         by_everybody: whether rows without a training label cast a ballot too.
         label_move: the norm by which a ballot changes where its label becomes another; sqrt(2 c / (c - 1))
             for c classes.
+        is_weighted: whether records have weights.
     """
 
     by_everybody: bool = False
     label_move: float = 2.0
+    is_weighted: bool = False
 
     kind: ClassVar[str] = "board"
     noun: ClassVar[str] = "boards"
@@ -49,8 +56,17 @@ class BoardCharge(GaussianCharge):
         if change.what == "label":
             return self.label_move if training else 0.0
         if self.by_everybody:
-            return 2.0 * (2 if change.what == "edge" else 1)
+            return 2.0 * (1 if change.what == "record" else len(change.kinds))
+        if self.is_weighted or change.what == "pair":
+            return math.sqrt((0, 2, 6)[training])
         return math.sqrt(training)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in `Charge`; without weights, as before there were weights."""
+        values = super().to_json()
+        if not self.is_weighted:
+            del values["is_weighted"]
+        return values
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:

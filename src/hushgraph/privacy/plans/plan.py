@@ -385,6 +385,16 @@ class PrivacyPlan(ABC):
         return "directed record" if self.directed else "undirected edge"
 
     @property
+    def record_figures(self) -> tuple[tuple[str, float], ...]:
+        """Further figures about records: what each is of, in words, and epsilon."""
+        return ()
+
+    @property
+    def record_sentences(self) -> tuple[str, ...]:
+        """What records are, where they are more than a list of nodes."""
+        return ()
+
+    @property
     def epsilon_label(self) -> float:
         """Epsilon for one label changed into another."""
         return self._price_or_infinity(ONE_LABEL)
@@ -479,14 +489,15 @@ class PrivacyPlan(ABC):
         """The plan as one line of JSON with sorted keys; `from_json` gives the same plan back."""
         tags = {"format": FORMAT, "method": self.method, "adjacency": self.adjacency}
         fields = asdict(self)
-        if not self.num_tables:
-            # Fingerprints of plans that were made before there were figures stay as they are.
-            del fields["num_tables"], fields["table_noise"]
-        if not self.num_scaled:
-            del fields["num_scaled"], fields["scaling_noise"]
-        if not self.has_target:
-            del fields["has_target"]
+        for name in self._list_unwritten():
+            del fields[name]
         return json.dumps(tags | fields, sort_keys=True, allow_nan=False)
+
+    def _list_unwritten(self) -> tuple[str, ...]:
+        """Fields that are not used: fingerprints of plans that were made before they existed stay."""
+        tables = () if self.num_tables else ("num_tables", "table_noise")
+        scaled = () if self.num_scaled else ("num_scaled", "scaling_noise")
+        return (*tables, *scaled, *(() if self.has_target else ("has_target",)))
 
     @staticmethod
     def from_json(text: str) -> PrivacyPlan:

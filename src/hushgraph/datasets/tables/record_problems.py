@@ -1,0 +1,104 @@
+"""Problems of records: weights, dates, relations and places that are declared, and what could be declared."""
+
+from __future__ import annotations
+
+from hushgraph.datasets.tables.cells import feature_sql, time_sql
+from hushgraph.datasets.tables.findings import EXAMPLES
+from hushgraph.datasets.tables.label_problems import LabelFinder
+from hushgraph.datasets.tables.profile import Profile, list_sql
+from hushgraph.errors import InputError
+from hushgraph.graph.cell_rules import rule_for, suggest
+from hushgraph.graph.columns import Columns
+from hushgraph.graph.records import EdgeWeight
+
+# More different values than this in a column of edges are no kinds of records.
+_MOST_KINDS = 12
+PROPOSED_PLACES = "hash:1024"
+"""What is proposed where every record names a node and something that is none."""
+_RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation", "places")
+
+
+class RecordFinder(LabelFinder):
+    """Looks for problems of what is declared about records."""
+
+    @property
+    def declared_records(self) -> Columns:
+        """What is declared about records."""
+        return Columns(**{name: self.settings[name] for name in _RECORDS if name in self.settings})
+
+    def check_records(self) -> None:
+        """Weights that count as 0, records without a date, and relations that are not declared."""
+        try:
+            declared = self.declared_records
+        except InputError as error:
+            self._add(1, "", str(error), 1, "correct the setting", stops=True)
+            return
+        weight = declared.weight
+        if weight is not None and weight.column is not None:
+            self._check_weights(weight)
+        if declared.edge_date is not None:
+            profile = self._find_declared(declared.edge_date, "edge_date")
+            if profile is not None:
+                time = time_sql(profile.sql, rule_for(self.rules.date_format, declared.edge_date))
+                self._report(profile, f"{time} IS NULL", "{} without a date", "dropped")
+        for name, values in declared.relation.items():
+            profile = self._find_declared(name, "relation")
+            if profile is not None:
+                other = f"COALESCE(CAST({profile.sql} AS VARCHAR) NOT IN ({list_sql(values)}), true)"
+                advice = "dropped; declare its relation (--relation) to read it"
+                self._report(profile, other, "{} of a relation that is not declared", advice)
+
+    def _check_weights(self, weight: EdgeWeight) -> None:
+        name = str(weight.column)
+        profile = self._find_declared(name, "edge_weight")
+        if profile is None:
+            return
+        value = feature_sql(self.rules, name, profile.sql)
+        not_number = f"{value} IS NULL OR NOT isfinite({value})"
+        self._report(profile, not_number, "{} without a finite weight", "counted as 0: they cast nothing")
+        negative = f"{value} < 0 AND isfinite({value})"
+        advice = "counted as 0: weights have no sign; a declared relation for each sign keeps both"
+        self._report(profile, negative, "{} with a weight below 0", advice)
+
+    def _find_declared(self, name: str, key: str) -> Profile | None:
+        """The column that a setting names; a problem where there is none."""
+        profile = self._profile(1, name)
+        if profile is None:
+            near = suggest(name, self.profiles[1])
+            self._add(1, name, f"no such column, given as {key}", 1, f"correct the name{near}", stops=True)
+        return profile
+
+    def _report(self, profile: Profile, condition: str, what: str, remedy: str) -> None:
+        (count,) = self.connection.execute(f"SELECT count(*) FROM raw_edges WHERE {condition}").fetchone()
+        if not count:
+            return
+        cells = self.connection.execute(
+            f"SELECT CAST({profile.sql} AS VARCHAR) FROM raw_edges WHERE {condition} ORDER BY rowid LIMIT "
+            f"{EXAMPLES}"
+        ).fetchall()
+        examples = tuple("empty" if text is None else repr(text[:40]) for (text,) in cells)
+        records = "1 record" if count == 1 else f"{count:,} records"
+        self._add(1, profile.name, what.format(records), int(count), remedy, examples)
+
+    def propose_records(self) -> None:
+        """Columns of edges that are not read, with the flag that would read each."""
+        read = {self.roles.source, self.roles.target, *self.declared_columns}
+        for name, word in self.roles.edges.items():
+            profile = self.profiles[1][name]
+            if name in read or word in ("source", "target"):
+                continue
+            if word in ("weight", "number"):
+                advice = f"not read; if it is how much a record counts, give --edge-weight {name}:log1p"
+            elif 1 < profile.distinct <= _MOST_KINDS:
+                advice = f"not read; if it is the kind of a record, declare its values: --relation {name}=A|B"
+            else:
+                advice = "not read: of edges, weights, dates, relations and places are"
+            self._add(1, name, "one more column", 1, advice)
+
+    @property
+    def declared_columns(self) -> tuple[str, ...]:
+        """The columns of edges that settings name."""
+        try:
+            return self.declared_records.edge_columns
+        except InputError:
+            return ()
