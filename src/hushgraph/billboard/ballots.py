@@ -4,6 +4,9 @@ A ballot is a vector in units of 1 / GRID, as wide as the task says: one number 
 places casts the same ballot b onto each of them, and d |b|^2 <= GRID^2 holds in integers. So emptying the row
 moves the tally of all places by at most GRID (Frobenius norm), whatever the other rows are.
 
+Of a person with several nodes, the k that cast onto a board cast ballots with k^2 d |b|^2 <= GRID^2: a norm
+of 1/k each, so that together they move the tally by at most GRID, also where they list the same places.
+
 The places of a row are the other ends of the records it owns. A `Graph` holds no repeats and no self-loops,
 so its records are used as they are.
 """
@@ -21,6 +24,7 @@ import numpy.typing as npt
 
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.persons import count_members
 from hushgraph.tasks.task import Task, is_labelled, no_label
 
 if TYPE_CHECKING:
@@ -52,6 +56,9 @@ class Ballots:
         rest: int64 [N], what every other class loses, in units; 0 without one.
         soft_rows: int64 [N], the row of `soft` that a row casts instead; -1 where it casts none of these.
         soft: int32 [M, width], ballots of another form than a class against all others.
+        persons: int64 [N], for every row the first row of its person; None where every row is a person.
+        shares: int64 [N], k: how many rows of its person cast onto this board; None where every row is a
+            person.
     """
 
     width: int
@@ -62,6 +69,8 @@ class Ballots:
     rest: Int64Array
     soft_rows: Int64Array
     soft: Int32Array
+    persons: Int64Array | None = None
+    shares: Int64Array | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -114,7 +123,7 @@ def ballot_entries(
     """What a label ballot gives to its class and takes from every other, in units, for lists of these sizes.
 
     Args:
-        sizes: d, integers of 0 or more; an empty list casts nothing.
+        sizes: d, integers of 0 or more, k^2 d for one of k rows of a person; an empty list casts nothing.
         squares: of both for a list of one place, `Task.entry_squares`. For c classes they are (c-1)/c and
             1/(c (c-1)): the entries of (e_y - 1/c) / sqrt(1 - 1/c).
 
@@ -153,13 +162,21 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
         raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
     labels = np.full_like(graph.y, no_label(graph.y.dtype))
     labels[graph.train_idx] = graph.y[graph.train_idx]
-    return ballots_of_lists(list_sizes(graph, edge_owner), labels, edge_owner, task=task)
+    return ballots_of_lists(
+        list_sizes(graph, edge_owner), labels, edge_owner, task=task, persons=graph.persons
+    )
 
 
 def ballots_of_lists(
-    sizes: Int64Array, labels: npt.NDArray[Any], edge_owner: EdgeOwner, *, task: Task
+    sizes: Int64Array,
+    labels: npt.NDArray[Any],
+    edge_owner: EdgeOwner,
+    *,
+    task: Task,
+    persons: Int64Array | None = None,
 ) -> Ballots:
     """The ballots of rows that list this many places and have these training labels."""
+    has_label = is_labelled(labels)
     nobody = np.full(len(sizes), -1, np.int64)
     nothing = np.zeros(len(sizes), np.int64)
     ballots = Ballots(
@@ -171,11 +188,13 @@ def ballots_of_lists(
         rest=nothing,
         soft_rows=nobody,
         soft=np.empty((0, task.ballot_width), np.int32),
+        persons=persons,
+        shares=_count_casters(persons, has_label & (sizes > 0)),
     )
-    has_label = is_labelled(labels)
     if task.entry_squares is None:
         return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
-    own, rest = ballot_entries(np.where(has_label, sizes, 0), task.entry_squares)
+    costs = _find_costs(sizes, ballots.shares)
+    own, rest = ballot_entries(np.where(has_label, costs, 0), task.entry_squares)
     return replace(ballots, labels=labels, own=own, rest=rest)
 
 
@@ -188,8 +207,9 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
         task: what predictions cast.
 
     Guarantees:
-        d |b|^2 <= GRID^2 is checked in integers for every ballot, whatever the numbers are. A row of numbers
-        that are not finite casts nothing: one row cannot stop a run.
+        d |b|^2 <= GRID^2, or k^2 d |b|^2 <= GRID^2 for one of k rows of a person, is checked in integers for
+        every ballot, whatever the numbers are. A row of numbers that are not finite casts nothing: one row
+        cannot stop a run.
     """
     expected = (ballots.num_nodes, task.num_outputs)
     if tuple(outputs.shape) != expected:
@@ -197,7 +217,46 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
             f"outputs have shape {list(outputs.shape)}; expected {list(expected)}: one row per node, one "
             "column per output"
         )
-    return _add_soft(ballots, ~ballots.is_cast, lambda rows: task.predict_ballots(outputs[rows]))
+    others = ~ballots.is_cast
+    ballots = _share_with_all(ballots)
+    return _add_soft(ballots, others, lambda rows: task.predict_ballots(outputs[rows]))
+
+
+def _count_casters(persons: Int64Array | None, casts: npt.NDArray[np.bool_]) -> Int64Array | None:
+    """int64 [N]: how many rows of a row's person cast, at least 1; None where every row is a person."""
+    return None if persons is None else np.maximum(count_members(persons, casts), 1)
+
+
+def _find_costs(sizes: Int64Array, shares: Int64Array | None) -> Int64Array:
+    """k^2 d: what the squared norm of a ballot is multiplied with and is then at most GRID^2.
+
+    From 2^60 on, every ballot is one of zeros.
+    """
+    if shares is None:
+        return sizes
+    is_small = sizes * np.square(shares.astype(np.float64)) < 2.0**60
+    return np.where(is_small, sizes * np.square(np.where(is_small, shares, 1)), 1 << 60)
+
+
+def _share_with_all(ballots: Ballots) -> Ballots:
+    """The same ballots where all rows that list a place cast: smaller for persons with more such rows."""
+    if ballots.persons is None or ballots.shares is None:
+        return ballots
+    before, shares = ballots.shares, np.maximum(count_members(ballots.persons, ballots.list_sizes > 0), 1)
+    rows = np.flatnonzero(ballots.soft_rows >= 0)
+    soft = ballots.soft.copy()
+    # |b| k / k' rounded towards zero: a norm of 1/k becomes one of at most 1/k'.
+    soft[ballots.soft_rows[rows]] = _shrink(
+        ballots.soft[ballots.soft_rows[rows]], before[rows, None], shares[rows, None]
+    )
+    own, rest = (_shrink(entries, before, shares) for entries in (ballots.own, ballots.rest))
+    return replace(ballots, own=own, rest=rest, soft=soft, shares=shares)
+
+
+def _shrink(entries: npt.NDArray[Any], before: Int64Array, after: Int64Array) -> Int64Array:
+    """Entries times before / after, rounded towards zero, in integers."""
+    shrunk: Int64Array = np.sign(entries) * (np.abs(entries.astype(np.int64)) * before // after)
+    return shrunk
 
 
 def _add_soft(
@@ -214,9 +273,10 @@ def _add_soft(
     soft = np.zeros((len(ballots.soft) + len(rows), ballots.width), np.int32)
     soft[: len(ballots.soft)] = ballots.soft
     added = soft[len(ballots.soft) :]
+    costs = _find_costs(ballots.list_sizes, ballots.shares)
     for begin in range(0, len(rows), _SOFT_ROWS):
         block = slice(begin, begin + _SOFT_ROWS)
-        added[block] = _round_onto_grid(make(rows[block]), ballots.list_sizes[rows[block]])
+        added[block] = _round_onto_grid(make(rows[block]), costs[rows[block]])
     soft_rows = ballots.soft_rows.copy()
     soft_rows[rows] = len(ballots.soft) + np.arange(len(rows))
     return replace(ballots, soft=soft, soft_rows=soft_rows)

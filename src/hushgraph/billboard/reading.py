@@ -5,12 +5,17 @@
 and 0 for an empty list. Plain reading has w_u = 1. Damped reading has w_u = 1 / sqrt(1 + max(0, |B_u|^2 / s^2
 - c) / c), which turns down places that are louder than noise alone.
 
-Given the board, S_v is a function of the row of v alone. Sums are formed in float64 in ascending order of
-places, one row at a time, so that a reading depends neither on threads nor on other rows.
+Of a person with several nodes, what any of them cast onto the places of L_v is taken off: no label of a
+person helps to predict that person. (`read_rows` is for nodes that arrived later: they cast nothing, and no
+label of theirs is on the board.)
+
+Given the board, S_v is a function of the row of v, or of its person, alone. Sums are formed in float64 in
+ascending order of places, one row at a time, so that a reading depends neither on threads nor on other rows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +28,7 @@ from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, owned_records
 from hushgraph.billboard.board import Board
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.persons import Members, count_members, gather
 
 Float32Array = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
@@ -225,8 +231,8 @@ def read(
         float32 [len(rows), c].
 
     Guarantees:
-        Reads no row but the one the reading is for, and the board. What is taken off is what was cast: onto
-        places that are listed now and were listed then, the ballot of then.
+        Reads no row but the one the reading is for, or those of its person, and the board. What is taken off
+        is what was cast: onto places that are listed now and were listed then, the ballot of then.
     """
     _check_places(board, graph.num_nodes)
     owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
@@ -241,6 +247,7 @@ def read(
         # Per row, the sum of w over the places it cast onto.
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
+    others = PersonLists.of(graph, edge_owner, cast_graph or graph) if owns else None
     readings = np.empty((len(picked), board.width), np.float32)
     # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
@@ -252,6 +259,8 @@ def read(
             add_records(owners, places, slots, weights, values, sums, square)
         for part, ballots in owns:
             take_off(sums, part * own_weight, ballots, picked, columns)
+            if others is not None:
+                others.take_off(sums, part, ballots, weights, slots, columns)
         for first in range(0, len(picked), _READ_BLOCK):
             block = slice(first, first + _READ_BLOCK)
             readings[block, columns] = normalise(sums[block], square[block])
@@ -304,6 +313,76 @@ def read_rows(
     if cast is not None:
         sums -= own_weight[:, None] * (cast.ballots / float(GRID))
     return Readings(values=normalise(sums, square), known=known, unknown=unknown)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PersonLists:
+    """The lists of persons with several nodes, now and when ballots were cast.
+
+    Attributes:
+        members: the nodes of these persons.
+        now, then: pointers int64 [len(members.nodes) + 1] and places: member i lists
+            `places[pointers[i]:pointers[i + 1]]`.
+    """
+
+    members: Members
+    now: tuple[Int64Array, npt.NDArray[Any]]
+    then: tuple[Int64Array, npt.NDArray[Any]]
+
+    @classmethod
+    def of(cls, graph: Graph, edge_owner: EdgeOwner, cast_graph: Graph) -> PersonLists | None:
+        """Of a graph; None where nobody has several nodes."""
+        if graph.persons is None:
+            return None
+        sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
+        members = gather(graph.persons, np.flatnonzero(sizes > 1))
+        if not len(members.nodes):
+            return None
+        now = _list_places(graph, edge_owner, members.nodes)
+        same = cast_graph is graph
+        return cls(
+            members=members,
+            now=now,
+            then=now if same else _list_places(cast_graph, edge_owner, members.nodes),
+        )
+
+    def take_off(
+        self,
+        sums: FloatArray,
+        part: float,
+        own: Ballots,
+        weights: FloatArray,
+        slots: Int64Array,
+        columns: slice,
+    ) -> None:
+        """Subtract from every sum what the other nodes of its person cast onto the places it lists."""
+        nodes, pointers = self.members
+        ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _READ_BLOCK)), len(pointers) - 1)
+        local = np.full(len(weights), -1, np.int64)
+        for first, last in itertools.pairwise(ends):
+            block = nodes[pointers[first] : pointers[last]]
+            if len(block):
+                ballots = np.ascontiguousarray(own.dense(block)[:, columns]) * (part / float(GRID))
+                who = pointers[first : last + 1]
+                _take_off_others(who, slots[block], *self.now, *self.then, ballots, weights, local, sums)
+
+
+def _list_places(
+    graph: Graph, edge_owner: EdgeOwner, nodes: Int64Array
+) -> tuple[Int64Array, npt.NDArray[Any]]:
+    """Pointers and places of the lists of some nodes, in their order, places ascending."""
+    position = np.full(graph.num_nodes, -1, np.int64)
+    position[nodes] = np.arange(len(nodes))
+    parts = [
+        (position[owners[kept]], places[kept])
+        for owners, places in owned_records(graph, edge_owner)
+        for kept in [position[owners] >= 0]
+    ]
+    owners = np.concatenate([NOTHING, *(owners for owners, _ in parts)])
+    places = np.concatenate([NOTHING, *(places for _, places in parts)])
+    counts = np.bincount(owners, minlength=len(nodes))
+    pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return pointers, places[np.argsort(owners, kind="stable")]
 
 
 def _check_places(board: Board, num_nodes: int) -> None:
@@ -420,6 +499,44 @@ def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_send
             if not _contains(indices[indptr[reader] : indptr[reader + 1]], sender):
                 continue
         own_weight[slot] += weights[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_off_others(  # type: ignore[no-untyped-def]
+    who, slots, now, now_places, then, then_places, ballots, weights, local, sums
+):
+    """For every person, add up what was cast by place, and take off what a node did not cast itself.
+
+    `local` is -1 for every place before and after.
+    """
+    width, start = ballots.shape[1], who[0]
+    for person in range(len(who) - 1):
+        first, last = who[person], who[person + 1]
+        cast = np.zeros((then[last] - then[first], width))
+        touched = 0
+        for i in range(first, last):
+            for at in range(then[i], then[i + 1]):
+                place = then_places[at]
+                if local[place] < 0:
+                    local[place] = touched
+                    touched += 1
+                for k in range(width):
+                    cast[local[place], k] += ballots[i - start, k]
+        for i in range(first, last):
+            slot = slots[i - start]
+            if slot < 0:
+                continue
+            mine = then_places[then[i] : then[i + 1]]
+            for at in range(now[i], now[i + 1]):
+                place = now_places[at]
+                if local[place] < 0:
+                    continue
+                is_mine = _contains(mine, place)
+                for k in range(width):
+                    others = cast[local[place], k] - (ballots[i - start, k] if is_mine else 0.0)
+                    sums[slot, k] -= weights[place] * others
+        for at in range(then[first], then[last]):
+            local[then_places[at]] = -1
 
 
 @numba.njit(cache=True, nogil=True)

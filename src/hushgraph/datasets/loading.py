@@ -52,6 +52,7 @@ def load_graph(
     columns: Columns | Mapping[str, Any] | None = None,
     labels: bool = True,
     task: LabelKind = None,
+    person: Any = None,
 ) -> Graph:
     """Load any supported kind of data as a checked `Graph`.
 
@@ -70,6 +71,9 @@ def load_graph(
             missing. Every node is then unlabelled and in the training split.
         task: `Number` for labels that are numbers, "labels" for sets of labels; otherwise they are classes. A
             `Graph` has its own task, and tables say by `columns` that a node has several labels.
+        person: whose every node is, where people have several nodes: the name of a column of tables, of an
+            attribute of a PyG `Data` or of NetworkX nodes, or of a key of an `.npz` file; or an array as
+            `Graph.with_persons` takes it.
 
     Returns:
         The checked graph.
@@ -82,6 +86,11 @@ def load_graph(
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
+    if person is not None and not isinstance(person, str):
+        own = {"root": root, "columns": columns, "task": task}
+        return _give_persons(load_graph(data, **options, **own), person, split, split_seed)
+    if isinstance(data, Graph) or (isinstance(data, str) and data in names()):
+        _refuse_person(person, data)
     if isinstance(data, Graph):
         return _adapt(data, **options)
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
@@ -91,7 +100,10 @@ def load_graph(
     known = None if isinstance(task, Number) else num_classes
     reading = options | {"num_classes": known, "task": task}
     if is_tables(data):
+        if person is not None and not isinstance(columns, Columns):
+            columns = {**(columns or {}), "person": person}
         return _load_tables(data, columns, **reading)
+    reading["person"] = person if labels else None
     if is_networkx(data):
         if task == "labels":
             raise GraphError(
@@ -101,7 +113,7 @@ def load_graph(
         return _build_from_networkx(data, **reading | {"split": split or "split"})
     if not isinstance(data, (str, Path)):
         arrays = arrays_from_pyg(data, splits=split is None, labels=labels, classes=task is None)
-        return _build(arrays, **reading)
+        return _build(arrays | _read_persons(data, reading.pop("person")), **reading)
     path = Path(data)
     if path.suffix == ".npz":
         return load_npz(path, **reading)
@@ -112,6 +124,33 @@ def load_graph(
             f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
         )
     return _adapt(load(data, root), **options)
+
+
+def _refuse_person(person: Any, data: Any) -> None:
+    """Refuse a name where nothing has names."""
+    if person is not None:
+        name = data if isinstance(data, str) else "a Graph"
+        raise GraphError(
+            f"person={person!r}: {name} has no columns; give an array to Graph.with_persons, or to "
+            "hushgraph.datasets.load_graph(data, person=array)"
+        )
+
+
+def _give_persons(graph: Graph, persons: Any, split: str | None, seed: int) -> Graph:
+    """A graph whose nodes are these persons', with a split by person where one is drawn."""
+    graph = graph.with_persons(persons)
+    return graph if split is None or "/" not in split else _resplit(graph, split, seed)
+
+
+def _read_persons(data: Any, person: str | None) -> dict[str, Any]:
+    """The persons of an object with attributes, as an argument of `Graph.from_arrays`."""
+    if person is None:
+        return {}
+    if getattr(data, person, None) is None:
+        raise GraphError(
+            f"person={person!r}: the data has no such attribute; expected one that says whose every node is"
+        )
+    return {"persons": getattr(data, person)}
 
 
 def _adapt(
@@ -154,6 +193,7 @@ def load_npz(
     split_seed: int = 0,
     labels: bool = True,
     task: LabelKind = None,
+    person: str | None = None,
 ) -> Graph:
     """Load a graph from an `.npz` file.
 
@@ -168,7 +208,7 @@ def load_npz(
         path: the file.
         symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
         labels: as in `load_graph`; with False, neither `y` nor a split is read.
-        task: as in `load_graph`.
+        task, person: as in `load_graph`.
 
     Returns:
         The checked graph.
@@ -179,7 +219,7 @@ def load_npz(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
-        arrays = read_npz(file, splits=split is None, labels=labels)
+        arrays = read_npz(file, splits=split is None, labels=labels, person=person)
         declared = arrays.pop("num_classes", None)
         if num_classes is None and not isinstance(task, Number):
             options["num_classes"] = declared
@@ -196,12 +236,13 @@ def load_pt(
     split_seed: int = 0,
     labels: bool = True,
     task: LabelKind = None,
+    person: str | None = None,
 ) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
     Args:
         path: the file. A dictionary of tensors can be read without torch-geometric.
-        symmetrize, num_classes, directed, split, split_seed, labels: as in `load_graph`.
+        symmetrize, num_classes, directed, split, split_seed, labels, person: as in `load_graph`.
 
     Returns:
         The checked graph.
@@ -211,7 +252,9 @@ def load_pt(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
-        arrays = arrays_from_pyg(read_pt(file), splits=split is None, labels=labels, classes=task is None)
+        fields = read_pt(file)
+        arrays = arrays_from_pyg(fields, splits=split is None, labels=labels, classes=task is None)
+        arrays |= _read_persons(fields, person)
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
 
 
@@ -259,6 +302,7 @@ def from_networkx(
     symmetrize: bool = False,
     num_classes: int | None = None,
     directed: bool | None = None,
+    person: str | None = None,
 ) -> Graph:
     """Build a graph from a NetworkX graph. The nodes keep their order.
 
@@ -274,6 +318,8 @@ def from_networkx(
             such as "0.6/0.2/0.2" draw a split instead.
         split_seed: the seed of that draw.
         symmetrize, num_classes, directed: as in `Graph.from_arrays`.
+        person: the attribute that says whose a node is, where people have several; a node without it is a
+            person of its own.
 
     Returns:
         The checked graph; `node_names` holds the nodes of the NetworkX graph.
@@ -291,6 +337,7 @@ def from_networkx(
         symmetrize=symmetrize,
         num_classes=num_classes,
         directed=directed,
+        person=person,
     )
 
 
@@ -303,6 +350,7 @@ def _build_from_networkx(
     labels: bool = True,
     split: str = "split",
     split_seed: int = 0,
+    person: str | None = None,
     **options: Any,
 ) -> Graph:
     """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
@@ -314,6 +362,7 @@ def _build_from_networkx(
         classes=classes,
         split=None if fractions else split,
         labels=labels,
+        person=person,
     )
     return _build(arrays, split=fractions, split_seed=split_seed, labels=labels, **options)
 
@@ -410,5 +459,5 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
-    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed)
+    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, persons=graph.persons)
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])

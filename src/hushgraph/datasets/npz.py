@@ -33,15 +33,18 @@ _HELD_BYTES = 1 << 26
 _PART = 1 << 20
 
 
-def read_npz(path: Path, *, splits: bool, labels: bool = True) -> dict[str, Any]:
+def read_npz(path: Path, *, splits: bool, labels: bool = True, person: str | None = None) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from the file.
 
     Args:
         path: the file; one without permission raises PermissionError.
         splits: whether a split is required.
         labels: False reads only edges and features.
+        person: the key that says whose every node is, where people have several.
     """
-    return _read_archive(path, lambda archive: _read_members(archive, splits=splits, labels=labels))
+    return _read_archive(
+        path, lambda archive: _read_members(archive, splits=splits, labels=labels, person=person)
+    )
 
 
 def read_lists_npz(path: Path) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str
             ) from error
 
 
-def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
+def _read_members(archive: Any, *, splits: bool, labels: bool, person: str | None) -> dict[str, Any]:
     keys = set(archive.files)
     has_sets = "y" not in keys and keys & set(_SETS)
     arrays = _read_arrays(archive, [_EDGES, *((_SETS if has_sets else ["y"]) if labels else [])])
@@ -152,6 +155,12 @@ def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]
         arrays[_CLASSES] = int(check_integers(_CLASSES, _read_member(archive, _CLASSES), ndim=0))
     if labels and has_sets:
         arrays["y"] = _build_sets(*(arrays.pop(key) for key in _SETS))
+    if person is not None:
+        if person not in keys:
+            raise GraphError(
+                f"person={person!r}: no such key; expected one array that says whose every node is"
+            )
+        arrays["persons"] = _read_member(archive, person)
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
+from hushgraph.privacy import choices
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.tasks.classes import Classes
@@ -26,6 +27,7 @@ class PublicFigures(NamedTuple):
             is in the validation or test split.
         task: the name of the task.
         num_scaled: how many numeric columns are scaled with noisy histograms.
+        protects: "person" where people have several nodes; `num_train_nodes` then counts persons.
     """
 
     num_nodes: int
@@ -36,6 +38,7 @@ class PublicFigures(NamedTuple):
     num_tables: int = 0
     task: str = "classes"
     num_scaled: int = 0
+    protects: choices.Unit = "node"
 
 
 def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Billboard:
             num_boards=1 if has_own_model else min(public.most_boards, defaults.reading.num_boards),
             board_share=defaults.board_share,
             num_scaled=public.num_scaled,
+            protects=public.protects,
         )
         chosen = {**vars(defaults), **defaults.reading._asdict()}
         config = configure(settings, chosen, model="own" if has_own_model else "mlp")

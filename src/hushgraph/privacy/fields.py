@@ -92,6 +92,8 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if fields[name] not in allowed:
             expected = " or ".join(repr(choice) for choice in allowed)
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
+    if fields.get("protects", "node") not in get_args(choices.Unit):
+        wrong.append(f"protects={show_value(fields['protects'])}: expected 'node' or 'person'")
     if not isinstance(fields.get("directed", False), bool):
         wrong.append(f"directed={show_value(fields['directed'])}: expected True or False")
     fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)

@@ -56,6 +56,7 @@ class TrainingConfig:
         evaluate_every: steps between looks at the validation split.
         setting: "transductive", or "inductive", which drops edges between splits.
         symmetrize, split, split_seed: how the data was read.
+        person: the attribute that told whose a node is, of data that is no table; tables name it by columns.
         numbers: what numeric columns of tables are scaled with: "private" is constants from noisy histograms,
             or declared ones where there are some, "declared" only these, "as-is" none.
         exact_figures: whether a private run's result has exact figures beside covered ones, and curves of
@@ -94,6 +95,7 @@ class TrainingConfig:
     symmetrize: bool = False
     split: str | None = None
     split_seed: int = 0
+    person: str | None = None
     numbers: choices.Numbers = "as-is"
     exact_figures: bool = False
     train_accuracy: bool = False

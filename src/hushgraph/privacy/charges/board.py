@@ -9,6 +9,10 @@ How far a change moves it, where a ballot has norm 1:
 | one directed record     | 1 if its owner is a training row          | 2                 |
 | one label changed       | `label_move` if the row is a training row | the same          |
 
+Where people have several nodes, a row is a person's. One undirected edge then moves a board of labels by as
+many as its training ends: a list that becomes empty changes what the other nodes of its person cast, by at
+most 1 for each end, and both ends may move the same places.
+
 An edge record of a row without a training label changes its reading, and with it the probabilities that it
 casts onto a board that everybody casts onto: a ballot of norm 1 may become any other, which is a move of 2
 for each end.
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hushgraph._text import digits_down
 from hushgraph.privacy.changes import Change
@@ -33,10 +37,12 @@ class BoardCharge(GaussianCharge):
         by_everybody: whether rows without a training label cast a ballot too.
         label_move: the norm by which a ballot changes where its label becomes another; sqrt(2 c / (c - 1))
             for c classes.
+        by_person: whether a row is that of a person with several nodes.
     """
 
     by_everybody: bool = False
     label_move: float = 2.0
+    by_person: bool = False
 
     kind: ClassVar[str] = "board"
     noun: ClassVar[str] = "boards"
@@ -50,7 +56,12 @@ class BoardCharge(GaussianCharge):
             return self.label_move if training else 0.0
         if self.by_everybody:
             return 2.0 * (2 if change.what == "edge" else 1)
-        return math.sqrt(training)
+        return float(training) if self.by_person else math.sqrt(training)
+
+    def to_json(self) -> dict[str, Any]:
+        """As of any charge; lines of boards that nodes cast onto stay as they were."""
+        values = super().to_json()
+        return values if self.by_person else {name: values[name] for name in values if name != "by_person"}
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:

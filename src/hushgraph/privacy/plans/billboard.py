@@ -119,6 +119,7 @@ class BillboardPlan(PrivacyPlan):
             noise_std=self.board_noise[place],
             by_everybody=place > 0,
             label_move=math.sqrt(change),
+            by_person=self.protects == "person",
         )
 
     @property

@@ -36,6 +36,7 @@ from hushgraph.privacy.fields import check_fields, check_keys, parse_fields, ref
 from hushgraph.privacy.statement import Wording
 
 ADJACENCY = "node-level, zero-out"
+ADJACENCIES: dict[str, str] = {"node": ADJACENCY, "person": "person-level, zero-out"}
 # Plans of format 1 have no format number; their noise is sigma / (2 C n).
 FORMAT = 2
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
@@ -55,7 +56,8 @@ class PrivacyPlan:
     are no layers. A subclass with a `method` is registered when it is defined: `from_json` then reads it.
 
     Args:
-        num_train_nodes: N, how many nodes are in the training split (public).
+        num_train_nodes: N, how many nodes are in the training split (public); how many persons have one,
+            where `protects` is "person".
         num_layers: r, rounds of message passing.
         max_readers: K, how many training nodes read one node, at most. 0 reads no edge in training.
         batch_size: expected number of roots in a batch, 1 to N.
@@ -77,6 +79,8 @@ class PrivacyPlan:
         num_scaled: F, how many numeric columns are scaled by noisy histograms; 0 releases none.
         scaling_noise: the standard deviation of the noise on every bin of them; it follows from epsilon, or
             `with_scaling` chooses it.
+        protects: whose row is protected: that of a "node", or that of a "person", all of whose nodes are
+            emptied together.
 
     Guarantees:
         A plan that exists is consistent: a batch the accountant does not price cannot be combined with it.
@@ -115,8 +119,8 @@ class PrivacyPlan:
     table_noise: float = 0.0
     num_scaled: int = 0
     scaling_noise: float = 0.0
+    protects: choices.Unit = "node"
 
-    adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
     words: ClassVar[Wording]
     # What `from_json` read in an older format: its ledger has the digest of that.
@@ -142,6 +146,11 @@ class PrivacyPlan:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in check_fields(given).items():
             object.__setattr__(self, name, value)
+        if self.protects == "person" and (self.reads_edges or self.unproven):
+            raise PlanError(
+                "person: trees with messages, and what the paper claims, are bounded for single nodes, not "
+                "for people with several; use the billboard, model='mlp' or max_readers=0"
+            )
         if self.num_tables and not self.can_evaluate:
             raise PlanError(
                 f"num_tables={self.num_tables}: predictions of this plan are not covered, so that no noise "
@@ -167,6 +176,11 @@ class PrivacyPlan:
     def covers_predictions(self) -> bool:
         """Whether predictions for everybody else are covered together with the weights."""
         raise NotImplementedError
+
+    @property
+    def adjacency(self) -> str:
+        """The relation between neighbouring data sets."""
+        return ADJACENCIES[self.protects]
 
     @property
     def reads_edges(self) -> bool:
@@ -217,7 +231,7 @@ class PrivacyPlan:
 
     def most_rows(self, num_nodes: int) -> int:
         """The most rows that all trees of a batch have together, those of all levels."""
-        return self.num_train_nodes
+        return num_nodes if self.protects == "person" else self.num_train_nodes
 
     def mean_rows_per_root(self, num_nodes: int) -> float:
         """The most rows that the deepest level of a tree has on average over all training nodes."""
@@ -483,7 +497,7 @@ class PrivacyPlan:
         figures = [row for charge in self.charges for row in charge.figures]
         return [
             *figures,
-            ("training nodes, N", f"{self.num_train_nodes:,}"),
+            (name_training(self.protects), f"{self.num_train_nodes:,}"),
             ("accountant", self.accountant),
         ]
 
@@ -505,6 +519,7 @@ class PrivacyPlan:
             "accountant": self.accountant,
             "sampler": self.sampler,
             "adjacency": self.adjacency,
+            "unit": self.protects,
             "guarantee": self.guarantee,
             "changed_trees": self.changed_trees,
             "epsilon_group_of_two": json_number(self.epsilon_group_of_two),
@@ -534,6 +549,8 @@ class PrivacyPlan:
             del fields["num_tables"], fields["table_noise"]
         if not self.num_scaled:
             del fields["num_scaled"], fields["scaling_noise"]
+        if self.protects == "node":
+            del fields["protects"]
         return json.dumps(tags | fields, sort_keys=True, allow_nan=False)
 
     @staticmethod
@@ -552,11 +569,17 @@ class PrivacyPlan:
     @classmethod
     def _check_keys(cls, values: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
         known = [field.name for field in fields(cls)]
-        return check_keys(values, known, required, adjacency=cls.adjacency)
+        adjacency = ADJACENCIES.get(str(values.get("protects", "node")), ADJACENCY)
+        return check_keys(values, known, required, adjacency=adjacency)
 
     def fingerprint(self) -> str:
         """SHA-256 of `to_json`; of the text itself for a plan that was read in an older format."""
         return hashlib.sha256((self._text or self.to_json()).encode()).hexdigest()
+
+
+def name_training(protects: str) -> str:
+    """What N counts, as the name of a figure."""
+    return "persons with a training node, N" if protects == "person" else "training nodes, N"
 
 
 def _read_format_1(values: dict[str, Any]) -> PrivacyPlan:
