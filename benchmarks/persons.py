@@ -1,9 +1,9 @@
-"""People with three nodes each: protecting persons, against protecting nodes at the price of a group of three.
+"""People with three nodes each: protecting persons, against protecting nodes at the price of a group.
 
     python benchmarks/persons.py
 
-Every person has a class and three nodes; what a node shows of the class is weak, and lists are mostly of nodes
-of the same class. A run that protects nodes protects a person with three nodes only as a group. So that this
+Every person has a class and three nodes; what a node shows of the class is weak, and most of its list is
+nodes of its class. A run that protects nodes protects a person with three nodes only as a group. So that this
 costs what the run that protects persons costs, it has to take a smaller epsilon: `group_price` finds it.
 One line for every run is written to benchmarks/records/persons.jsonl, with exact test accuracies: the data is
 generated, and nothing of it is private.

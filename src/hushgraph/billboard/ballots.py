@@ -4,8 +4,9 @@ A ballot is a vector in units of 1 / GRID, as wide as the task says: one number 
 places casts the same ballot b onto each of them, and d |b|^2 <= GRID^2 holds in integers. So emptying the row
 moves the tally of all places by at most GRID (Frobenius norm), whatever the other rows are.
 
-Of a person with several nodes, the k that cast onto a board cast ballots with k^2 d |b|^2 <= GRID^2: a norm
-of 1/k each, so that together they move the tally by at most GRID, also where they list the same places.
+Of a person with several nodes, what the k that cast onto a board cast is added up place by place, divided by
+the root of k and cut to a norm of GRID, checked in integers. (1/sqrt(k) each without the cut is not enough:
+k nodes that list one place would move it by sqrt(k).)
 
 The places of a row are the other ends of the records it owns. A `Graph` holds no repeats and no self-loops,
 so its records are used as they are.
@@ -24,7 +25,7 @@ import numpy.typing as npt
 
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.graph.persons import count_members
+from hushgraph.graph.persons import Members, count_members, gather
 from hushgraph.tasks.task import Task, is_labelled, no_label
 
 if TYPE_CHECKING:
@@ -56,9 +57,8 @@ class Ballots:
         rest: int64 [N], what every other class loses, in units; 0 without one.
         soft_rows: int64 [N], the row of `soft` that a row casts instead; -1 where it casts none of these.
         soft: int32 [M, width], ballots of another form than a class against all others.
-        persons: int64 [N], for every row the first row of its person; None where every row is a person.
-        shares: int64 [N], k: how many rows of its person cast onto this board; None where every row is a
-            person.
+        lists: the lists of persons with several rows; None where nobody has.
+        whole: the same ballots as if every row were a person of its own, where somebody has several.
     """
 
     width: int
@@ -69,8 +69,8 @@ class Ballots:
     rest: Int64Array
     soft_rows: Int64Array
     soft: Int32Array
-    persons: Int64Array | None = None
-    shares: Int64Array | None = None
+    lists: PersonLists | None = None
+    whole: Ballots | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -123,7 +123,7 @@ def ballot_entries(
     """What a label ballot gives to its class and takes from every other, in units, for lists of these sizes.
 
     Args:
-        sizes: d, integers of 0 or more, k^2 d for one of k rows of a person; an empty list casts nothing.
+        sizes: d, integers of 0 or more; an empty list casts nothing.
         squares: of both for a list of one place, `Task.entry_squares`. For c classes they are (c-1)/c and
             1/(c (c-1)): the entries of (e_y - 1/c) / sqrt(1 - 1/c).
 
@@ -162,18 +162,12 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
         raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
     labels = np.full_like(graph.y, no_label(graph.y.dtype))
     labels[graph.train_idx] = graph.y[graph.train_idx]
-    return ballots_of_lists(
-        list_sizes(graph, edge_owner), labels, edge_owner, task=task, persons=graph.persons
-    )
+    ballots = ballots_of_lists(list_sizes(graph, edge_owner), labels, edge_owner, task=task)
+    return share_among_persons(ballots, PersonLists.of(graph, edge_owner))
 
 
 def ballots_of_lists(
-    sizes: Int64Array,
-    labels: npt.NDArray[Any],
-    edge_owner: EdgeOwner,
-    *,
-    task: Task,
-    persons: Int64Array | None = None,
+    sizes: Int64Array, labels: npt.NDArray[Any], edge_owner: EdgeOwner, *, task: Task
 ) -> Ballots:
     """The ballots of rows that list this many places and have these training labels."""
     has_label = is_labelled(labels)
@@ -188,13 +182,10 @@ def ballots_of_lists(
         rest=nothing,
         soft_rows=nobody,
         soft=np.empty((0, task.ballot_width), np.int32),
-        persons=persons,
-        shares=_count_casters(persons, has_label & (sizes > 0)),
     )
     if task.entry_squares is None:
         return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
-    costs = _find_costs(sizes, ballots.shares)
-    own, rest = ballot_entries(np.where(has_label, costs, 0), task.entry_squares)
+    own, rest = ballot_entries(np.where(has_label, sizes, 0), task.entry_squares)
     return replace(ballots, labels=labels, own=own, rest=rest)
 
 
@@ -207,9 +198,8 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
         task: what predictions cast.
 
     Guarantees:
-        d |b|^2 <= GRID^2, or k^2 d |b|^2 <= GRID^2 for one of k rows of a person, is checked in integers for
-        every ballot, whatever the numbers are. A row of numbers that are not finite casts nothing: one row
-        cannot stop a run.
+        d |b|^2 <= GRID^2 is checked in integers for every ballot, whatever the numbers are, and for all of a
+        person together. A row of numbers that are not finite casts nothing: one row cannot stop a run.
     """
     expected = (ballots.num_nodes, task.num_outputs)
     if tuple(outputs.shape) != expected:
@@ -217,46 +207,88 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
             f"outputs have shape {list(outputs.shape)}; expected {list(expected)}: one row per node, one "
             "column per output"
         )
-    others = ~ballots.is_cast
-    ballots = _share_with_all(ballots)
-    return _add_soft(ballots, others, lambda rows: task.predict_ballots(outputs[rows]))
+    whole = ballots.whole or ballots
+    others = ~whole.is_cast
+    added = _add_soft(whole, others, lambda rows: task.predict_ballots(outputs[rows]))
+    return share_among_persons(added, ballots.lists)
 
 
-def _count_casters(persons: Int64Array | None, casts: npt.NDArray[np.bool_]) -> Int64Array | None:
-    """int64 [N]: how many rows of a row's person cast, at least 1; None where every row is a person."""
-    return None if persons is None else np.maximum(count_members(persons, casts), 1)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PersonLists:
+    """The lists of persons with several nodes.
 
-
-def _find_costs(sizes: Int64Array, shares: Int64Array | None) -> Int64Array:
-    """k^2 d: what the squared norm of a ballot is multiplied with and is then at most GRID^2.
-
-    From 2^60 on, every ballot is one of zeros.
+    Attributes:
+        members: the nodes of these persons.
+        pointers: int64 [len(members.nodes) + 1].
+        places: member i lists `places[pointers[i]:pointers[i + 1]]`, ascending.
     """
-    if shares is None:
-        return sizes
-    is_small = sizes * np.square(shares.astype(np.float64)) < 2.0**60
-    return np.where(is_small, sizes * np.square(np.where(is_small, shares, 1)), 1 << 60)
+
+    members: Members
+    pointers: Int64Array
+    places: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, graph: Graph, edge_owner: EdgeOwner) -> PersonLists | None:
+        """Of a graph; None where nobody has several nodes."""
+        if graph.persons is None:
+            return None
+        sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
+        members = gather(graph.persons, np.flatnonzero(sizes > 1))
+        if not len(members.nodes):
+            return None
+        position = np.full(graph.num_nodes, -1, np.int64)
+        position[members.nodes] = np.arange(len(members.nodes))
+        nothing = np.empty(0, np.int64)
+        parts = [
+            (position[owners[kept]], places[kept])
+            for owners, places in owned_records(graph, edge_owner)
+            for kept in [position[owners] >= 0]
+        ]
+        owners = np.concatenate([nothing, *(owners for owners, _ in parts)])
+        places = np.concatenate([nothing, *(places for _, places in parts)])
+        counts = np.bincount(owners, minlength=len(members.nodes))
+        pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return cls(members=members, pointers=pointers, places=places[np.argsort(owners, kind="stable")])
+
+    def square(self, ballots: npt.NDArray[Any], num_places: int) -> npt.NDArray[Any]:
+        """[persons]: the squared norm of what the nodes of each person cast together, place by place."""
+        squares = np.zeros(len(self.members.pointers) - 1, ballots.dtype)
+        local = np.full(num_places, -1, np.int64)
+        _square_casts(self.members.pointers, self.pointers, self.places, ballots, local, squares)
+        return squares
 
 
-def _share_with_all(ballots: Ballots) -> Ballots:
-    """The same ballots where all rows that list a place cast: smaller for persons with more such rows."""
-    if ballots.persons is None or ballots.shares is None:
+def share_among_persons(ballots: Ballots, lists: PersonLists | None) -> Ballots:
+    """Ballots of persons with several nodes: divided by the root of how many of them cast, cut to norm 1.
+
+    Guarantees:
+        What the nodes of one person cast together has norm at most GRID, which is checked in integers, and
+        depends on the rows of that person alone.
+    """
+    if lists is None:
         return ballots
-    before, shares = ballots.shares, np.maximum(count_members(ballots.persons, ballots.list_sizes > 0), 1)
-    rows = np.flatnonzero(ballots.soft_rows >= 0)
-    soft = ballots.soft.copy()
-    # |b| k / k' rounded towards zero: a norm of 1/k becomes one of at most 1/k'.
-    soft[ballots.soft_rows[rows]] = _shrink(
-        ballots.soft[ballots.soft_rows[rows]], before[rows, None], shares[rows, None]
-    )
-    own, rest = (_shrink(entries, before, shares) for entries in (ballots.own, ballots.rest))
-    return replace(ballots, own=own, rest=rest, soft=soft, shares=shares)
-
-
-def _shrink(entries: npt.NDArray[Any], before: Int64Array, after: Int64Array) -> Int64Array:
-    """Entries times before / after, rounded towards zero, in integers."""
-    shrunk: Int64Array = np.sign(entries) * (np.abs(entries.astype(np.int64)) * before // after)
-    return shrunk
+    nodes, pointers = lists.members
+    person_of = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    dense = ballots.dense(nodes)
+    casts = (ballots.is_cast & (ballots.list_sizes > 0))[nodes]
+    counts = np.maximum(np.bincount(person_of[casts], minlength=len(pointers) - 1), 1)
+    squares = lists.square(dense.astype(np.float64), len(ballots.labels))
+    scales = np.minimum(1 / np.sqrt(counts), GRID / np.sqrt(np.maximum(squares, 1.0)))
+    shrinking = 2.0**-40
+    while True:
+        # Rounding towards zero may lengthen a sum of ballots that cancel, by little.
+        exact = np.trunc(dense * scales[person_of, None]).astype(np.int64)
+        too_long = lists.square(exact, len(ballots.labels)) > GRID**2
+        if not too_long.any():
+            break
+        scales[too_long] *= 1 - shrinking
+        shrinking = min(0.5, 4 * shrinking)
+    own, rest, soft = ballots.own.copy(), ballots.rest.copy(), ballots.soft.copy()
+    each = scales[person_of]
+    own[nodes], rest[nodes] = (np.trunc(entries[nodes] * each) for entries in (own, rest))
+    rows = ballots.soft_rows[nodes]
+    soft[rows[rows >= 0]] = exact[rows >= 0]
+    return replace(ballots, own=own, rest=rest, soft=soft, lists=lists, whole=ballots)
 
 
 def _add_soft(
@@ -273,10 +305,9 @@ def _add_soft(
     soft = np.zeros((len(ballots.soft) + len(rows), ballots.width), np.int32)
     soft[: len(ballots.soft)] = ballots.soft
     added = soft[len(ballots.soft) :]
-    costs = _find_costs(ballots.list_sizes, ballots.shares)
     for begin in range(0, len(rows), _SOFT_ROWS):
         block = slice(begin, begin + _SOFT_ROWS)
-        added[block] = _round_onto_grid(make(rows[block]), costs[rows[block]])
+        added[block] = _round_onto_grid(make(rows[block]), ballots.list_sizes[rows[block]])
     soft_rows = ballots.soft_rows.copy()
     soft_rows[rows] = len(ballots.soft) + np.arange(len(rows))
     return replace(ballots, soft=soft, soft_rows=soft_rows)
@@ -338,3 +369,26 @@ def add_soft_ballots(owners, places, soft_rows, soft, tally):  # type: ignore[no
             u = places[i]
             for k in range(soft.shape[1]):
                 tally[u, k] += soft[row, k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _square_casts(who, pointers, places, ballots, local, squares):  # type: ignore[no-untyped-def]
+    """Add up what persons cast, place by place, and the squares of that; `local` is -1 before and after."""
+    width = ballots.shape[1]
+    for person in range(len(who) - 1):
+        first, last = who[person], who[person + 1]
+        cast = np.zeros((pointers[last] - pointers[first], width), ballots.dtype)
+        touched = 0
+        for i in range(first, last):
+            for at in range(pointers[i], pointers[i + 1]):
+                place = places[at]
+                if local[place] < 0:
+                    local[place] = touched
+                    touched += 1
+                for k in range(width):
+                    cast[local[place], k] += ballots[i, k]
+        for at in range(touched):
+            for k in range(width):
+                squares[person] += cast[at, k] * cast[at, k]
+        for at in range(pointers[first], pointers[last]):
+            local[places[at]] = -1

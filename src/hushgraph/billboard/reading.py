@@ -24,11 +24,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, owned_records
+from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists, owned_records
 from hushgraph.billboard.board import Board
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.graph.persons import Members, count_members, gather
 
 Float32Array = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
@@ -247,7 +246,7 @@ def read(
         # Per row, the sum of w over the places it cast onto.
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
-    others = PersonLists.of(graph, edge_owner, cast_graph or graph) if owns else None
+    lists = PersonLists.of(graph, edge_owner) if owns else None
     readings = np.empty((len(picked), board.width), np.float32)
     # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
@@ -259,8 +258,8 @@ def read(
             add_records(owners, places, slots, weights, values, sums, square)
         for part, ballots in owns:
             take_off(sums, part * own_weight, ballots, picked, columns)
-            if others is not None:
-                others.take_off(sums, part, ballots, weights, slots, columns)
+            if lists is not None and ballots.lists is not None:
+                take_off_others(sums, part, ballots, lists, ballots.lists, weights, slots, columns)
         for first in range(0, len(picked), _READ_BLOCK):
             block = slice(first, first + _READ_BLOCK)
             readings[block, columns] = normalise(sums[block], square[block])
@@ -315,74 +314,30 @@ def read_rows(
     return Readings(values=normalise(sums, square), known=known, unknown=unknown)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PersonLists:
-    """The lists of persons with several nodes, now and when ballots were cast.
+def take_off_others(
+    sums: FloatArray,
+    part: float,
+    own: Ballots,
+    now: PersonLists,
+    then: PersonLists,
+    weights: FloatArray,
+    slots: Int64Array,
+    columns: slice,
+) -> None:
+    """Subtract from every sum what the other nodes of its person cast onto the places it lists.
 
-    Attributes:
-        members: the nodes of these persons.
-        now, then: pointers int64 [len(members.nodes) + 1] and places: member i lists
-            `places[pointers[i]:pointers[i + 1]]`.
+    `now` are the lists that are read, `then` those that were cast from.
     """
-
-    members: Members
-    now: tuple[Int64Array, npt.NDArray[Any]]
-    then: tuple[Int64Array, npt.NDArray[Any]]
-
-    @classmethod
-    def of(cls, graph: Graph, edge_owner: EdgeOwner, cast_graph: Graph) -> PersonLists | None:
-        """Of a graph; None where nobody has several nodes."""
-        if graph.persons is None:
-            return None
-        sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
-        members = gather(graph.persons, np.flatnonzero(sizes > 1))
-        if not len(members.nodes):
-            return None
-        now = _list_places(graph, edge_owner, members.nodes)
-        same = cast_graph is graph
-        return cls(
-            members=members,
-            now=now,
-            then=now if same else _list_places(cast_graph, edge_owner, members.nodes),
-        )
-
-    def take_off(
-        self,
-        sums: FloatArray,
-        part: float,
-        own: Ballots,
-        weights: FloatArray,
-        slots: Int64Array,
-        columns: slice,
-    ) -> None:
-        """Subtract from every sum what the other nodes of its person cast onto the places it lists."""
-        nodes, pointers = self.members
-        ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _READ_BLOCK)), len(pointers) - 1)
-        local = np.full(len(weights), -1, np.int64)
-        for first, last in itertools.pairwise(ends):
-            block = nodes[pointers[first] : pointers[last]]
-            if len(block):
-                ballots = np.ascontiguousarray(own.dense(block)[:, columns]) * (part / float(GRID))
-                who = pointers[first : last + 1]
-                _take_off_others(who, slots[block], *self.now, *self.then, ballots, weights, local, sums)
-
-
-def _list_places(
-    graph: Graph, edge_owner: EdgeOwner, nodes: Int64Array
-) -> tuple[Int64Array, npt.NDArray[Any]]:
-    """Pointers and places of the lists of some nodes, in their order, places ascending."""
-    position = np.full(graph.num_nodes, -1, np.int64)
-    position[nodes] = np.arange(len(nodes))
-    parts = [
-        (position[owners[kept]], places[kept])
-        for owners, places in owned_records(graph, edge_owner)
-        for kept in [position[owners] >= 0]
-    ]
-    owners = np.concatenate([NOTHING, *(owners for owners, _ in parts)])
-    places = np.concatenate([NOTHING, *(places for _, places in parts)])
-    counts = np.bincount(owners, minlength=len(nodes))
-    pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return pointers, places[np.argsort(owners, kind="stable")]
+    nodes, pointers = now.members
+    ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _READ_BLOCK)), len(pointers) - 1)
+    local = np.full(len(weights), -1, np.int64)
+    lists = (now.pointers, now.places, then.pointers, then.places)
+    for first, last in itertools.pairwise(ends):
+        block = nodes[pointers[first] : pointers[last]]
+        if len(block):
+            ballots = np.ascontiguousarray(own.dense(block)[:, columns]) * (part / float(GRID))
+            who = pointers[first : last + 1]
+            _take_off_others(who, slots[block], *lists, ballots, weights, local, sums)
 
 
 def _check_places(board: Board, num_nodes: int) -> None:

@@ -37,17 +37,17 @@ _OF_PERSONS: tuple[tuple[str, str], ...] = (
     (
         "Every labelled training row casts one ballot of norm 1 onto the places it lists, so emptying a row "
         "moves a board by at most 1. Given the boards, every training example is a function of one row",
-        "The labelled training nodes of a person cast ballots of norm 1/k each, where k of them cast, onto "
-        "the places they list, so emptying a person's row moves a board by at most 1. Given the boards, "
+        "What the labelled training nodes of a person cast onto the places they list is added up and cut to "
+        "norm 1, so emptying a person's row moves a board by at most 1. Given the boards, "
         "every training example, which is one person's, is a function of that row",
     ),
     (
         "every labelled training row casts one ballot of norm 1 onto the places it lists",
-        "the k labelled training nodes of every person cast ballots of norm 1/k onto the places they list",
+        "every person's labelled training nodes cast ballots, together of norm 1, onto the places they list",
     ),
     (
         "every row casts one ballot of norm 1 onto the places it lists",
-        "the k nodes of every person cast ballots of norm 1/k onto the places they list",
+        "every person's nodes cast ballots, together of norm 1, onto the places they list",
     ),
     (
         "What one training row adds to the places it lists: its label, with norm 1 in all",
