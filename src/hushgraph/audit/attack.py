@@ -37,6 +37,8 @@ _DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_SECONDS = 4, 1000, 200, 2.5
 # Places of all canaries of a run together.
 _PLACES = 20_000
 _GUESSES = 400
+# Nodes of a canary, where persons are protected.
+_NODES_EACH = 3
 _HIDDEN_OF_TREES = 2
 # The part of the trials that each other difference between two worlds gets: one of so many.
 _PART = 4
@@ -195,7 +197,11 @@ def stage_boards(
     difference: Difference = "emptied",
 ) -> Stage:
     """Runs with boards, with so many canaries each."""
-    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference)
+    several = _NODES_EACH if plan.protects == "person" and difference != "flipped" else 1
+    if several == 1:
+        # One label of one node is flipped.
+        plan = replace(plan, protects="node")
+    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference, nodes_each=several)
     phases = partial(point_rows, difference=difference)
     return Stage.of(plan, scene, phases, plant=plant, hidden=1)
 

@@ -246,7 +246,12 @@ def _watch(plan: BillboardPlan, plant: Plant, *, is_sparse: bool) -> _Watched:
     graph = _make_graph(is_sparse=is_sparse)
     nodes = len(graph.train_idx)
     plan = replace(
-        plan.with_evaluation(0), num_train_nodes=nodes, batch_size=nodes, steps=_STEPS, num_classes=_CLASSES
+        plan.with_evaluation(0),
+        num_train_nodes=nodes,
+        batch_size=nodes,
+        steps=_STEPS,
+        num_classes=_CLASSES,
+        protects="node",
     ).with_evaluation(len(graph.task.tables))
     config = choose_config(plan, hidden=_HIDDEN)
     with watch_run(graph, plan, config, plant=plant, in_detail=True) as seen:
