@@ -87,7 +87,7 @@ def load_graph(
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
     if person is not None and not isinstance(person, str):
-        own = {"root": root, "columns": columns, "task": task}
+        own: dict[str, Any] = {"root": root, "columns": columns, "task": task}
         return _give_persons(load_graph(data, **options, **own), person, split, split_seed)
     if isinstance(data, Graph) or (isinstance(data, str) and data in names()):
         _refuse_person(person, data)

@@ -47,28 +47,19 @@ def name_persons(given: Any, num_nodes: int) -> Int64Array:
         raise GraphError(
             f"persons has shape {list(values.shape)}; expected one person per node, [{num_nodes}]"
         )
-    own = np.arange(num_nodes)
     if values.dtype.kind in "iuf":
-        is_gap = ~(values >= 0)
         _, first, of = np.unique(values, return_index=True, return_inverse=True)
-        return np.where(is_gap, own, first[of.reshape(-1)])
+        return np.where(values >= 0, first[of.reshape(-1)], np.arange(num_nodes))
     names = np.empty(num_nodes, np.int64)
     seen: dict[Any, int] = {}
     for node, value in enumerate(values.tolist()):
-        is_gap = value is None or value != value or (isinstance(value, str) and not value.strip())
-        names[node] = node if is_gap else seen.setdefault(value, node)
+        names[node] = node if _is_gap(value) else seen.setdefault(value, node)
     return names
 
 
-def count_gaps(given: Any) -> int:
-    """How many nodes have no person of those that `name_persons` takes."""
-    values = np.asarray(given)
-    if values.dtype.kind in "iuf":
-        return int((~(values >= 0)).sum())
-    return sum(
-        value is None or value != value or (isinstance(value, str) and not value.strip())
-        for value in values.tolist()
-    )
+def _is_gap(value: Any) -> bool:
+    """Whether a value tells nobody; NaN is not equal to itself."""
+    return value is None or bool(value != value) or (isinstance(value, str) and not value.strip())
 
 
 def gather(persons: Int64Array, nodes: Int64Array) -> Members:
