@@ -58,7 +58,7 @@ class Ballots:
         soft_rows: int64 [N], the row of `soft` that a row casts instead; -1 where it casts none of these.
         soft: int32 [M, width], ballots of another form than a class against all others.
         lists: the lists of persons with several rows; None where nobody has.
-        whole: the same ballots as if every row were a person of its own, where somebody has several.
+        undivided: the same ballots as if every row were a person of its own, where somebody has several.
     """
 
     width: int
@@ -70,7 +70,7 @@ class Ballots:
     soft_rows: Int64Array
     soft: Int32Array
     lists: PersonLists | None = None
-    whole: Ballots | None = None
+    undivided: Ballots | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -207,9 +207,9 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
             f"outputs have shape {list(outputs.shape)}; expected {list(expected)}: one row per node, one "
             "column per output"
         )
-    whole = ballots.whole or ballots
-    others = ~whole.is_cast
-    added = _add_soft(whole, others, lambda rows: task.predict_ballots(outputs[rows]))
+    undivided = ballots.undivided or ballots
+    others = ~undivided.is_cast
+    added = _add_soft(undivided, others, lambda rows: task.predict_ballots(outputs[rows]))
     return share_among_persons(added, ballots.lists)
 
 
@@ -288,7 +288,7 @@ def share_among_persons(ballots: Ballots, lists: PersonLists | None) -> Ballots:
     own[nodes], rest[nodes] = (np.trunc(entries[nodes] * each) for entries in (own, rest))
     rows = ballots.soft_rows[nodes]
     soft[rows[rows >= 0]] = exact[rows >= 0]
-    return replace(ballots, own=own, rest=rest, soft=soft, lists=lists, whole=ballots)
+    return replace(ballots, own=own, rest=rest, soft=soft, lists=lists, undivided=ballots)
 
 
 def _add_soft(
