@@ -7,7 +7,7 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults lint bench kernel-test gpu-test docs wheel clean
+.PHONY: help setup demo test faults lint bench kernel-test spark-test gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
@@ -54,6 +54,14 @@ kernel-test: setup ## Run the tests of the GPU kernels in Triton's interpreter, 
 	$(BIN)/pip install --quiet --no-deps --upgrade --target .triton -c constraints.txt triton
 	TRITON_INTERPRET=1 PYTHONPATH=.triton $(BIN)/pytest tests/gradients/test_row_kernels_gpu.py \
 	  tests/gradients/test_norms.py tests/gradients/test_sums.py tests/models/test_row_sums.py
+
+# Beside .venv, because PySpark does not support pandas 3 yet. Workers need the Python that runs the tests.
+spark-test: setup ## Run the tests of Spark; Java is installed where it is missing and apt-get can.
+	@command -v java > /dev/null || { apt-get -qq update && apt-get -qq -y install --no-install-recommends default-jre-headless; } \
+	  > /dev/null 2>&1 || echo "spark-test: no Java here and none could be installed; the tests are skipped"
+	@if command -v java > /dev/null; then \
+	  $(BIN)/pip install --quiet --no-deps --upgrade --target .spark -c constraints.txt pyspark py4j 'pandas<3' pyarrow pytz tzdata && \
+	  PYSPARK_PYTHON=$(abspath $(BIN))/python PYTHONPATH=.spark $(BIN)/pytest tests/engines/test_spark.py; fi
 
 gpu-test: setup ## Run the tests and benchmarks of the GPU.
 	$(BIN)/pytest -rs tests/gradients tests/models tests/noise tests/claims/test_norms.py tests/claims/test_rings.py \

@@ -48,7 +48,7 @@ def work(workload: str, steps: int) -> None:
     from hushgraph.models.gnn import GNN
     from hushgraph.noise.source import ExactNoise
     from hushgraph.privacy.ledger import Ledger
-    from hushgraph.privacy.plans import PrivacyPlan
+    from hushgraph.privacy.plans import TreePlan
     from hushgraph.runs.config import TrainingConfig
     from hushgraph.training.distributed import join_group
     from hushgraph.training.trainer import State, Trainer
@@ -59,7 +59,7 @@ def work(workload: str, steps: int) -> None:
     graph = arxiv_shaped(np.random.default_rng(0), num_features)
     torch.manual_seed(0)
     model = GNN(num_features, CLASSES, num_layers=given["layers"], hidden=hidden, decoder_layers=2)
-    plan = PrivacyPlan(
+    plan = TreePlan(
         num_train_nodes=TRAINING,
         num_layers=given["layers"],
         max_readers=given["max_readers"],
@@ -74,7 +74,7 @@ def work(workload: str, steps: int) -> None:
         if group.leads:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             ledger = stack.enter_context(Ledger.create(Path(folder) / "ledger.jsonl", plan))
-        error = sum_error(num_roots=TRAINING, num_rows=plan.most_rows(graph.num_nodes))
+        error = sum_error(num_roots=TRAINING, num_rows=plan.most_lines(graph.num_nodes))
         trainer = Trainer(
             plan=plan,
             config=TrainingConfig(hidden=hidden),

@@ -36,7 +36,7 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN, ReadingMLP
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.training.distributed import Group
@@ -65,7 +65,7 @@ def default_noise(plan: PrivacyPlan, device: torch.device) -> object:
         from hushgraph.noise.gaussian import GaussianNoise
 
         return GaussianNoise(device)
-    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(NODES))
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_lines(NODES))
     return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error)
 
 
@@ -153,7 +153,7 @@ class Steps:
         method, roots = WORKLOADS[workload]
         reads = method == "trees"
         graph = self._graph if reads else self._table
-        plan = PrivacyPlan(
+        plan = TreePlan(
             num_train_nodes=TRAINING,
             num_layers=1 if reads else 0,
             max_readers=7 if reads else 0,

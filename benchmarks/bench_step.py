@@ -147,11 +147,11 @@ def vmap_step(
 def choose_sums(name: str, device: torch.device) -> Callable[..., dict[str, torch.Tensor]]:
     """The clipped sums that training has on this device."""
     # Other benchmarks read this file with versions that do not have it.
-    from hushgraph.privacy.plans import PrivacyPlan
+    from hushgraph.privacy.plans import TreePlan
     from hushgraph.training.steps import choose_tree_sums
 
     w = WORKLOADS[name]
-    plan = PrivacyPlan(
+    plan = TreePlan(
         num_train_nodes=TRAINING,
         num_layers=w["layers"],
         max_readers=w["max_readers"],

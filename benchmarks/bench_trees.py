@@ -40,7 +40,7 @@ from hushgraph.gradients.clip import Clipping
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
@@ -60,7 +60,7 @@ def make_noise(plan: PrivacyPlan, num_nodes: int) -> Any:
         from hushgraph.noise.gaussian import GaussianNoise
 
         return GaussianNoise(torch.device("cpu"))
-    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(num_nodes))
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_lines(num_nodes))
     return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error)
 
 
@@ -106,7 +106,7 @@ class Steps:
 
     def _new(self, path: str, max_readers: int, max_reads: int, batch_size: int) -> Callable[[], None]:
         graph = load(path)
-        plan = PrivacyPlan(
+        plan = TreePlan(
             num_train_nodes=len(graph.train_idx),
             num_layers=1,
             max_readers=max_readers,

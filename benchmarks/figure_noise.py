@@ -1,13 +1,15 @@
 """How far noise moves figures that may be published, and how often their noise intervals are right.
 
-    python benchmarks/figure_noise.py --data FOLDER [--out benchmarks/records/figure_noise.jsonl]
+    python benchmarks/figure_noise.py --data FOLDER --scores FOLDER [--jobs 2]
     python benchmarks/figure_noise.py --table
 
-FOLDER holds the .npz graphs. On every graph one model is trained for each epsilon. Its evaluated rows are
-counted once, and noise is drawn onto the counts again and again: as much as an evaluation has that costs
-nothing beyond the epsilon of the run. Noise is NumPy's, rounded: it serves for statistics, not for a release.
-A figure of noisy counts is compared with the same figure of the exact scores, which no bin has rounded. Two
-classes: the error that comes from the width of bins alone is compared with noise for several widths.
+--data holds the .npz graphs. On every graph one model is trained for each epsilon, with default settings; its
+scores are kept in --scores, and those that are there are used again. Its evaluated rows are counted once, and
+noise is drawn onto the counts again and again: as much as an evaluation has that costs nothing beyond the
+epsilon of the run. Noise is NumPy's, rounded: it serves for statistics, not for a release. A figure of noisy
+counts is compared with the same figure of the exact scores, which no bin has rounded; a calibration error,
+which is defined by bins, with that of the exact counts. Two classes: the error that comes from the width of
+bins alone is compared with noise for several widths.
 --table prints the tables of docs/figures.md from the record.
 """
 
@@ -18,6 +20,8 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +31,15 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 import hushgraph as hg
 from hushgraph.datasets import load_graph
-from hushgraph.figures.describe import describe_figures
+from hushgraph.figures.describe import describe_tables, find_cell_std
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plans import BillboardPlan
-from hushgraph.tasks.class_tables import compute_average_precision, compute_roc_auc
+from hushgraph.tasks.class_tables import (
+    CONFIDENCE_EDGES,
+    SCORE_EDGES,
+    compute_average_precision,
+    compute_roc_auc,
+    find_bins,
+)
 from hushgraph.tasks.task import is_labelled
 
 RECORDS = Path(__file__).parent / "records" / "figure_noise.jsonl"
@@ -49,6 +58,7 @@ HEADLINES = (
     "accuracy",
     "macro_f1",
     "majority_baseline",
+    "calibration_error",
     "roc_auc",
     "average_precision",
     "recall_at_1_percent",
@@ -58,14 +68,6 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0)
 
 Record = dict[str, Any]
 Floats = npt.NDArray[np.float64]
-
-
-def noise_std_of(plan: BillboardPlan, num_tables: int) -> float:
-    """s with m / s^2 = mu^2 - mu_B2^2: evaluated rows then pay what training rows pay."""
-    assert plan.draw.rate == 1, "with sampled batches the noise follows from the accountant"
-    boards = [1 / std**2 for std in plan.board_noise]
-    steps = plan.steps / plan.sigma_over_clip**2
-    return math.sqrt(num_tables / (sum(boards) + steps - sum(boards[1:])))
 
 
 def count_rows(graph: Graph, shown: Floats, nodes: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
@@ -84,7 +86,11 @@ def compute_exact(graph: Graph, shown: Floats) -> dict[str, float]:
     others = graph.y[graph.val_idx]
     most_frequent = np.bincount(others[is_labelled(others)]).argmax()
     classes = range(graph.num_classes)
+    (counted,) = graph.task.compute_figures([table[None] for table in count_rows(graph, shown, nodes)])[
+        "calibration_error"
+    ]
     exact = {
+        "calibration_error": float(counted),
         "accuracy": float(np.mean(labels == best)),
         "macro_f1": float(f1_score(labels, best, labels=classes, average="macro", zero_division=0)),
         "majority_baseline": float(np.mean(labels == most_frequent)),
@@ -93,6 +99,18 @@ def compute_exact(graph: Graph, shown: Floats) -> dict[str, float]:
         exact["roc_auc"] = float(roc_auc_score(labels, shown[nodes, 1]))
         exact["average_precision"] = float(average_precision_score(labels, shown[nodes, 1]))
     return exact
+
+
+def find_calibration_error(graph: Graph, shown: Floats, nodes: npt.NDArray[Any]) -> float:
+    """The calibration error by the mean probability of every bin, where figures take its centre."""
+    labels, scores = graph.y[nodes], shown[nodes].astype(np.float64)
+    if graph.num_classes == 2:
+        said, is_right = scores[:, 1], labels == 1
+        bins = np.clip((find_bins(said, SCORE_EDGES) - 1) // 4, 0, 9)
+    else:
+        said, is_right = scores.max(1), labels == scores.argmax(1)
+        bins = find_bins(said, CONFIDENCE_EDGES)
+    return float(np.abs(np.bincount(bins, is_right - said)).sum() / len(nodes))
 
 
 def redraw(
@@ -106,13 +124,14 @@ def redraw(
     }
     positive = shown[graph.test_idx[graph.y[graph.test_idx] == 1], 1]
     drawn: dict[str, list[tuple[float, ...]]] = {}
+    std_of_cell = find_cell_std(graph.task, std)
     for _ in range(redraws):
-        noisy = {
-            split: [table + np.rint(rng.normal(0, std, table.shape)).astype(np.int64) for table in tables]
-            for split, tables in splits.items()
-        }
-        described = describe_figures(graph.task, noisy, noise_std=std)
-        figures = {each["figure"]: each for each in described if each["split"] == "test"}
+        val, test = (
+            [table + np.rint(rng.normal(0, std, table.shape)) for table in splits[split]]
+            for split in ("val", "test")
+        )
+        described = describe_tables(graph.task, test, std_of_cell, val)
+        figures = {each["figure"]: each for each in described if each["class"] is None}
         for name in HEADLINES:
             each = figures.get(name)
             if each is None or each["value"] is None:
@@ -166,14 +185,22 @@ def compare_widths(graph: Graph, shown: Floats, std: float) -> Iterator[Record]:
             }
 
 
-def measure(path: Path, how: dict[str, Any], epsilon: float, redraws: int) -> Iterator[Record]:
-    graph = load_graph(path, **how)
-    run = hg.train(graph, epsilon=epsilon, seed=0, device="cpu", progress=False)
-    assert isinstance(run.plan, BillboardPlan)
-    shown = run.predict_proba(graph)
-    std = noise_std_of(run.plan, len(graph.task.tables))
+def score(graph: Graph, epsilon: float, kept: Path) -> tuple[Floats, float]:
+    """The scores of all rows by a model of this epsilon, and the noise that its tables have for nothing."""
+    if not kept.exists():
+        run = hg.train(graph, epsilon=epsilon, seed=0, device="cpu", progress=False)
+        std = run.plan.with_evaluation(len(graph.task.tables)).table_noise
+        np.savez(kept, shown=run.predict_proba(graph), std=std)
+    with np.load(kept) as file:
+        return file["shown"], float(file["std"])
+
+
+def measure(name: str, epsilon: float, data: Path, scores: Path, redraws: int) -> list[Record]:
+    """Every record of one graph and one epsilon."""
+    graph = load_graph(data / f"{name}.npz", **GRAPHS[name])
+    shown, std = score(graph, epsilon, scores / f"{name}-{epsilon:g}.npz")
     setting = {
-        "graph": path.stem,
+        "graph": name,
         "epsilon": epsilon,
         "classes": graph.num_classes,
         "test_rows": int(is_labelled(graph.y[graph.test_idx]).sum()),
@@ -182,9 +209,12 @@ def measure(path: Path, how: dict[str, Any], epsilon: float, redraws: int) -> It
         "redraws": redraws,
     }
     exact = compute_exact(graph, shown)
-    yield from (setting | record for record in redraw(graph, shown, std, redraws, exact))
-    if graph.num_classes == 2 and path.stem not in NOT_LOOKED_AT:
-        yield from (setting | record for record in compare_widths(graph, shown, std))
+    labelled = graph.test_idx[is_labelled(graph.y[graph.test_idx])]
+    setting["calibration_error_by_means"] = round(find_calibration_error(graph, shown, labelled), 5)
+    records = [setting | record for record in redraw(graph, shown, std, redraws, exact)]
+    if graph.num_classes == 2 and name not in NOT_LOOKED_AT:
+        records += [setting | record for record in compare_widths(graph, shown, std)]
+    return records
 
 
 def write_table(records: list[Record]) -> str:
@@ -242,7 +272,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder of .npz graphs")
+    parser.add_argument("--scores", type=Path, help="folder for the scores of trained models")
     parser.add_argument("--out", type=Path, default=RECORDS)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--redraws", type=int, default=1000)
     parser.add_argument("--graphs", nargs="*", default=list(GRAPHS))
     parser.add_argument("--table", action="store_true")
@@ -251,13 +283,15 @@ def main() -> None:
         records = [json.loads(line) for line in args.out.read_text().splitlines()]
         print(write_table(records), write_widths(records), sep="\n\n")
         return
-    if args.data is None:
-        parser.error("--data is required")
-    with args.out.open("w") as file:
-        for name in args.graphs:
-            for epsilon in BUDGETS:
-                for record in measure(args.data / f"{name}.npz", GRAPHS[name], epsilon, args.redraws):
-                    print(json.dumps(record), file=file, flush=True)
+    if args.data is None or args.scores is None:
+        parser.error("--data and --scores are required")
+    args.scores.mkdir(parents=True, exist_ok=True)
+    each = [(name, epsilon) for name in args.graphs for epsilon in BUDGETS]
+    make = partial(measure, data=args.data, scores=args.scores, redraws=args.redraws)
+    with args.out.open("w") as file, ProcessPoolExecutor(args.jobs) as pool:
+        for records in pool.map(make, *zip(*each, strict=True)):
+            for record in records:
+                print(json.dumps(record), file=file, flush=True)
 
 
 if __name__ == "__main__":

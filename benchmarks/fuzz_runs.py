@@ -80,7 +80,7 @@ def run_folder(rng: random.Random, place: Place, box: Path) -> list[str]:
 
 def _resummed(about: dict[str, Any]) -> dict[str, Any]:
     """With the checksum of what is there now: somebody who edits it with care."""
-    from hushgraph.runs.folder import find_checksum
+    from hushgraph.runs.about import find_checksum
 
     rest = {key: value for key, value in about.items() if key != "sum"}
     return {**rest, "sum": find_checksum(rest)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from hushgraph.gradients.sums import sum_error
 from hushgraph.noise.source import ExactNoise
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import TreePlan
 
 PARAMETERS = 200_000
 LIMIT = 1.005
@@ -27,9 +27,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def widening(roots: int, **settings: Any) -> float:
     """The standard deviation that is added, as a part of the planned one."""
-    plan = PrivacyPlan(num_train_nodes=roots, batch_size=roots, steps=100, **settings)
+    plan = TreePlan(num_train_nodes=roots, batch_size=roots, steps=100, **settings)
     plan = plan.with_paper_noise(4.0)
-    error = sum_error(num_roots=roots, num_rows=plan.most_rows(2 * roots))
+    error = sum_error(num_roots=roots, num_rows=plan.most_lines(2 * roots))
     return ExactNoise(sigma_over_clip=plan.sigma_over_clip, sum_error=error).widening(PARAMETERS)
 
 

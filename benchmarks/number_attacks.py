@@ -41,7 +41,7 @@ from hushgraph.graph.graph import Graph
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import GNN
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group
 from hushgraph.training.row_batches import RowBatches
@@ -136,7 +136,7 @@ class World:
     def _new_noise(self) -> NoiseSource:
         if not self._exact:
             return FloatNoise(torch.Generator(self.device))
-        error = sum_error(num_roots=ROOTS, num_rows=self.plan.most_rows(ROOTS))
+        error = sum_error(num_roots=ROOTS, num_rows=self.plan.most_lines(ROOTS))
         return ExactNoise(sigma_over_clip=self.plan.sigma_over_clip, sum_error=error, draw_ahead=False)
 
     def sum_of(self, roots: np.ndarray | None = None) -> Sums:
@@ -235,7 +235,7 @@ def build_worlds(
         train_idx=np.arange(ROOTS),
         num_classes=CLASSES,
     )
-    plan = PrivacyPlan(
+    plan = RowPlan(
         num_train_nodes=ROOTS,
         num_layers=0,
         max_readers=0,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.comparison import FOLDERS, NAMES, Comparison, Row, compare
+from hushgraph.comparison import FOLDERS, NAMES, Comparison, Entry, compare
 from hushgraph.errors import InputError, PlanError, RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.training import trainer as loop
@@ -33,7 +33,7 @@ def found(graph: Graph) -> Comparison:
     return compare(graph, epsilon=6.0, delta=1e-4, name="three classes", **QUICK)
 
 
-def row(name: str = "DP-GNN (trees)", **others: Any) -> Row:
+def row(name: str = "DP-GNN (trees)", **others: Any) -> Entry:
     usual: dict[str, Any] = {
         "name": name,
         "model": "gcn" if "GNN" in name else "mlp",
@@ -49,17 +49,17 @@ def row(name: str = "DP-GNN (trees)", **others: Any) -> Row:
         "seconds": 1.5,
         "plan": "abc",
     }
-    return Row(**usual | others)
+    return Entry(**usual | others)
 
 
 def literal(**others: Any) -> Comparison:
-    usual: dict[str, Any] = {"data": "x", "seeded": False, "rows": tuple(row(name) for name in NAMES)}
+    usual: dict[str, Any] = {"data": "x", "seeded": False, "entries": tuple(row(name) for name in NAMES)}
     return Comparison(**usual | others)
 
 
 def test_rows_are_what_the_runs_reached(found: Comparison, graph: Graph) -> None:
-    assert tuple(row.name for row in found.rows) == NAMES == tuple(found.runs)
-    for name, entry in zip(NAMES, found.rows, strict=True):
+    assert tuple(row.name for row in found.entries) == NAMES == tuple(found.runs)
+    for name, entry in zip(NAMES, found.entries, strict=True):
         run = found.runs[name]
         predicted = run.predict(graph)
         right = predicted == graph.y
@@ -94,14 +94,16 @@ def macro_f1(truth: np.ndarray, guess: np.ndarray) -> float:
 
 
 def test_three_are_private_and_two_are_not(found: Comparison) -> None:
-    private = [row for row in found.rows if row.private]
+    private = [row for row in found.entries if row.private]
     assert [row.name for row in private] == ["DP-Billboard", "DP-GNN (trees)", "DP-MLP"]
-    assert [row.name for row in found.rows if row.method == "billboard"] == ["DP-Billboard"]
+    assert [row.name for row in found.entries if row.method == "billboard"] == ["DP-Billboard"]
     # An MLP reads one row, so its predictions are covered too.
-    covered = [row.name for row in found.rows if row.predictions.startswith("covered")]
+    covered = [row.name for row in found.entries if row.predictions.startswith("covered")]
     assert covered == ["DP-Billboard", "DP-MLP"]
     assert all(row.guarantee == "holds" and 5.9 < row.epsilon <= 6.0 for row in private)
-    assert all(row.guarantee == "none" and math.isinf(row.epsilon) for row in found.rows if not row.private)
+    assert all(
+        row.guarantee == "none" and math.isinf(row.epsilon) for row in found.entries if not row.private
+    )
     assert found.runs["DP-GNN (trees)"].plan.max_readers == 2
     # Bounds that privacy needs are not for training without it.
     assert found.runs["GNN"].plan.max_readers == 20
@@ -129,18 +131,18 @@ def test_what_publishing_costs() -> None:
 def test_a_seed_takes_the_guarantee(graph: Graph) -> None:
     first, second = (compare(graph, epsilon=6.0, seed=5, **QUICK) for _ in range(2))
     assert first.seeded
-    assert [row.test for row in first.rows] == [row.test for row in second.rows]
-    assert {row.guarantee for row in first.rows} == {"none"}
+    assert [row.test for row in first.entries] == [row.test for row in second.entries]
+    assert {row.guarantee for row in first.entries} == {"none"}
     assert first.release_all == (math.inf, 1.0)
     names = "DP-Billboard, DP-GNN (trees) and DP-MLP"
     assert f"{names} are reproducible, not private: nothing is guaranteed" in first.cost
-    assert {row.predictions for row in first.rows} == {"not covered"}
+    assert {row.predictions for row in first.entries} == {"not covered"}
     assert "differentially private" not in first.cost
 
 
 def test_a_claim_is_no_guarantee() -> None:
     rows = tuple(row(n, guarantee="claimed by the paper") if n == "DP-GNN (trees)" else row(n) for n in NAMES)
-    compared = literal(rows=rows)
+    compared = literal(entries=rows)
     assert "no proven cost (the guarantee of DP-GNN (trees): claimed by the paper)" in compared.cost
     assert compared.release_all == (math.inf, 1.0)
 
@@ -192,7 +194,7 @@ def test_folders_are_kept_where_asked(graph: Graph, tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "five").iterdir())
     assert names == ["dp-billboard", "dp-gnn", "dp-mlp", "gnn", "mlp", "settings.json"]
     loaded = hg.Run.load(tmp_path / "five" / "dp-mlp", device="cpu")
-    assert loaded.result["test_accuracy"] == kept.rows[4].test
+    assert loaded.result["test_accuracy"] == kept.entries[4].test
 
 
 def test_every_run_is_watched(graph: Graph) -> None:
@@ -236,15 +238,15 @@ def test_the_same_call_goes_on_after_an_interruption(graph: Graph, tmp_path: Pat
     assert len(done) == (after + 3) // 4
     steps: list[int] = []
     found = compare(graph, epsilon=6.0, out=out, observer=lambda step, *others: steps.append(step), **QUICK)
-    assert [row.name for row in found.rows] == list(NAMES)
+    assert [row.name for row in found.entries] == list(NAMES)
     # No step is taken twice.
     assert len(steps) == 5 * QUICK["steps"] - after
-    for row, name in zip(found.rows, NAMES, strict=True):
+    for row, name in zip(found.entries, NAMES, strict=True):
         run = hg.Run.load(out / FOLDERS[name], device="cpu")
         assert run.result["test_accuracy"] == row.test
         ledger = (out / FOLDERS[name] / "ledger.jsonl").read_bytes()
         assert ledger.startswith(done.get(FOLDERS[name], b""))
-    assert all(row.epsilon <= 6.0 for row in found.rows if row.private)
+    assert all(row.epsilon <= 6.0 for row in found.entries if row.private)
 
 
 @pytest.mark.parametrize(

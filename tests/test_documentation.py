@@ -1,8 +1,8 @@
 """Every command and every Python example in README.md, docs/ and the public docstrings runs as it is written.
 
 Blocks of one page run in order, in one namespace and one empty folder. Where an example leaves the number of
-steps or trials to the defaults, the defaults are made small: what is shown is that examples work, not how
-well. Output that a page shows after commands, in a block called `text`, is compared with what they print.
+steps, trials or rows to the defaults, the defaults are made small: what is shown is that examples work, not
+how well. Output that a page shows after commands, in a block called `text`, is compared with what they print.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+import runpy
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)")
 # Examples under these names would escape; `console` and `python` are the ones that run.
 OTHER_NAMES = {"bash", "sh", "shell", "zsh", "shell-session", "py", "python3", "pycon"}
+
+# Packages that the commands of a page need and that need not be installed.
+NEEDS = {"serving.md": "onnx"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,14 @@ def run_command(words: list[str], page: Path) -> None:
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert set(words[1:]) <= targets, f"{where}: no such target"
         return
+    if words[0] == "python":
+        script = ROOT / words[1]
+        assert script.is_relative_to(ROOT / "docs"), f"{where}: only examples of the docs can be run here"
+        with pytest.MonkeyPatch.context() as patch:
+            rows = "2400" if "bank" in words else "600"
+            patch.setattr(sys, "argv", [str(script), *words[2:], rows])
+            runpy.run_path(str(script), run_name="__main__")
+        return
     assert words[0] == "hushgraph", f"{where}: only hushgraph can be run here"
     assert main(words[1:]) == 0, where
 
@@ -110,6 +123,8 @@ def check_output(shown: Block, said: str, *, exact: bool) -> None:
 @pytest.mark.usefixtures("_small_defaults")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run_as_written(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if page.name in NEEDS:
+        pytest.importorskip(NEEDS[page.name], reason=f"{page.name} needs {NEEDS[page.name]}")
     namespace: dict[str, Any] = {"__name__": "__main__"}
     commands: list[list[str]] = []
     for block in blocks_in(page.read_text(encoding="utf-8")):
@@ -127,6 +142,25 @@ def test_examples_run_as_written(page: Path, capsys: pytest.CaptureFixture[str])
             assert commands, f"{page.name}:{block.first_line}: no line begins with a dollar sign"
             for words in commands:
                 run_command(words, page)
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorials_show_the_command_that_check_prints(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    printed = re.findall(r"^Next: (hushgraph train .*)$", text, re.MULTILINE)
+    typed = re.findall(r"^\$ (hushgraph train .*)$", text, re.MULTILINE)
+    assert (len(printed), len(typed)) == (1, 1)
+    # A page may declare more, or leave out what it knew without looking.
+    assert shlex.split(printed[0])[2] == shlex.split(typed[0])[2]
+    assert shlex.split(printed[0])[3:6] == shlex.split(typed[0])[3:6]
+    for command in ("check", "predict", "report", "compare"):
+        assert f"$ hushgraph {command} " in text
+    assert "/release`" in text
+    for picture in re.findall(r"\]\((\S+\.svg)\)", text):
+        assert 0 < (page.parent / picture).stat().st_size < 150_000
 
 
 def public_objects() -> list[Any]:
@@ -212,7 +246,8 @@ def test_output_that_is_not_printed_is_noticed() -> None:
 def test_an_example_that_fails_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NameError, match="nowhere"):
         run_python(Block(language="python", first_line=7, lines=("nowhere",)), PAGES[0], {})
-    for words in (["hushgraph", "plan", "--no-such-flag"], ["make", "no-such-target"], ["rm", "-r"]):
+    wrong = (["hushgraph", "plan", "--no-such-flag"], ["make", "no-such-target"], ["rm", "-r"])
+    for words in (*wrong, ["python", "scripts/golden.py"]):
         with pytest.raises(AssertionError, match=words[-1]):
             run_command(words, PAGES[0])
     assert "no-such-flag" in capsys.readouterr().err

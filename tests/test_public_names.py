@@ -25,7 +25,10 @@ def test_these_are_the_names() -> None:
         "prepare",
         "NodeClassifier",
         "NodeRegressor",
+        "BillboardPlan",
         "PrivacyPlan",
+        "RowPlan",
+        "TreePlan",
         "Run",
         "datasets",
         "engines",
@@ -68,7 +71,7 @@ LOADED = """
 import sys
 import hushgraph
 print([name for name in {heavy!r} if name in sys.modules])
-hushgraph.PrivacyPlan(num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=1)
+hushgraph.TreePlan(num_train_nodes=10, num_layers=1, max_readers=1, batch_size=5, steps=1)
 import hushgraph.cli.app
 print([name for name in {libraries!r} if name in sys.modules])
 """

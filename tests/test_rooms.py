@@ -6,6 +6,7 @@ The checks read the source with `ast`, so that imports inside functions and unde
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "src" / "hushgraph"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "hushgraph"
 
 # The flow, from low to high. A room imports itself, rooms on lower lines and nothing else of the package.
 # Rooms on one line do not import each other. Names with a leading "/" are modules at the root.
@@ -36,11 +38,12 @@ FLOW = (
     ("runs",),
     ("plots",),
     ("report",),
+    ("export",),
     ("/settings",),
     ("methods",),
     ("training",),
     ("engines",),
-    ("/comparison", "/estimator"),
+    ("comparison", "/estimator"),
     ("audit", "reproduction"),
     ("cli",),
     ("/__main__",),
@@ -342,3 +345,16 @@ def test_the_check_of_names_can_fail() -> None:
     names = {"_made", "whole", "found", "said", "plain", "decided"}
     assert retired_names(ast.parse(code)) == names
     assert retired_names(ast.parse("def find(whole_part):\n    return founded")) == set()
+
+
+def test_the_page_of_the_architecture_names_what_there_is() -> None:
+    """Of "`path`: `name`" the file defines the name; every path leads to a file or a room."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`([a-z_]+/(?:[a-z_/]+\.[a-z]+)?|[a-z_]+\.py)`", text)) - {"release/"}
+    assert [path for path in paths if not any((top / path).exists() for top in (PACKAGE, ROOT))] == []
+    pairs = re.findall(r"`([a-z_/]+\.py)`: (?:one entry of )?`([A-Za-z_]+)`", text)
+    assert len(pairs) > 20
+    for path, name in pairs:
+        source = (PACKAGE / path).read_text(encoding="utf-8")
+        defined = re.search(rf"^ *(?:class|def) {name}\b|^{name}\b.* = ", source, re.MULTILINE)
+        assert defined, f"{path}: {name}"

@@ -154,7 +154,7 @@ COPIED = """() => { window.copied = []; document.addEventListener("copy", () => 
 def test_no_page_is_wider_than_a_phone(site: Path, browser: Any) -> None:
     page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
     wide = []
-    for path in sorted(site.glob("*.html")):
+    for path in sorted(site.rglob("*.html")):
         page.goto(path.as_uri())
         if page.evaluate("document.documentElement.scrollWidth") > 390:
             wide.append(path.name)

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from hushgraph.graph.graph import Graph as Graph
     from hushgraph.models.blocks import Reads as Reads
     from hushgraph.privacy.guarantee import Guarantee as Guarantee
+    from hushgraph.privacy.plans import BillboardPlan as BillboardPlan
     from hushgraph.privacy.plans import PrivacyPlan as PrivacyPlan
+    from hushgraph.privacy.plans import RowPlan as RowPlan
+    from hushgraph.privacy.plans import TreePlan as TreePlan
     from hushgraph.runs.config import TrainingConfig as TrainingConfig
     from hushgraph.training.prepare import prepare as prepare
     from hushgraph.training.run import Run as Run
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from hushgraph.training.train import train as train
 
 __all__ = [
+    "BillboardPlan",
     "BudgetExceededError",
     "Check",
     "Columns",
@@ -61,9 +65,11 @@ __all__ = [
     "PrivacyPlan",
     "Reads",
     "ReportedError",
+    "RowPlan",
     "Run",
     "RunError",
     "TrainingConfig",
+    "TreePlan",
     "WriteError",
     "check",
     "compare",
@@ -75,6 +81,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BillboardPlan": "privacy.plans",
     "BudgetExceededError": "errors",
     "Check": "datasets.tables.check",
     "Columns": "graph.columns",
@@ -96,9 +103,11 @@ _HOMES = {
     "PrivacyPlan": "privacy.plans",
     "Reads": "models.blocks",
     "ReportedError": "errors",
+    "RowPlan": "privacy.plans",
     "Run": "training.run",
     "RunError": "errors",
     "TrainingConfig": "runs.config",
+    "TreePlan": "privacy.plans",
     "WriteError": "errors",
     "check": "datasets.tables.check",
     "compare": "comparison",

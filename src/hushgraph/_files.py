@@ -103,7 +103,7 @@ def write_once(path: Path, content: bytes, announce: Callable[[], None]) -> None
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to disk."""
+    """Sync the names in a folder, or the content of a file, to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

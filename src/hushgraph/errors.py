@@ -42,7 +42,7 @@ class WriteError(RunError):
 
 
 class DivergedError(HushgraphError):
-    """Training ended in weights that are no finite numbers; what it cost stays spent."""
+    """Training diverged: weights are NaN or infinite. What it cost stays spent."""
 
 
 class DownloadError(HushgraphError):

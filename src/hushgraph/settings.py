@@ -141,11 +141,13 @@ def _read_label(text: str) -> str | list[str]:
     return columns[0] if len(columns) == 1 else columns
 
 
-def _read_bounds(text: str) -> tuple[float, ...]:
+def _read_bounds(text: str) -> tuple[float, ...] | str:
+    if text == "private":
+        return text
     try:
         return tuple(float(number) for number in text.split(","))
     except ValueError:
-        raise InputError(f"bounds={text!r}: expected two numbers, as 0,100") from None
+        raise InputError(f"bounds={text!r}: expected two numbers, as 0,100, or private") from None
 
 
 def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
@@ -431,20 +433,14 @@ class Settings(TypedDict, total=False):
         _training("Added to norms by normalised clipping. [0.1]", TrainingConfig.stability, commands=()),
     ]
     reading_scale: Annotated[
-        float,
+        float | None,
         _training(
-            "What one standard deviation of the board's noise becomes in a reading. [0.3]",
-            TrainingConfig.reading_scale,
-            commands=(),
+            "What one standard deviation of the board's noise becomes in a reading. [by task]", commands=()
         ),
     ]
     reading_radius: Annotated[
-        float,
-        _training(
-            "Readings are shortened so that their norm stays below this. [6]",
-            TrainingConfig.reading_radius,
-            commands=(),
-        ),
+        float | None,
+        _training("Readings are shortened so that their norm stays below this. [by task]", commands=()),
     ]
     resample_every: Annotated[
         int, _training("Steps between fresh lists of trees. [50]", TrainingConfig.resample_every, commands=())
@@ -484,25 +480,25 @@ class Settings(TypedDict, total=False):
         _data(
             "What is asked of a node. [auto: by what is declared, two classes are binary]",
             "auto",
-            commands=_READING,
+            commands=_TABLES,
         ),
     ]
     positive: Annotated[
         str | int | None,
         _data(
-            "Of two classes: the one that scores are about. [the second]", metavar="NAME", commands=_READING
+            "Of two classes: the one that scores are about. [the second]", metavar="NAME", commands=_TABLES
         ),
     ]
     rare: Annotated[
-        bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_READING)
+        bool, _data("The positive class is rare: it alone casts ballots. [no]", False, commands=_TABLES)
     ]
     bounds: Annotated[
-        Sequence[float] | None,
+        Sequence[float] | str | None,
         _data(
-            "Of a number to predict: the lowest and the highest, declared. [none]",
+            "Of a number to predict: the lowest and the highest, declared; private pays for them. [none]",
             metavar="A,B",
             read=_read_bounds,
-            commands=_READING,
+            commands=_TABLES,
         ),
     ]
     unit: Annotated[
@@ -520,7 +516,7 @@ class Settings(TypedDict, total=False):
             metavar="NAME=W",
             read=_read_weights,
             repeats=True,
-            commands=_TRAINED,
+            commands=("check", *_TRAINED),
         ),
     ]
     id: Annotated[str | None, _table("Column of node ids, text or numbers. [id]", column="id")]

@@ -185,7 +185,7 @@ def test_a_clean_audit_of_boards_stays_below_all_its_claims() -> None:
     assert len(audit.checks) == 14
     assert audit.record()["attacked"] == "2 boards and 2 steps"
     assert audit.record()["guarantee"] == "holds"
-    shown = dict(words.rows(audit))
+    shown = dict(words.list_entries(audit))
     assert shown["one label flipped"].endswith("8.38 claimed")
     assert shown["plain checks of real runs"] == "14 of 14 hold"
     assert "95% confidence" in words.verdict(audit)

@@ -14,11 +14,12 @@ from hushgraph.audit.curve import curve_lower_bound
 from hushgraph.audit.statistics import Floats
 from hushgraph.errors import InputError
 from hushgraph.privacy.plans import PrivacyPlan
+from plans import plan_steps
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 0, "max_readers": 0, "steps": 2}
-    return PrivacyPlan(**{**usual, "delta": 1e-5, **changes})
+    return plan_steps(**{**usual, "delta": 1e-5, **changes})
 
 
 def shift_of(given: PrivacyPlan) -> float:

@@ -10,15 +10,16 @@ import pytest
 import torch
 from scipy import stats
 
-from hushgraph.audit.faults import get_fault
+from hushgraph.audit.faults import get_fault, plant_float_noise
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers, right_guesses_at_most
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.plans import PrivacyPlan
+from plans import plan_steps
 
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
-    return PrivacyPlan(**{**usual, "delta": 1e-5, **changes})
+    return plan_steps(**{**usual, "delta": 1e-5, **changes})
 
 
 def right(audit: NumbersAudit) -> dict[tuple[str, str], float]:
@@ -27,7 +28,7 @@ def right(audit: NumbersAudit) -> dict[tuple[str, str], float]:
 
 @pytest.mark.parametrize("claim", [0.25, 4.0])
 def test_float32_noise_is_found_out(claim: float) -> None:
-    audit = attack_numbers(plan().calibrated(epsilon=claim), trials=100, secure_noise=False, seed=1)
+    audit = attack_numbers(plan().calibrated(epsilon=claim), trials=100, plant=plant_float_noise, seed=1)
     assert audit.exceeds
     rates = right(audit)
     # One attack is enough, and each of them works by itself.
@@ -54,7 +55,7 @@ def test_exact_noise_gives_nothing_away(claim: float) -> None:
 )
 def test_other_models_batches_and_steps(model: str, changes: dict[str, Any]) -> None:
     given = plan(**changes).calibrated(epsilon=1.0)
-    assert attack_numbers(given, model=model, trials=60, secure_noise=False, seed=1).exceeds
+    assert attack_numbers(given, model=model, trials=60, plant=plant_float_noise, seed=1).exceeds
     assert not attack_numbers(given, model=model, trials=60, seed=1).exceeds
 
 

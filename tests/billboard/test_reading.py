@@ -231,9 +231,9 @@ def board(graph: Graph) -> Board:
             "rows hold 4; expected different",
         ),
         (lambda board, graph: read(board, graph, "both", own=None), "edge_owner='both'"),
-        (lambda board, graph: read_rows(board, [0, 2], [0]), "indptr does not rise from 0 to 1"),
-        (lambda board, graph: read_rows(board, [0, 2, 1], [0]), "indptr does not rise from 0 to 1"),
-        (lambda board, graph: read_rows(board, [], []), "indptr does not rise from 0 to 0"),
+        (lambda board, graph: read_rows(board, [0, 2], [0]), "indptr must be non-decreasing from 0 to 1"),
+        (lambda board, graph: read_rows(board, [0, 2, 1], [0]), "indptr must be non-decreasing from 0 to 1"),
+        (lambda board, graph: read_rows(board, [], []), "indptr must be non-decreasing from 0 to 0"),
         (lambda board, graph: read_rows(board, [0, 1], [0.5]), "places has dtype float64"),
         (
             lambda board, graph: read_rows(board, [0, 1], [0], own_places=[1, 2]),

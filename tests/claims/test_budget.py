@@ -24,6 +24,7 @@ from hushgraph.privacy.charges import BoardCharge, list_events
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.privacy.run_charge import RunCharge, compose_charges
+from plans import plan_steps
 
 DELTA = 1e-6
 # benchmarks/kills_budget.py kills 200 times.
@@ -33,7 +34,7 @@ SETTINGS: dict[str, Any] = {"hidden": 8, "steps": 4, "device": "cpu", "model": "
 
 def trees(**others: Any) -> PrivacyPlan:
     plan = {"num_train_nodes": 2000, "num_layers": 1, "max_readers": 0, "batch_size": 200, "steps": 300}
-    return PrivacyPlan(**{**plan, **others}).calibrated(epsilon=1.5)
+    return plan_steps(**{**plan, **others}).calibrated(epsilon=1.5)
 
 
 def billboard(batch_size: int) -> PrivacyPlan:

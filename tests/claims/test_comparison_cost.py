@@ -126,7 +126,7 @@ def test_the_box_shows_what_all_of_them_cost(
 ) -> None:
     found = hg.compare(graph, budget=budget if has_budget else None, **QUICK)
     epsilon, delta = found.release_all
-    alone = [row.epsilon for row in found.rows if row.private]
+    alone = [row.epsilon for row in found.entries if row.private]
     assert max(alone) < epsilon < sum(alone)
     assert delta == DELTA
     if has_budget:

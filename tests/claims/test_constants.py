@@ -33,7 +33,8 @@ from hushgraph.engines.tables import ParquetTable
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
-from hushgraph.runs.folder import RunFolder, find_checksum
+from hushgraph.runs.about import find_checksum
+from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.classes import Classes
 from run_folders import contents
 

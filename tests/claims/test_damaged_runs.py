@@ -18,7 +18,7 @@ import hushgraph as hg
 from hushgraph._files import read_tensors, write_tensors
 from hushgraph.errors import DivergedError, RunError
 from hushgraph.graph.graph import Graph
-from hushgraph.runs.folder import find_checksum
+from hushgraph.runs.about import find_checksum
 from hushgraph.training import trainer as loop
 from hushgraph.training.memory import GraphView
 from run_folders import SETTINGS, charged, contents, finished, refused, stopped

@@ -70,7 +70,7 @@ def test_the_rule_gives_a_usable_plan_everywhere(layers: int, owner: str, nodes:
         num_classes=2,
         edge_owner=owner,
     )
-    plan = hg.PrivacyPlan(
+    plan = hg.TreePlan(
         num_train_nodes=nodes,
         num_layers=layers,
         max_readers=found.max_readers,

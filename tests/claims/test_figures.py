@@ -35,7 +35,7 @@ from hushgraph.inputs.features import Features, RowTable
 from hushgraph.models.gnn import ReadingMLP
 from hushgraph.privacy.changes import KINDS, ONE_EDGE, ONE_LABEL, ONE_RECORD, Change, Kind
 from hushgraph.privacy.charges import BoardCharge, EvaluationCharge
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, RowPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.classes import Classes
@@ -161,7 +161,7 @@ def _folder(classes: int) -> RunFolder:
         plan=plan,
         config=TrainingConfig(hidden=3),
         num_features=FEATURES,
-        task=Classes(num_classes=classes),
+        asked=Classes(num_classes=classes),
         split_id="",
         data="",
     )
@@ -306,7 +306,7 @@ def test_an_edge_a_record_or_a_label_moves_tables_by_what_is_charged(
 def test_without_boards_no_edge_moves_a_table(tmp_path: Path) -> None:
     """Rows of a plan without boards read features alone; their labels count as everywhere."""
     case = next(case for case in cases() if case.graph.num_edges > 4 and case.num_groups == 0)
-    plan = PrivacyPlan(num_train_nodes=2, batch_size=2, steps=2)
+    plan = RowPlan(num_train_nodes=2, batch_size=2, steps=2)
     folder = RunFolder.describe(tmp_path, case.graph, plan, TrainingConfig(model="mlp", hidden=3), data="")
     model = folder.build_model(seed=1)
 
@@ -330,7 +330,7 @@ GOLDEN = json.loads((Path(__file__).parent.parent / "data" / "golden.json").read
 PLANS = [hg.PrivacyPlan.from_json(json.dumps(kept["plan"])) for kept in GOLDEN]
 PLANS = [plan for plan in PLANS if plan.can_evaluate]
 PLANS += [
-    PrivacyPlan(num_train_nodes=5000, batch_size=size, steps=40).calibrated(epsilon=epsilon)
+    RowPlan(num_train_nodes=5000, batch_size=size, steps=40).calibrated(epsilon=epsilon)
     for size, epsilon in ((5000, 1.0), (5000, 8.0), (500, 4.0))
 ]
 

@@ -20,8 +20,9 @@ import hushgraph as hg
 from contour_price import Release, divergences
 from hushgraph.accounting import Event, GaussianEvent, PoissonDraw, StepEvent, accountants, pair_losses
 from hushgraph.privacy.charges import Steps
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, calibration
 from hushgraph.privacy.plans import plan as plans
+from plans import plan_steps
 
 FIGURES = ("epsilon", "epsilon_group_of_two", "epsilon_edge", "epsilon_label")
 RECORD = Path(__file__).parent.parent / "data" / "golden.json"
@@ -38,7 +39,7 @@ def board(**others: Any) -> BillboardPlan:
 
 def trees(**others: Any) -> PrivacyPlan:
     fields = {"num_train_nodes": 2000, "batch_size": 200, "num_layers": 1, "max_readers": 3, "steps": 60}
-    return PrivacyPlan(**fields | others).calibrated(epsilon=2.0)
+    return plan_steps(**fields | others).calibrated(epsilon=2.0)
 
 
 def list_releases(plan: PrivacyPlan, figure: str) -> list[Release]:
@@ -125,7 +126,7 @@ def count_noise_too_often(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def forget_prices() -> None:
     """A fault must not be hidden by a price kept from before, nor leave one behind."""
-    for cache in (accountants._price, plans._price, plans._find_noise):
+    for cache in (accountants._price, plans._price, calibration._find_noise):
         cache.cache_clear()
 
 

@@ -60,7 +60,7 @@ def trainer(tmp_path, *, clipping: Clipping, noise: str = "common", seed: int = 
         ledger=Ledger.create(tmp_path / "ledger.jsonl", plan),
         noise=ExactNoise(
             sigma_over_clip=plan.sigma_over_clip,
-            sum_error=sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(graph.num_nodes)),
+            sum_error=sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_lines(graph.num_nodes)),
             seed=seed,
         ),
     )

@@ -170,11 +170,11 @@ def test_public_figures_bound_every_tree() -> None:
         for each in (graph, neighbour):
             sizes = tree_sizes(make_lists(each, plan), depth, each.train_idx)
             assert sizes.max() <= bound
-            assert sizes.mean() <= plan.mean_rows_per_root(each.num_nodes) + 1e-9
+            assert sizes.mean() <= plan.mean_lines_per_root(each.num_nodes) + 1e-9
             levels = [
                 tree_sizes(make_lists(each, plan), level, each.train_idx).sum() for level in range(depth + 1)
             ]
-            assert sum(levels) <= plan.most_rows(each.num_nodes)
+            assert sum(levels) <= plan.most_lines(each.num_nodes)
             tight += int(sizes.max() == bound)
     assert tight > 0
 

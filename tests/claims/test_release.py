@@ -18,7 +18,7 @@ from scipy import stats
 import hushgraph as hg
 from hushgraph.cli.app import main
 from hushgraph.errors import InputError, RunError
-from hushgraph.runs.folder import find_checksum
+from hushgraph.runs.about import find_checksum
 from hushgraph.training.parts import Parts
 from hushgraph.training.publish import publish_run
 from own_parts import fix_noise, train_with
@@ -63,7 +63,11 @@ def change_row(nodes: pd.DataFrame, edges: pd.DataFrame, v: int) -> tuple[pd.Dat
 def read_release(folder: Path) -> dict[str, bytes]:
     """Every file by its name."""
     release = folder / "release"
-    files = {str(file.relative_to(release)): file.read_bytes() for file in sorted(release.rglob("*"))}
+    files = {
+        str(file.relative_to(release)): file.read_bytes()
+        for file in sorted(release.rglob("*"))
+        if file.is_file()
+    }
     return {name: _sort_header(each) if "safetensors" in name else each for name, each in files.items()}
 
 
@@ -142,12 +146,13 @@ def test_nothing_names_a_path_a_device_or_exact_counts(releases: dict[str, dict[
     )
     assert not keys & {"seed", "seconds", "device", "data", "warnings", "budget", "exact_figures", "resumed"}
     assert not keys & {"steps_lost", "processes", "num_edges", "train_accuracy", "evaluate_every", "versions"}
-    text = b"\n".join(files[name] for name in files if not name.endswith(".safetensors")).decode()
-    for word in ("/tmp", str(Path.home()), socket.gethostname(), "somebody", "people", "nowhere", "person-0"):
-        assert word not in text, word
+    check_words(files)
     assert "# DP-Billboard on the data\n" in files["README.md"].decode()
-    # Splits are public and declared, and so is the seed of one; seeds and keys of noise are nowhere.
-    assert {key for key in keys if "seed" in key or re.search(r"\bkeys?\b", key)} == {"split_seed"}
+    # No seed and no key, of noise or of anything. A public split that was drawn has its number.
+    assert not {key for key in keys if "seed" in key or "key" in key.split("_")}
+    split = json.loads(files["release.json"])["public_split"]
+    assert set(split) == {"shares", "draw", "training_nodes"}
+    assert (split["shares"], split["draw"]) == (None, 0)
 
 
 def list_keys(values: Any) -> Iterator[str]:
@@ -216,6 +221,107 @@ def test_a_release_alone_is_enough(boards: int, tmp_path: Path) -> None:
         (tmp_path / "copy" / (name or "README.md")).unlink()
         with pytest.raises(RunError, match="published of a run, which cannot be resumed"):
             hg.resume(tmp_path / "copy", data)
+
+
+def test_a_split_that_was_drawn_is_drawn_again_from_a_release_alone(tmp_path: Path) -> None:
+    """Ballots of training rows are taken off their own readings: whoever predicts must know these rows."""
+    nodes, edges = make_tables()
+    data = nodes.drop(columns="split"), edges
+    drawn = {"split": "0.5/0.2/0.3", "split_seed": 11}
+    run = train_with(fix_noise(), data, tmp_path / "run", num_boards=1, **SETTINGS, **TABLES, **drawn)
+    before = run.predict_proba(data)
+    (tmp_path / "run" / "release").rename(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "run")
+    copy = hg.Run.load(tmp_path / "copy", device="cpu")
+    np.testing.assert_array_equal(copy.predict_proba(data), before)
+    about = json.loads((tmp_path / "copy" / "release.json").read_text())
+    assert (about["public_split"]["shares"], about["public_split"]["draw"]) == ("0.5/0.2/0.3", 11)
+
+
+# Questions other than one of three classes, and what is declared for them.
+TASKS: dict[str, dict[str, Any]] = {
+    "binary": {"classes": ["a", "b"], "group": TABLES["group"]},
+    "number": {"task": "number", "label": "spend", "bounds": (0.0, 100.0), "ignore": ["region"]},
+    "labels": {"task": "labels", "label": ["likes_a", "likes_b"], "ignore": ["region"]},
+}
+
+
+def ask(nodes: pd.DataFrame, task: str) -> pd.DataFrame:
+    """The table with the column or columns of a task in place of its classes."""
+    asked = nodes.drop(columns="label") if task != "binary" else nodes.copy()
+    if task == "binary":
+        asked["label"] = nodes["label"].replace("c", "a")
+    if task == "number":
+        asked["spend"] = nodes["label"].map({"a": 10.0, "b": 35.5, "c": 80.25})
+    if task == "labels":
+        asked["likes_a"] = (nodes["label"] != "b").astype(int)
+        asked["likes_b"] = (nodes["label"] != "a").astype(int)
+    return asked
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_of_every_task_one_row_changes_nothing_but_what_its_noise_covers(task: str, tmp_path: Path) -> None:
+    tables = make_tables()
+    given = {"none": tables} | {kind: change_row(*tables, v) for kind, v in ROWS.items()}
+    for kind, (nodes, edges) in given.items():
+        data = ask(nodes, task), edges
+        out = tmp_path / kind
+        run = train_with(fix_noise(), data, out, is_fixed=True, num_boards=1, **SETTINGS, **TASKS[task])
+        assert (run.result["task"], run.result["guarantee"]) == (task, "holds")
+    files = {kind: read_release(tmp_path / kind) for kind in given}
+    for kind in ROWS:
+        covered = COVERED[1][kind]
+        differing = {name for name in files["none"] if files["none"][name] != files[kind][name]}
+        assert differing <= {*covered, *(["release.json"] if covered else [])}, kind
+        assert differing >= {name for name in covered if name != "figures.json" or kind == "evaluated"}, kind
+        for name in ("release.json", "figures.json", "README.md"):
+            assert hide_figures(name, files["none"][name]) == hide_figures(name, files[kind][name]), name
+    check_words(files["none"])
+
+
+def check_words(files: dict[str, bytes]) -> None:
+    """No file says what may not be in a release."""
+    text = b"\n".join(
+        files[name] for name in files if not name.endswith((".safetensors", ".parquet"))
+    ).decode()
+    for word in (
+        *("/tmp", str(Path.home()), socket.gethostname(), "somebody", "people", "nowhere", "person-0"),
+        *("seconds", 'seed"', "nodes.csv", "nodes.parquet"),
+    ):
+        assert word not in text, word
+
+
+def test_the_release_of_an_engine_is_made_by_the_same_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One row changed: noise is new in every run, so that everything but noisy numbers is compared."""
+    tables = make_tables()
+    flags = "--engine duckdb --classes a,b,c --epsilon 2 --steps 4 --hidden 3 --json"
+    files = {}
+    for kind, data in {"none": tables, "evaluated": change_row(*tables, ROWS["evaluated"])}.items():
+        (tmp_path / kind).mkdir()
+        for name, table in zip(("nodes", "edges"), data, strict=True):
+            table.drop(columns="region", errors="ignore").to_csv(tmp_path / kind / f"{name}.csv", index=False)
+        out = tmp_path / f"{kind}-run"
+        assert main(["train", str(tmp_path / kind), *flags.split(), "--out", str(out)]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["figures"] == "covered"
+        files[kind] = read_release(out)
+        copy = hg.Run.load(out / "release", device="cpu")
+        assert copy.figures
+        assert copy.predict_new(np.ones((1, FEATURES)), [["person-003"]])[0].shape == (1, 3)
+    assert files["none"].keys() == files["evaluated"].keys()
+    assert not set(files["none"]) & {"ledger.jsonl", "metrics.jsonl", "run.json", "result.json"}
+    for name in ("release.json", "figures.json", "README.md"):
+        before, after = (hide_noisy(name, each[name]) for each in files.values())
+        assert before == after, name
+    check_words(files["none"])
+
+
+def hide_noisy(name: str, content: bytes) -> Any:
+    """What a file says beside numbers that have noise, which differ from run to run."""
+    if name == "README.md":
+        return re.sub(r"\d+\.\d+%|too few to tell|0\.\d{4,}", "", content.decode())
+    return hide_figures(name, content)
 
 
 @pytest.mark.parametrize(

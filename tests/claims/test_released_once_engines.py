@@ -345,12 +345,12 @@ def test_a_resume_with_another_memory_limit_writes_every_row_once(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(duck._Phases, "_most_rows", 100)
+        patch.setattr(duck.Phases, "_most_rows", 100)
         patch.setattr(Path, "rename", rename)
         with pytest.raises(KeyboardInterrupt):
             begin(home, out)
     with monkeypatch.context() as patch:
-        patch.setattr(duck._Phases, "_most_rows", 120)
+        patch.setattr(duck.Phases, "_most_rows", 120)
         resume(home, out)
     with duckdb.connect() as connection:
         ids = connection.execute(f"SELECT id FROM read_parquet('{out}.rows/*.parquet')").fetchnumpy()["id"]

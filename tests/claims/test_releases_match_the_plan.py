@@ -179,7 +179,7 @@ class Trained:
         return [
             board.values.astype(np.float64)
             for run in self.runs
-            for board in run.folder.load_boards(run.folder.num_boards)
+            for board in (run.folder.load_boards() if run.folder.num_boards else ())
         ]
 
 
@@ -433,7 +433,7 @@ def check_widening(
     It makes up for what norms may be above C, for what rounding may move the sums of both data sets by, and
     for the step of the grid.
     """
-    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_rows(num_nodes))
+    error = sum_error(num_roots=plan.num_train_nodes, num_rows=plan.most_lines(num_nodes))
     assert error > 1e-4
     for step, numbers in zip(steps, drawn, strict=True):
         grid = plan.sigma_over_clip * math.sqrt(numbers.size) * 2.0**-40

@@ -150,14 +150,14 @@ def test_a_comparison_warns_of_the_sum_of_its_parts(run: Command, tmp_path: Path
 
 def test_rows_of_the_table_are_coloured_by_their_size() -> None:
     from hushgraph.cli.compare import _choose_colour
-    from hushgraph.comparison import Row
+    from hushgraph.comparison import Entry
 
     usual: dict[str, Any] = {"name": "DP-MLP", "model": "mlp", "method": "trees", "private": True}
     usual |= {"predictions": "not covered", "delta": 1e-6, "validation": None, "test": None}
     usual |= {"macro_f1": None, "seconds": 1.0, "plan": "abc"}
 
     def colour(epsilon: float, guarantee: str = "holds") -> str:
-        return _choose_colour(Row(epsilon=epsilon, guarantee=guarantee, **usual))
+        return _choose_colour(Entry(epsilon=epsilon, guarantee=guarantee, **usual))
 
     assert [colour(value) for value in (4.0, 12.0, 150.0)] == ["green", "yellow", "red"]
     assert colour(4.0, "claimed by the paper") == colour(math.inf, "none") == "red"

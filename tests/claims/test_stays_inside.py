@@ -76,11 +76,11 @@ ALLOWED = {
 RELEASED = {
     *("format", "hushgraph", "plan", "config", "num_features", "task", "columns", "assumptions"),
     *("guarantee", "statement", "result", "sum"),
-    # A digest of the identifiers in the training split, which are public.
-    "split_id",
+    # How the public split was drawn, and a digest of the identifiers in the training split.
+    "public_split",
 }
-# Settings that say how a run was watched or drawn. The seed of a split stays: splits are public.
-UNRELEASED_SETTINGS = {"seed", "exact_figures", "train_accuracy", "evaluate_every"}
+# Settings that say how a run was watched or drawn, or that are elsewhere in the file.
+UNRELEASED_SETTINGS = {"seed", "exact_figures", "train_accuracy", "evaluate_every", "split", "split_seed"}
 GUARANTEE = {
     *("kind", "epsilon", "delta", "adjacency", "epsilon_edge", "epsilon_group_of_two"),
     *("priced_epsilon", "priced_group_of_two", "why", "assumptions"),
@@ -218,6 +218,8 @@ def check_release(files: dict[str, bytes], run: hg.Run, *assumptions: Assumption
     assert set(about) == RELEASED
     assert set(about["plan"]) == plan_keys(type(run.plan), has_figures="release/figures.json" in files)
     assert set(about["config"]) == {field.name for field in fields(TrainingConfig)} - UNRELEASED_SETTINGS
+    split = {"shares": run.config.split, "draw": run.config.split_seed}
+    assert about["public_split"] == split | {"training_nodes": run.folder.split_id}
     assert set(about["task"]) == {"name", "num_classes"}
     assert set(about["guarantee"]) == GUARANTEE
     # Words and numbers of the guarantee are those of the plan, which has no data.

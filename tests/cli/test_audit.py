@@ -163,7 +163,7 @@ def test_a_refuted_claim_is_a_failure(
         (["--epsilon", "-1"], "epsilon=-1"),
         (["--epsilon", "4", "--trials", "3"], "trials=3"),
         (["--epsilon", "4", "--method", "bush"], "--method='bush'"),
-        (["--epsilon", "4", "--method", "billboard", "--layers", "2"], "--layers with a billboard"),
+        (["--epsilon", "4", "--method", "billboard", "--layers", "2"], "--layers with --method billboard"),
         (
             ["--epsilon", "4", "--method", "trees", "--fault", "redrawn-board"],
             "that fault is one of billboard",

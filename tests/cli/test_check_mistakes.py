@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hushgraph.cli.app import main
+from mistakes import Change, Mistake, Run, all_of, follow, replace, write
 
-Run = Callable[..., tuple[int, str, str]]
 COUNT = 24
 SPLITS = ("train", "train", "val", "test")
 HEAD = ("account", "balance", "share", "active", "opened", "born", "sector", "fraud", "split")
@@ -52,97 +50,70 @@ def instead(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-def change(name: str, old: str, new: str) -> Callable[[], None]:
-    def make() -> None:
-        path = Path("bank") / name
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new, 1))
-
-    return make
+def change(name: str, old: str, new: str) -> Change:
+    return replace(f"bank/{name}", old, new, 1)
 
 
-def write(name: str, text: str) -> Callable[[], None]:
-    def make() -> None:
-        Path(name).write_text(text)
-
-    return make
-
-
-def delete(name: str) -> Callable[[], None]:
+def delete(name: str) -> Change:
     return lambda: Path(name).unlink()
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """One mistake: the command that fails, words of its message, and the command that they lead to.
-
-    Attributes:
-        line: the command that fails.
-        words: what its message says, the remedy among it.
-        remedy: the command that the message leads to.
-        before: changes the files before the command that fails.
-        correct: changes the files where that is the remedy.
-    """
-
-    line: str
-    words: str
-    remedy: str = GOOD
-    before: Callable[[], None] | None = None
-    correct: Callable[[], None] | None = None
 
 
 TOML = 'nodes = "accounts_*.csv"\nedges = ["tx_1.csv", "tx_2.csv"]\n[columns]\nid = "account"\n'
 BY_TOML = f"train bank {RULES.replace('--id account ', '')} {END}"
+
+
+def wrong(line: str, words: str, remedy: str = GOOD, **changes: Change) -> Mistake:
+    """A mistake whose remedy is the good command unless another one is given."""
+    return Mistake(line, words, remedy, **changes)
+
+
 MISTAKES = [
     # Files.
-    Mistake(
-        instead("accounts_*", "acounts_*"), "no file matches this pattern, given for nodes; did you mean"
-    ),
-    Mistake(instead("tx_*.csv", "tx_3.csv"), "no such file; did you mean 'tx_", instead("tx_*", "tx_1")),
-    Mistake(
+    wrong(instead("accounts_*", "acounts_*"), "no file matches this pattern, given for nodes; did you mean"),
+    wrong(instead("tx_*.csv", "tx_3.csv"), "no such file; did you mean 'tx_", instead("tx_*", "tx_1")),
+    wrong(
         f"train bank/accounts_1.csv {RULES} {END}",
         "give the edges with --edges",
         f"train bank/accounts_1.csv --edges bank/tx_1.csv {RULES} --unknown-ids drop {END}",
     ),
-    Mistake(
+    wrong(
         f"train 'bank/accounts_*.csv' --edges bank/tx_1.csv bank/tx_2.csv {RULES} {END}",
         "quote a pattern, as --edges 'tx_*.csv', or give --edges once for each file",
         f"train 'bank/accounts_*.csv' --edges bank/tx_1.csv --edges bank/tx_2.csv {RULES} {END}",
     ),
-    Mistake(
+    wrong(
         instead("'bank/tx_*.csv'", "bank/tx_1.csv --edges 'bank/tx_*.csv'"),
         "tx_1.csv: given twice for edges; give each file once",
     ),
-    Mistake(instead("'bank/tx_*.csv'", "more"), "no table in this folder, given for edges"),
-    Mistake(f"train bank {RULES} {END}", "give the table of nodes as DATA, and the edges with --edges"),
-    Mistake(
+    wrong(instead("'bank/tx_*.csv'", "more"), "no table in this folder, given for edges"),
+    wrong(f"train bank {RULES} {END}", "give the table of nodes as DATA, and the edges with --edges"),
+    wrong(
         GOOD,
         "no column 'payee', which bank/tx_1.csv has, and has 'paye', which bank/tx_1.csv has not",
         before=change("tx_2.csv", "payee", "paye"),
         correct=change("tx_2.csv", "paye;", "payee;"),
     ),
-    Mistake(
+    wrong(
         GOOD,
         "no column 'amount', which bank/tx_1.csv has, and has 'note', which bank/tx_1.csv has not; name the",
         before=change("tx_2.csv", "amount", "note"),
         correct=change("tx_2.csv", "note", "amount"),
     ),
-    Mistake(f"{GOOD} --delimiter ,", "holds ';'; leave out --delimiter: each file is then read by its own"),
-    Mistake(
+    wrong(f"{GOOD} --delimiter ,", "holds ';'; leave out --delimiter: each file is then read by its own"),
+    wrong(
         GOOD,
         "line 1 is one column with delimiter ',', and holds ';' and '|'; give --delimiter ';'",
         instead("'bank/tx_*.csv'", "bank/tx_2.csv --delimiter ';'"),
-        before=lambda: (change("tx_2.csv", "amount", "amo|unt")(), delete("bank/tx_1.csv")())[0],
+        before=all_of(change("tx_2.csv", "amount", "amo|unt"), delete("bank/tx_1.csv")),
     ),
-    Mistake(
+    wrong(
         BY_TOML,
         "edges=[1]; expected the name of a file, or a list of them",
         BY_TOML,
         before=write("bank/graph.toml", TOML.replace('["tx_1.csv", "tx_2.csv"]', "[1]")),
         correct=write("bank/graph.toml", TOML),
     ),
-    Mistake(
+    wrong(
         BY_TOML,
         "unknown key 'date'; did you mean 'dates'?",
         BY_TOML,
@@ -150,96 +121,94 @@ MISTAKES = [
         correct=write("bank/graph.toml", TOML + "dates.opened = 2000-01-01\n"),
     ),
     # Names of columns.
-    Mistake(without("--id account"), "no column 'id'; name yours with --id"),
-    Mistake(instead("--id account", "--id acount"), "did you mean 'account'?"),
-    Mistake(instead("--source payer", "--source player"), "did you mean 'payer'?"),
-    Mistake(
+    wrong(without("--id account"), "no column 'id'; name yours with --id"),
+    wrong(instead("--id account", "--id acount"), "did you mean 'account'?"),
+    wrong(instead("--source payer", "--source player"), "did you mean 'payer'?"),
+    wrong(
         instead("--percent share", "--percent shares"), "no column 'shares', given as percent; did you mean"
     ),
-    Mistake(
+    wrong(
         instead("--boolean active", "--boolean activ"), "no column 'activ', given as boolean; did you mean"
     ),
-    Mistake(
+    wrong(
         instead("--date opened=", "--date opend="), "no column 'opend', given as date; did you mean 'opened'?"
     ),
-    Mistake(instead("--date-format born=", "--date-format bron="), "which is no date; declare it"),
-    Mistake(f"{GOOD} --cycles openend=month", "which is no date", f"{GOOD} --cycles opened=month"),
+    wrong(instead("--date-format born=", "--date-format bron="), "which is no date; declare it"),
+    wrong(f"{GOOD} --cycles openend=month", "which is no date", f"{GOOD} --cycles opened=month"),
     # Cells.
-    Mistake(without("--decimal , --thousands ."), "such numbers are read with --decimal , --thousands ."),
-    Mistake(without("--thousands ."), "such numbers are read with --decimal , --thousands ."),
-    Mistake(without("--percent share"), "percentages are read with --percent share"),
-    Mistake(without("--boolean active"), "booleans are read with --boolean active"),
-    Mistake(without("--date opened=2000-01-01"), "dates are read with --date opened=2000-01-01"),
-    Mistake(
+    wrong(without("--decimal , --thousands ."), "such numbers are read with --decimal , --thousands ."),
+    wrong(without("--thousands ."), "such numbers are read with --decimal , --thousands ."),
+    wrong(without("--percent share"), "percentages are read with --percent share"),
+    wrong(without("--boolean active"), "booleans are read with --boolean active"),
+    wrong(without("--date opened=2000-01-01"), "dates are read with --date opened=2000-01-01"),
+    wrong(
         without("--date born=1900-01-01 --date-format born=%d.%m.%Y"),
         "dates are read with --date born=2000-01-01 --date-format born=%d.%m.%Y",
     ),
-    Mistake(
-        without("--date-format born=%d.%m.%Y"), "say how dates are written (--date-format born=%d.%m.%Y)"
-    ),
-    Mistake(
+    wrong(without("--date-format born=%d.%m.%Y"), "say how dates are written (--date-format born=%d.%m.%Y)"),
+    wrong(
         GOOD,
         "'maybe' is not true, false, yes, no, 1 or 0; correct it, or list such values (--categorical",
         instead("--boolean active", "--categorical 'active=yes|no|maybe'"),
         before=change("accounts_2.csv", "yes", "maybe"),
     ),
-    Mistake(
+    wrong(
         GOOD,
         "line 2, column 'balance': empty; expected a number; fill empty cells (--fill balance=0)",
         f"{GOOD} --fill balance=0",
         before=change("accounts_2.csv", "4.012,5", ""),
     ),
-    Mistake(
+    wrong(
         GOOD,
         "'?' is not a number; correct it, fill it (--missing '?' --fill share=0)",
         f"{GOOD} --missing '?' --fill share=0",
         before=change("accounts_2.csv", "12%", "?"),
     ),
     # Values of flags.
-    Mistake(instead("--decimal ,", "--decimal ."), "decimal and thousands are both '.'"),
-    Mistake(instead("--decimal ,", "--decimal comma"), "expected one of '.', ',', such as a comma"),
-    Mistake(instead("--thousands .", "--thousands ;"), "thousands=';': expected one of '.', ','"),
-    Mistake(instead("opened=2000-01-01", "opened=1.1.2000"), "expected the day from which days are counted"),
-    Mistake(instead("--date opened=2000-01-01", "--date opened"), "as COL=2000-01-01"),
-    Mistake(instead("born=%d.%m.%Y", "born=DD.MM"), "expected day, month and year, as %d.%m.%Y"),
-    Mistake(f"{GOOD} --cycles opened=weekdays", "did you mean 'weekday'?", f"{GOOD} --cycles opened=weekday"),
-    Mistake(f"{GOOD} --cycles opened", "as COL=weekday|month", f"{GOOD} --cycles 'opened=weekday|month'"),
-    Mistake(f"{GOOD} --looked-up class", "did you mean 'classes'?", f"{GOOD} --looked-up classes"),
-    Mistake(f"{GOOD} --ignore opened", "is given as ignore and as date; give it once"),
-    Mistake(f"{GOOD} --boolean opened", "is given as boolean and as date; give it once"),
-    Mistake(instead("--classes ok,bad", "--classes ok,badd"), "did you mean 'badd'?"),
-    Mistake(
+    wrong(instead("--decimal ,", "--decimal ."), "decimal and thousands are both '.'"),
+    wrong(instead("--decimal ,", "--decimal comma"), "expected one of '.', ',', such as a comma"),
+    wrong(instead("--thousands .", "--thousands ;"), "thousands=';': expected one of '.', ','"),
+    wrong(instead("opened=2000-01-01", "opened=1.1.2000"), "expected the day from which days are counted"),
+    wrong(instead("--date opened=2000-01-01", "--date opened"), "as COL=2000-01-01"),
+    wrong(instead("born=%d.%m.%Y", "born=DD.MM"), "expected day, month and year, as %d.%m.%Y"),
+    wrong(f"{GOOD} --cycles opened=weekdays", "did you mean 'weekday'?", f"{GOOD} --cycles opened=weekday"),
+    wrong(f"{GOOD} --cycles opened", "as COL=weekday|month", f"{GOOD} --cycles 'opened=weekday|month'"),
+    wrong(f"{GOOD} --looked-up class", "did you mean 'classes'?", f"{GOOD} --looked-up classes"),
+    wrong(f"{GOOD} --ignore opened", "is given as ignore and as date; give it once"),
+    wrong(f"{GOOD} --boolean opened", "is given as boolean and as date; give it once"),
+    wrong(instead("--classes ok,bad", "--classes ok,badd"), "did you mean 'badd'?"),
+    wrong(
         instead("--hash sector=4", "--categorical sector=farm,shop"),
         "'farm' is not its one value, 'farm,shop'",
         instead("--hash sector=4", "--categorical 'sector=farm|shop'"),
     ),
     # Other commands.
-    Mistake(
+    wrong(
         f"check {DATA} --label frauds",
         "1 problem stops training; see above, then run check again",
         f"check {DATA} --label fraud",
     ),
-    Mistake(
+    wrong(
         f"check {DATA} --label fraud --out new.txt",
         "expected a name that ends in .toml, such as graph.toml",
         f"check {DATA} --label fraud --out new.toml",
     ),
-    Mistake(
+    wrong(
         f"check {DATA} --label fraud --out new/graph.toml",
         "no folder new; create it first",
         f"check {DATA} --label fraud --out new.toml",
     ),
-    Mistake(
+    wrong(
         f"plan {DATA} {RULES.replace('--boolean active ', '')} --epsilon 4",
         "booleans are read with --boolean active",
         f"plan {DATA} {RULES} --epsilon 4",
     ),
-    Mistake(
+    wrong(
         "predict run 'bank/accounts_*.csv' --edges 'bank/ty_*.csv' --out p.csv",
         "no file matches this pattern, given for edges",
         "predict run 'bank/accounts_*.csv' --edges 'bank/tx_*.csv' --out p.csv",
     ),
-    Mistake(
+    wrong(
         "predict run new.csv --edges 'bank/tx_*.csv' --new --out p.csv",
         "line 2, column 'active': 'perhaps' is not true, false, yes, no, 1 or 0; correct it (a run keeps",
         "predict run new.csv --edges 'bank/tx_*.csv' --new --out p.csv",
@@ -269,37 +238,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def snapshot() -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(Path().rglob("*"))}
-
-
 def test_there_are_thirty() -> None:
     assert len({(mistake.line, mistake.before) for mistake in MISTAKES}) >= 30
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.words)
-def test_a_mistake_and_its_remedy(
-    mistake: Mistake, world: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(world, tmp_path / "world")
-    monkeypatch.chdir(tmp_path / "world")
-    if mistake.before is not None:
-        mistake.before()
-    before = snapshot()
-    code, out, err = run(*shlex.split(mistake.line))
-    assert code == 2, err
-    assert err.startswith("hushgraph: ")
-    assert err.count("\n") == 1
-    assert mistake.words in err
-    if not mistake.line.startswith("check") or "--out" in mistake.line:
-        assert out == ""
-        assert snapshot() == before
-    else:
-        Path("bank/graph.toml").unlink()
-    if mistake.correct is not None:
-        mistake.correct()
-    code, _, err = run(*shlex.split(mistake.remedy))
-    assert code == 0, err
+@pytest.mark.usefixtures("own_folder")
+def test_a_mistake_and_its_remedy(mistake: Mistake, world: Path, run: Run) -> None:
+    follow(mistake, run, world, Path())
 
 
 def test_commands_read_the_same_tables(

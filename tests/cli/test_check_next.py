@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.datasets import load_graph
+from hushgraph.datasets.tables.label_problems import round_bounds
 from hushgraph.datasets.tables.proposal import FLAGS, format_flags
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.guarantee import LOOKED_UP
@@ -32,12 +34,14 @@ class Tables:
         files: the text of each file.
         proposed: fields of the columns that the run must have.
         looked_up: what was read off rows.
+        asked: flags of the task in the next command.
     """
 
     call: str
     files: dict[str, str]
     proposed: dict[str, Any] = field(default_factory=dict)
     looked_up: tuple[str, ...] = ()
+    asked: str = ""
 
 
 def table(head: list[str], row: Callable[[int], list[Any]], *, delimiter: str = ",") -> str:
@@ -78,6 +82,19 @@ KINDS: dict[str, Tables] = {
             "t/edges.csv": links(),
         },
         {"decimal": {"sum": ","}, "thousands": {"sum": "."}},
+        ("numbers",),
+    ),
+    "thousands with commas, decimals with commas": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(
+                ["id", "views", "few", "rate", "label"],
+                lambda n: [f"p{n}", f"{n * 97:,}", f"{n * 27:,}", f"{n // 9},{n * 7 % 1000:03}", n % 2],
+                delimiter=";",
+            ),
+            "t/edges.csv": links(),
+        },
+        {"decimal": {"rate": ","}, "thousands": {"few": ",", "views": ","}},
         ("numbers",),
     ),
     "two files of edges by a pattern": Tables(
@@ -208,6 +225,94 @@ KINDS: dict[str, Tables] = {
         {"classes": ["-a", "-b"]},
         ("classes",),
     ),
+    "a number to predict": Tables(
+        "t --label stay",
+        {
+            "t/nodes.csv": table(
+                ["id", "age", "stay"], lambda n: [f"p{n}", n, "" if n % 9 == 4 else n * 1.5]
+            ),
+            "t/edges.csv": links(),
+        },
+        {"label": "stay"},
+        ("task", "bounds"),
+        "--task number --bounds 0,60",
+    ),
+    "a number to predict with decimal commas, below 0 too": Tables(
+        "t --label 'log gain'",
+        {
+            "t/nodes.csv": table(
+                ["id", "rate", "log gain"],
+                lambda n: [f"p{n}", f"{n}.25", f"{n - 20},5"],
+                delimiter=";",
+            ),
+            "t/edges.csv": links(),
+        },
+        {"decimal": {"log gain": ","}, "label": "log gain"},
+        ("numbers", "task", "bounds"),
+        "--task number --bounds=-25,20",
+    ),
+    "percentages to predict": Tables(
+        "t --label 'share sold'",
+        {
+            "t/nodes.csv": table(["id", "age", "share sold"], lambda n: [f"p{n}", n, f"{n}%"]),
+            "t/edges.csv": links(),
+        },
+        {"percent": ["share sold"]},
+        ("numbers", "task", "bounds"),
+        "--task number --bounds 0,0.4",
+    ),
+    "a number to predict within bounds that are known": Tables(
+        "t --label stay --bounds 0,30",
+        {
+            "t/nodes.csv": table(["id", "age", "stay"], lambda n: [f"p{n}", n, n * 1.5]),
+            "t/edges.csv": links(),
+        },
+        {"label": "stay"},
+        (),
+        "--bounds 0,30",
+    ),
+    "a rare class": Tables(
+        "t --label state",
+        {
+            "t/nodes.csv": table(["id", "age", "state"], lambda n: [f"p{n}", n, ["ok", "bad"][n % 15 == 7]]),
+            "t/edges.csv": links(),
+        },
+        {"classes": ["bad", "ok"]},
+        ("classes", "rare"),
+        "--positive bad --rare --class-weight ok=0.1",
+    ),
+    "a rare class that is 1": Tables(
+        "t",
+        {
+            "t/nodes.csv": table(["id", "age", "label"], lambda n: [f"p{n}", n, int(n % 15 == 7)]),
+            "t/edges.csv": links(),
+        },
+        {"classes": None},
+        ("rare",),
+        "--positive 1 --rare --class-weight 0=0.1",
+    ),
+    "two classes that the user knows": Tables(
+        "t --label state --classes ok,bad --positive bad",
+        {
+            "t/nodes.csv": table(["id", "age", "state"], lambda n: [f"p{n}", n, ["ok", "bad"][n % 15 == 7]]),
+            "t/edges.csv": links(),
+        },
+        {"classes": ["ok", "bad"]},
+        (),
+        "--positive bad",
+    ),
+    "lists of labels": Tables(
+        "t --label likes",
+        {
+            "t/nodes.csv": table(
+                ["id", "age", "likes"], lambda n: [f"p{n}", n, ["a|b", "b", "a|c", "c|b", "a"][n % 5]]
+            ),
+            "t/edges.csv": links(),
+        },
+        {"classes": ["a", "b", "c"], "separator": "|"},
+        ("classes", "task"),
+        "--task labels",
+    ),
     "tabs in a text file": Tables(
         "people.txt --edges friends.TSV",
         {"people.txt": PEOPLE.replace(",", "\t"), "friends.TSV": links(delimiter="\t")},
@@ -243,6 +348,7 @@ def test_the_next_command_runs(kind: str, run: Run, place: Path) -> None:
     write(tables.files)
     code, out, err = run("check", *shlex.split(tables.call))
     assert (code, err) == (0, ""), out
+    assert f" --epsilon 4{' ' * bool(tables.asked)}{tables.asked}" in out
     result = follow(run, out)
     columns = json.loads(Path("run/run.json").read_text())["columns"]
     assert {name: columns[name] for name in tables.proposed} == tables.proposed
@@ -288,31 +394,46 @@ def test_flags_of_fields_are_those_of_the_table() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("cells", "words"),
-    [
-        (
-            lambda n: n * 7 + 1,
-            "40 different numbers: this looks like a number to predict; bin it, or give --task",
-        ),
-        (lambda n: n / 4, "--task number --bounds a,b"),
-        (lambda n: f"person {n}", "40 different values; expected whole numbers from 0, or names of a few"),
-    ],
-)
-def test_a_label_that_is_no_class(
-    cells: Callable[[int], Any], words: str, place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hushgraph.datasets.tables.label_problems.MOST_CATEGORIES", 20)
-    write(
-        {
-            "t/nodes.csv": table(["id", "age", "views"], lambda n: [f"p{n}", n, cells(n)]),
-            "t/edges.csv": links(),
-        }
-    )
+def test_a_label_of_free_text_is_no_class(place: Path, run: Run) -> None:
+    nodes = "id,age,views\n" + "".join(f"p{n},{n},person {n}\n" for n in range(60))
+    write({"t/nodes.csv": nodes, "t/edges.csv": links()})
     code, out, _ = run("check", "t", "--label", "views")
     assert code == 2
-    assert words in out
+    assert "60 different values; expected whole numbers from 0, or names of a few" in out
     assert "Next:" not in out
+
+
+def test_a_label_that_is_a_number_is_said_to_be_one(place: Path, run: Run) -> None:
+    nodes = "id,age,days\n" + "".join(f"p{n},{n},{n % 59 * 0.9 + 1}\n" for n in range(120))
+    write({"t/nodes.csv": nodes, "t/edges.csv": links()})
+    _, out, _ = run("check", "t", "--label", "days")
+    assert "59 different numbers: this looks like a number to predict; --task number --bounds 0,60" in out
+    assert "or bin it" in out
+    # Bins have names: they are classes again.
+    Path("t/nodes.csv").write_text(re.sub(r"[\d.]+$", "short", nodes, flags=re.M).replace("short", "long", 9))
+    code, out, _ = run("check", "t", "--label", "days")
+    assert code == 0
+    assert "--classes long,short" in out
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "bounds"),
+    [
+        (0.5, 59.3, (0, 60)),
+        (1, 195, (0, 200)),
+        (-3.2, 4.1, (-4, 5)),
+        (1950, 2004, (1950, 2010)),
+        (0, 0.987, (0, 1)),
+        (3, 118_000, (0, 120_000)),
+        (7, 7, (7, 7)),
+        (0, 0, (0, 1e-7)),
+    ],
+)
+def test_bounds_are_rounded_outwards(least: float, most: float, bounds: tuple[float, float]) -> None:
+    low, high = round_bounds(least, most)
+    assert low <= least <= most <= high
+    assert low < high
+    assert (low, high) == pytest.approx(bounds, abs=1e-4)
 
 
 def test_many_classes_from_zero_are_classes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +474,28 @@ def test_what_is_looked_up_stands_in_the_file_and_in_the_guarantee(run: Run, pla
     Path("t/graph.toml").write_text(text.replace('looked_up = ["dates"]', ""))
     _, out, _ = run("plan", "t", "--epsilon", "4", "--num-classes", "2", "--json")
     assert json.loads(out.splitlines()[-1])["assumptions"] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_assumed"),
+    [
+        ((), True),
+        (("--date", "seen=2021-01-01"), True),
+        (("--date", "seen=2021-01-01", "--date", "opened=2020-01-01"), True),
+        (
+            ("--date", "seen=2021-01-01", "--date", "opened=2020-01-01", "--date-format", "opened=%d.%m.%Y"),
+            False,
+        ),
+    ],
+)
+def test_what_flags_leave_is_still_looked_up(
+    flags: tuple[str, ...], is_assumed: bool, run: Run, place: Path
+) -> None:
+    write(KINDS["dates"].files)
+    assert run("check", "t")[0] == 0
+    _, out, err = run("plan", "t", "--epsilon", "4", "--num-classes", "2", "--json", *flags)
+    codes = [each["code"] for each in json.loads(out.splitlines()[-1])["assumptions"]]
+    assert codes == ["dates-looked-up"] * is_assumed, err
 
 
 def test_every_kind_has_one_assumption() -> None:

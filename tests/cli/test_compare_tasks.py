@@ -86,7 +86,7 @@ def test_several_labels_are_judged_by_mean_roc_auc(
     test = hg.datasets.random_split(COUNT, (0.4, 0.2, 0.4))[2]
     shown = found.runs["MLP"].predict_proba(data)[test]
     areas = [metrics.roc_auc_score(data.y[test, k], shown[:, k]) for k in range(2)]
-    assert found.rows[1].test == pytest.approx(np.mean(areas))
+    assert found.entries[1].test == pytest.approx(np.mean(areas))
     show_comparison(found, None, console())
     said = capsys.readouterr().out
     assert re.search(r"^ +mean +mean", said, re.MULTILINE) or "mean ROC-AUC" in said

@@ -99,7 +99,7 @@ def test_people_get_a_table_the_sentence_and_what_would_change(run: Run) -> None
     assert (code, err) == (0, "")
     for words in (
         "epsilon, group of two",
-        "changed trees (n)      4",
+        "changed trees (n)             4",
         "<- solved for",
         "Training is (",
         "What would change, with the same noise",
@@ -268,7 +268,7 @@ def test_the_mlp_without_data_needs_no_readers(run: Run) -> None:
         # Noise that the default K has no part in may differ in its last bits.
         assert each["epsilon_evaluated"] == pytest.approx(with_data["epsilon_evaluated"], rel=1e-9)
         assert each["statement"] == with_data["statement"]
-    assert "adds 1 to one cell of one table" in answer(run, *public, "--num-classes", "2")["statement"]
+    assert "moves one table by at most 1" in answer(run, *public, "--num-classes", "2")["statement"]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_standard_deviations_of_accuracy_are_those_of_formulas() -> None:
 def test_without_noise_the_noise_interval_is_the_value() -> None:
     task = Classes(num_classes=2)
     for each in describe_figures(task, {"test": count(task, 500)}, noise_std=0.0):
-        assert each["noise"] == [each["value"]] * 2
+        assert each["noise"] == pytest.approx([each["value"]] * 2, abs=1e-12)
         assert each["noise_std"] < 1e-12
         assert set(each) == {
             *("split", "group", "class", "figure", "value"),

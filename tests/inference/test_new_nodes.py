@@ -16,6 +16,7 @@ from scipy import sparse
 
 import hushgraph as hg
 from hushgraph import Graph
+from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets.tables.new_rows import new_rows_from_tables
 from hushgraph.errors import GraphError, InputError, RunError
 from hushgraph.inference.new_nodes import check_names, open_new_nodes
@@ -254,7 +255,7 @@ def test_an_empty_end_is_refused(run: hg.Run, pair: tuple[Path, Path]) -> None:
         ({"x": np.zeros((2, 3))}, "the rows have 3 features, the model was trained on 9"),
         ({"x": np.full((2, 9), np.nan)}, r"x\[0, 0\]=nan is not a finite"),
         ({"places_indptr": np.array([0, 2])}, "the ends of lists have 2 values; expected 3"),
-        ({"places_indptr": np.array([0, 2, 5])}, "indptr does not rise from 0 to 3"),
+        ({"places_indptr": np.array([0, 2, 5])}, "indptr must be non-decreasing from 0 to 3"),
         ({"places_indptr": np.array([0.5, 2, 3])}, "places_indptr has dtype float64; expected integers"),
         ({"places": np.array([0.5, 1, 2])}, "places has dtype float64"),
         ({"places": np.array([["p1"]])}, r"places has dtype <U2 and shape \[1, 1\]"),
@@ -300,7 +301,7 @@ def test_new_nodes_read_no_neighbours(run: hg.Run, pair: tuple[Path, Path]) -> N
 def test_trees_have_no_board(tmp_path: Path) -> None:
     data = hg.datasets.synthetic(num_nodes=60, num_classes=3, seed=0)
     run = hg.train(data, method="trees", max_readers=1, **TRAINING)
-    with pytest.raises(RunError, match="it was trained on trees and has no board"):
+    with pytest.raises(RunError, match="a run of method 'trees' has no board"):
         run.predict_new(data.x[:1], [[0]])
     assert run.predict_table(data).to_json()["predictions"] == "not covered"
 
@@ -340,9 +341,11 @@ def test_a_run_is_opened_as_it_was_left(run: hg.Run, pair: tuple[Path, Path], tm
 def test_places_of_a_board_without_names_are_numbers(tmp_path: Path) -> None:
     data: Graph = hg.datasets.synthetic(num_nodes=60, num_classes=3, num_features=2, seed=0)
     run = hg.train(data, **TRAINING)
-    board = run.folder.load_boards()[0]
+    boards = ReadyBoards(run.folder.load_boards(), centred=True)
     np.savez(tmp_path / "a.npz", x=np.ones((1, 2)), places_indptr=[0, 2], places=[5, 60])
-    with open_new_nodes(tmp_path / "a.npz", board, columns=None, num_features=2, listed_by="source") as nodes:
+    with open_new_nodes(
+        tmp_path / "a.npz", boards, columns=None, num_features=2, listed_by="source"
+    ) as nodes:
         assert nodes.places.tolist() == [5, -1]
         assert nodes.unknown_names == ("60",)
     np.savez(tmp_path / "b.npz", x=np.ones((1, 2)), places_indptr=[0, 1], places=["p1"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hushgraph.cli.compare import compare_into
-from hushgraph.comparison import NAMES, Comparison, Row
+from hushgraph.comparison import NAMES, Comparison, Entry
 from hushgraph.plots.comparison import ModelBar, draw_comparison
 
 
@@ -39,8 +39,8 @@ def test_five_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
     assert texts.count("ε = infinity") == 2
     assert texts.count("no guarantee") == 2
     assert texts.count("holds") == 3
-    assert texts.count("predictions covered") == texts.count("towards everybody else") == 1
-    assert texts.count("predictions not covered") == 4
+    assert texts.count("covered") == texts.count("towards everybody else") == 1
+    assert texts.count("not covered") == 4
     assert texts.count("25.0") == 4
     assert "none" in texts
     assert "Five models on a &lt;graph&gt; &amp; more" in texts
@@ -49,7 +49,7 @@ def test_five_bars_with_their_epsilon_and_the_note(tmp_path: Path) -> None:
 
 def comparison(**others: Any) -> Comparison:
     rows = tuple(
-        Row(
+        Entry(
             name=bar.name,
             model="gcn" if "GNN" in bar.name else "mlp",
             method="billboard" if bar.name == "DP-Billboard" else "trees",
@@ -66,7 +66,7 @@ def comparison(**others: Any) -> Comparison:
         )
         for bar in bars()
     )
-    return Comparison(**{"data": "a <graph> & more", "seeded": False, "rows": rows} | others)
+    return Comparison(**{"data": "a <graph> & more", "seeded": False, "entries": rows} | others)
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hushgraph.errors import PlanError
 from hushgraph.privacy.bounds import changed_by_group, changed_trees, occurrences, trees_of_a_record
+from hushgraph.privacy.plans import TreePlan
 from hushgraph.sampling.paper import paper_lists
 
 
@@ -79,6 +82,6 @@ def test_one_record_has_no_bound_with_the_papers_sampler() -> None:
         lists = paper_lists(edges, num_nodes=4, train_mask=np.ones(4, bool), max_readers=2, seed=34)
         readers.append(np.flatnonzero(lists.reads_count()).tolist())
     assert readers == [[3], [1, 2]]
-    assert trees_of_a_record(2, 1, "sender", sampler="stable") == 2
-    with pytest.raises(PlanError, match="sampler='paper': one edge record has no bound"):
-        trees_of_a_record(2, 1, "sender", sampler="paper")
+    assert trees_of_a_record(2, 1, "sender") == 2
+    plan = TreePlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=10, steps=2, sampler="paper")
+    assert replace(plan, sigma_over_clip=9.0).epsilon_edge == math.inf

@@ -17,7 +17,7 @@ from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.charges import BoardCharge, TreeSteps
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.lines import write_line
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from hushgraph.privacy.run_charge import RunCharge, compose_charges
 from plans import make_plan
 
@@ -131,7 +131,7 @@ def test_nothing_is_charged_where_the_body_fails(path: Path) -> None:
     ("plan", "is_seeded"),
     [
         (
-            PrivacyPlan.non_private(num_train_nodes=9, num_layers=0, max_readers=0, batch_size=9, steps=1),
+            RowPlan(num_train_nodes=9, num_layers=0, max_readers=0, batch_size=9, steps=1),
             False,
         ),
         (PLAN, True),

@@ -14,7 +14,7 @@ from hushgraph._text import rounded_up
 from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.errors import PlanError
 from hushgraph.privacy.guarantee import Guarantee, Reason, sentence, statement
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan
 from plans import make_plan
 
 
@@ -114,7 +114,7 @@ def test_a_guarantee_cannot_contradict_itself(change: dict[str, Any], message: s
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 def test_the_best_guess_is_that_of_the_worst_mechanism(epsilon: float) -> None:
-    plan = PrivacyPlan(num_train_nodes=100, num_layers=0, max_readers=0, batch_size=100, steps=5, delta=1e-3)
+    plan = RowPlan(num_train_nodes=100, num_layers=0, max_readers=0, batch_size=100, steps=5, delta=1e-3)
     plan = plan.calibrated(epsilon=epsilon)
     e, d = plan.epsilon, plan.delta
     # Outcomes "surely full", "likely full", "likely empty", "surely empty": no (e, d) mechanism tells more.

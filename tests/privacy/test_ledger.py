@@ -28,7 +28,7 @@ STEP = PLAN.step_charge.once
 def test_a_new_ledger_knows_its_budget(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "ledger.jsonl", PLAN) as ledger:
         assert (ledger.budget, ledger.delta, ledger.accountant) == (PLAN.epsilon, PLAN.delta, "pair")
-        assert (ledger.steps_charged, ledger.remaining_steps, ledger.spent_epsilon()) == (0, 12, 0.0)
+        assert (ledger.steps_charged, ledger.spent_epsilon()) == (0, 0.0)
         assert ledger.fingerprint == PLAN.fingerprint()
         assert ledger.planned_step == STEP
 
@@ -43,10 +43,11 @@ def test_reopening_gives_the_same_books(tmp_path: Path, accountant: str) -> None
         ledger.charge(plan.step_charge, count=4)
         spent = ledger.spent_epsilon()
     with Ledger.open(path, plan=plan) as again:
-        assert (again.steps_charged, again.remaining_steps) == (7, 5)
+        assert again.steps_charged == 7
         assert again.spent_epsilon() == spent == replace(plan, steps=7).epsilon
         again.charge(plan.step_charge, count=5)
-        assert again.remaining_steps == 0
+        with pytest.raises(BudgetExceededError):
+            again.charge(plan.step_charge, count=1)
     assert Ledger.open(path, read_only=True).spent_epsilon() == plan.epsilon
 
 
@@ -79,7 +80,8 @@ def test_other_events_are_priced_in_full(tmp_path: Path) -> None:
         books.compose(STEP.event(TRAINING_ROW), count=6)
         books.compose(cheap.event(TRAINING_ROW), count=2)
         assert ledger.spent_epsilon() == books.epsilon(PLAN.delta)
-        assert ledger.remaining_steps == 5
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(STEP, count=6)
         with pytest.raises(BudgetExceededError):
             ledger.charge(dear)
         assert ledger.steps_charged == 8
@@ -298,7 +300,6 @@ def test_an_old_ledger_is_read_as_the_charges_of_its_plan(tmp_path: Path) -> Non
         assert [ledger.count_charged(charge) for charge in plan.charges] == [1, 1, 2]
         assert ledger.is_charged("board-2")
         ledger.charge(plan.step, count=10)
-        assert ledger.remaining_steps == 0
         assert ledger.spent_epsilon() == ledger.budget
         with pytest.raises(BudgetExceededError):
             ledger.charge(plan.step)
@@ -317,7 +318,7 @@ def test_boards_and_steps_share_one_budget(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr(Ledger, "_price", None)
         ledger.charge(board)
         ledger.charge(plan.step, count=12)
-        assert (ledger.releases_charged, ledger.steps_charged, ledger.remaining_steps) == (1, 12, 0)
+        assert (ledger.releases_charged, ledger.steps_charged) == (1, 12)
     with Ledger.open(path, plan=plan) as again:
         assert again.spent_epsilon() == again.budget == plan.epsilon
         assert (again.count_charged(board), again.count_charged(plan.step)) == (1, 12)
@@ -339,7 +340,9 @@ def test_an_unplanned_board_is_priced(tmp_path: Path) -> None:
         assert (ledger.releases_charged, ledger.count_charged(plan.boards[0])) == (1, 0)
         # The small board has taken part of what the planned charges need.
         ledger.charge(plan.boards[0])
-        assert 0 < ledger.remaining_steps < 12
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(plan.step, count=12)
+        ledger.charge(plan.step)
 
 
 @pytest.mark.parametrize("boards", [1, 2])

@@ -15,7 +15,7 @@ from hushgraph.accounting import make_accountant
 from hushgraph.accounting.events import FixedSizeDraw, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, PlanError
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan, TreePlan
-from plans import make_plan
+from plans import make_plan, plan_steps
 
 BASE: dict[str, Any] = {
     "num_train_nodes": 1000,
@@ -31,7 +31,7 @@ def make(**changes: Any) -> PrivacyPlan:
     fields = {**BASE, **changes}
     if "sigma_over_clip" in changes:
         del fields["paper_noise_multiplier"]
-        return PrivacyPlan(**fields)
+        return plan_steps(**fields)
     return make_plan(**fields)
 
 
@@ -198,8 +198,13 @@ def test_guarantee(changes: dict[str, Any], label: str) -> None:
     assert make(**changes).guarantee == label
 
 
+def test_a_plan_is_that_of_a_method() -> None:
+    with pytest.raises(PlanError, match="use BillboardPlan, TreePlan or RowPlan"):
+        PrivacyPlan(num_train_nodes=10, batch_size=5, steps=1)  # type: ignore[abstract]
+
+
 def test_non_private_has_no_noise() -> None:
-    plan = PrivacyPlan.non_private(**{k: v for k, v in BASE.items() if k != "paper_noise_multiplier"})
+    plan = plan_steps(**{k: v for k, v in BASE.items() if k != "paper_noise_multiplier"})
     assert plan == make(paper_noise_multiplier=0)
     assert (plan.sigma, plan.epsilon, plan.guarantee) == (0.0, math.inf, "none")
 
@@ -368,7 +373,7 @@ def test_a_plan_is_of_the_class_of_its_method() -> None:
 def test_the_old_name_of_the_noise_is_refused_with_both_meanings() -> None:
     fields = {name: value for name, value in BASE.items() if name != "paper_noise_multiplier"}
     for refused in (
-        lambda: PrivacyPlan(**fields, noise_multiplier=2.5),
+        lambda: TreePlan(**fields, noise_multiplier=2.5),
         lambda: PrivacyPlan.from_json(json.dumps({**json.loads(make().to_json()), "noise_multiplier": 2.5})),
     ):
         with pytest.raises(PlanError) as caught:

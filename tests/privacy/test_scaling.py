@@ -70,8 +70,8 @@ def test_the_charge_is_written_and_read() -> None:
     assert CHARGE.with_shift(0.25).noise_std == 12.0
     assert "each of 9 histograms" in CHARGE.sentence
     assert "standard deviation 6 " in CHARGE.sentence
-    assert "one cell of the histogram," in replace(CHARGE, num_columns=1).sentence
-    assert CHARGE.bounds == ("counted once in 9 histograms", "noise 6 on every count, once")
+    assert "moves the histogram by at most 1" in replace(CHARGE, num_columns=1).sentence
+    assert CHARGE.bounds == ("moves 9 histograms by 1 at most", "noise 6 in every cell, once")
     assert dict(CHARGE.figures)["numeric columns scaled, F"] == "9"
 
 

@@ -149,7 +149,7 @@ def test_attributes_by_role(tmp_path: Path) -> None:
         ("visits",): ("feature", PAID),
         ("colour",): ("feature", "one of 3 declared values"),
         ("employer",): ("feature", "text, hashed into 16 buckets"),
-        ("label",): ("label, which is predicted", "one of 2 declared classes"),
+        ("label",): ("label, which is predicted", "2 classes, declared"),
         ("id",): ("identifier", "public"),
         ("split",): ("split", "public"),
         ("source", "target"): ("edges", "list the ends of each edge"),

@@ -14,7 +14,7 @@ from hushgraph.accounting.accountants import gaussian_delta, gaussian_epsilon
 from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.charges import epsilon
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, TreePlan
 from hushgraph.report.strength import (
     describe_mu,
     describe_replacement,
@@ -53,7 +53,7 @@ def test_full_batches_are_one_gaussian_with_the_same_price(boards: int, target: 
 
 
 def test_full_batches_of_trees_count_every_changed_tree() -> None:
-    plan = PrivacyPlan(num_layers=1, max_readers=3, batch_size=1000, **COMMON).calibrated(epsilon=4.0)
+    plan = TreePlan(num_layers=1, max_readers=3, batch_size=1000, **COMMON).calibrated(epsilon=4.0)
     strength = strength_of(plan)
     assert strength["mu"] == pytest.approx(math.sqrt(20) * (2 * 4 - 1) / plan.sigma_over_clip)
     # Of 4 trees before and 4 after one is the same: 7 trees move by at most 2 C each.
@@ -98,13 +98,13 @@ def test_a_replaced_row_moves_one_noisy_number_from_one_side_to_the_other() -> N
 
 def test_fixed_batches_are_two_steps_between_neighbours() -> None:
     fixed: dict[str, Any] = {"num_layers": 1, "max_readers": 2, "accountant": "paper", "batch_size": 100}
-    plan = PrivacyPlan(**fixed, **COMMON).calibrated(epsilon=4.0)
+    plan = TreePlan(**fixed, **COMMON).calibrated(epsilon=4.0)
     strength = strength_of(plan)
     assert strength["replacement"] == {
         "epsilon": 2 * plan.epsilon,
         "delta": pytest.approx(plan.delta * (1 + math.exp(plan.epsilon))),
     }
-    large = strength_of(PrivacyPlan(**fixed, **COMMON).calibrated(epsilon=30.0))
+    large = strength_of(TreePlan(**fixed, **COMMON).calibrated(epsilon=30.0))
     assert large["replacement"] is None
     assert "give no bound here" in describe_replacement(large)
     assert "counts twice" in describe_replacement(large)

@@ -494,7 +494,7 @@ def test_a_metrics_line_cut_short_takes_no_other_with_it(tmp_path: Path) -> None
         plan=plan,
         config=TrainingConfig(),
         num_features=2,
-        task=Classes(num_classes=2),
+        asked=Classes(num_classes=2),
         split_id="0",
         data="none",
     )

@@ -35,6 +35,20 @@ def test_values_are_cut_at_4_and_zeros_are_values_unless_the_row_is_empty() -> N
     ]
 
 
+def test_empty_cells_of_scaled_columns_are_the_middle_whatever_filled_them() -> None:
+    rows = np.array([[7.0, 40.0, 9.0, 1.0, 1.0, 0.0]] * 2, np.float32)
+    filled = np.array([[True, False, True, True], [False] * 4])
+    income = (math.asinh(7.0) - 10) / 0.5
+    debt = (math.asinh(1.0) - math.asinh(100.0)) / 2
+    expected = [[0.0, 0.0, 9.0, 0.0, 1.0, 0.0], [max(income, -4.0), 0.0, 9.0, debt, 1.0, 0.0]]
+    for table in (rows, sparse.csr_array(rows)):
+        scaled = SCALER.apply(table, filled)
+        dense = scaled.toarray() if sparse.issparse(scaled) else scaled
+        assert dense.tolist() == [pytest.approx(row) for row in expected]
+    # A table whose cells may not be empty has none marked.
+    assert (SCALER.apply(rows, np.zeros((0, 4), np.bool_)) == SCALER.apply(rows)).all()
+
+
 def test_what_is_given_is_not_changed() -> None:
     rows = np.ones((3, 6), np.float32)
     SCALER.apply(rows)

@@ -1,4 +1,4 @@
-"""A number between declared bounds: ballots, sums for figures, kernels; compared with a second method."""
+"""A number between declared bounds: ballots, sums for figures; compared with a second method."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ import hushgraph as hg
 from hushgraph.errors import GraphError
 from hushgraph.figures.describe import describe_figures
 from hushgraph.figures.tables import Scored, count_rows
-from hushgraph.gradients.clip import Clipping
-from hushgraph.gradients.rows import RowPass, RowSums, find_chain
 from hushgraph.graph.graph import Graph
-from hushgraph.inputs.rows import Rows
-from hushgraph.models.gnn import ReadingMLP
-from hushgraph.tasks.labels import Labels, binary_cross_entropies
-from hushgraph.tasks.number import Number, squared_error
+from hushgraph.tasks.labels import Labels
+from hushgraph.tasks.number import Number
 
 TASK = Number(low=10.0, high=50.0)
 
@@ -71,33 +67,6 @@ def test_rounding_to_a_fine_grid_adds_nothing_to_the_noise_of_figures() -> None:
     mae = next(each for each in described if each["figure"] == "mae")
     assert mae["value"] == pytest.approx(40 * share)
     assert mae["noise_std"] == pytest.approx(40 / rows * std * np.sqrt(6 * (1 + share**2)), rel=0.05)
-
-
-@pytest.mark.parametrize("kind", ["number", "labels"])
-def test_kernels_compute_what_torch_does(kind: str) -> None:
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    outputs = 1 if kind == "number" else 4
-    model = ReadingMLP(5, outputs, reading_width=3, hidden=8, activation="tanh")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_()
-    if kind == "number":
-        labels = rng.uniform(-1, 1, 200).astype(np.float32)
-        labels[::7] = np.nan
-        loss = squared_error
-    else:
-        labels = rng.integers(0, 2, (200, 4))
-        labels[::7] = -1
-        loss = binary_cross_entropies
-    rows = Rows(dense=rng.normal(size=(200, 8)).astype(np.float32), labels=labels, loss=loss)
-    chain = find_chain(model)
-    assert chain is not None
-    by_kernel = RowPass(chain).clipped_sum(rows, Clipping())
-    by_torch = RowSums(model)._by_torch(model, rows, Clipping())
-    for name, value in by_kernel.items():
-        assert torch.allclose(value, by_torch[name], atol=2e-4), name
-    assert max(float(value.abs().max()) for value in by_kernel.values()) > 0.1
 
 
 def make_graph(task: Number | Labels, nodes: int = 1500) -> Graph:

@@ -10,7 +10,7 @@ import pytest
 import hushgraph as hg
 from hushgraph.errors import InputError, PlanError
 from hushgraph.graph.graph import Graph
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import TreePlan
 from hushgraph.runs.config import TrainingConfig
 
 REAL = ["epsilon", "paper_noise_multiplier", "delta", "clip", "learning_rate"]
@@ -83,7 +83,7 @@ def test_numbers_of_numpy_are_numbers(graph: Graph) -> None:
 
 
 def test_a_narrow_epsilon_rounds_no_price_down() -> None:
-    plan = PrivacyPlan(num_train_nodes=1000, num_layers=1, max_readers=1, batch_size=50, steps=20)
+    plan = TreePlan(num_train_nodes=1000, num_layers=1, max_readers=1, batch_size=50, steps=20)
     target = np.float32(3.7)
     assert plan.calibrated(epsilon=target).epsilon <= float(target)
     assert plan.calibrated(epsilon=target) == plan.calibrated(epsilon=float(target))

@@ -14,7 +14,7 @@ import numpy as np
 
 from hushgraph.audit.checks import Check, check_noise_of_steps, check_runs
 from hushgraph.audit.curve import total_shift
-from hushgraph.audit.faults import get_fault, plant_float_noise
+from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
@@ -25,7 +25,10 @@ from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.defaults import choose_reading
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.tasks.task import Task
+from hushgraph.tasks.two_classes import TwoClasses
 
 _WEIGHTS_SEED = 3
 _MODELS = ("gcn", "gin", "gat", "mlp")
@@ -88,10 +91,11 @@ def audit_plan(
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
-    secure_noise: bool = True,
     numbers: bool = True,
     seed: int | None = None,
     observer: Observer | None = None,
+    task: Task | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> Audit:
     """Attack real runs under `plan` and bound its epsilon from below.
 
@@ -100,7 +104,7 @@ def audit_plan(
     well the two can be told apart bounds epsilon. Then come plain checks of what was released (`checks`) and
     attacks on digits (`numbers`). No data is read.
 
-    A `BillboardPlan` is attacked with its boards: for one emptied row; then, each beside its own claim, other
+    A plan with boards is attacked with them: for one emptied row; then, each beside its own claim, other
     people's predictions, one label flipped, a row of the validation split, its tables of figures alone, and
     the first board alone.
     `model` and `canary` are for trees.
@@ -114,10 +118,12 @@ def audit_plan(
             seconds, 100 to 200,000.
         confidence: with which all bounds hold together. Attacks on digits have their own.
         fault: the name of a mistake to plant, see `faults.FAULTS`.
-        secure_noise: attack runs with exact noise; False attacks torch's noise.
         numbers: also attack the digits of released numbers, in at most 400 trials.
         seed: of which canaries are there. Batches and noise have none.
         observer: called with the number of trials done since it was last called.
+        task: what a `BillboardPlan` is for: its ballots, losses, inputs and tables are attacked, of three
+            classes or labels where there are many; one of c classes unless given.
+        class_weights: of the run, where examples of its classes are weighted.
 
     Guarantees:
         With probability at least `confidence`, `by_event` is at most the epsilon at the plan's delta of the
@@ -139,31 +145,29 @@ def audit_plan(
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plant = plant_nothing if fault is None else get_fault(fault).plant
-    plant = plant if secure_noise else plant_float_noise
     effort = _Effort(trials=trials, rng=np.random.default_rng(seed), observer=observer)
     guess: Callable[[], NumbersAudit | None] = lambda: None  # noqa: E731
     if numbers:
-        name = "mlp" if isinstance(plan, BillboardPlan) else model
         guesses = _GUESSES if trials is None else min(_GUESSES, trials)
+        name = model if plan.num_layers else "mlp"
         guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
-    if isinstance(plan, BillboardPlan):
-        audit = _audit_boards(plan, plant, effort, confidence)
+    if plan.num_boards:
+        audit = _audit_boards(plan, plant, effort, confidence, task=task, class_weights=class_weights)
     else:
         audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
     return replace(
         audit,
         numbers=guess(),
         fault=fault,
-        secure_noise=secure_noise,
         seed=seed,
         seconds=time.monotonic() - begin,
     )
 
 
-def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence: float) -> Audit:
-    """Boards and steps together, then every other claim."""
+def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
+    """Boards and steps together, then every other claim; `asked` are task and class weights."""
     each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
-    stage = stage_boards(plan, plant, effort.copies(_COPIES))
+    stage = stage_boards(plan, plant, effort.copies(_COPIES), **asked)
     shown = effort.spend(stage)
     charges = stage.plan.charges
     emptied = partial(_measure, stage.plan, change=TRAINING_ROW, confidence=each)
@@ -172,16 +176,18 @@ def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence
         emptied("other people's predictions", shown.pair(2), charges),
         emptied(f"first board, row of degree {_DEGREE}", shown.pair(1), [plan.board_charge(0)]),
     ]
-    flipped = stage_boards(plan, plant, effort.copies(_COPIES), difference="flipped")
+    flipped = stage_boards(plan, plant, effort.copies(_COPIES), difference="flipped", **asked)
     statistic, label = effort.spend(flipped, part=_PART).pair(0), Change("label", ("training",))
     attacks.append(_measure(flipped.plan, "one label flipped", statistic, charges, label, each))
-    attacks += attack_evaluated(plan, confidence=each, effort=effort, plant=plant)
-    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, confidence=each, effort=effort, plant=plant))
+    common: dict[str, Any] = {"confidence": each, "effort": effort, "plant": plant, **asked}
+    attacks += attack_evaluated(plan, **common)
+    attacks.append(attack_board(plan, degree=_LARGE_DEGREE, **common))
     return _collect(
         stage,
         shown,
         main,
         attacks,
+        # These are the same for every task, and made of classes.
         checks=check_runs(plan, plant),
         canary=f"degree {_DEGREE}",
         model="billboard",
@@ -189,45 +195,54 @@ def _audit_boards(plan: BillboardPlan, plant: Plant, effort: _Effort, confidence
 
 
 def stage_boards(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     plant: Plant,
     copies: int,
     *,
     degree: int = _DEGREE,
     difference: Difference = "emptied",
+    task: Task | None = None,
+    class_weights: tuple[float, ...] | None = None,
 ) -> Stage:
-    """Runs with boards, with so many canaries each."""
+    """Runs with boards, with so many canaries each; inputs are those of the task."""
     several = _NODES_EACH if plan.protects == "person" and difference != "flipped" else 1
     if several == 1:
         # One label of one node is flipped.
         plan = replace(plan, protects="node")
-    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference, nodes_each=several)
-    phases = partial(point_rows, difference=difference)
-    return Stage.of(plan, scene, phases, plant=plant, hidden=1)
+    scene = plant_rows(
+        plan, copies=copies, degree=degree, difference=difference, task=task, nodes_each=several
+    )
+    phases: Any = partial(point_rows, difference=difference, task=scene.task)
+    reading = choose_reading(scene.task.name)
+    inputs = {name: getattr(reading, name) for name in ("list_size", "own_place", "damped")}
+    if class_weights is not None and isinstance(scene.task, TwoClasses):
+        inputs["class_weights"] = class_weights
+    return Stage.of(plan, scene, phases, plant=plant, hidden=1, **inputs)
 
 
 def attack_evaluated(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     trials: int | None = None,
     confidence: float = 0.95,
     fault: str | None = None,
     effort: _Effort | None = None,
     plant: Plant | None = None,
+    **asked: Any,
 ) -> list[Attack]:
     """Attack a row of the validation split: all that is released of it, then its tables of figures alone.
 
     Args:
         plan: whose second board and tables are attacked. Without tables the second attack is left out.
         trials: per world.
-        confidence, fault, effort, plant: as in `attack_board`.
+        confidence, fault, effort, plant, asked: as in `attack_board`.
 
     Guarantees:
         As those of `audit_plan`.
     """
     part = _PART if effort is not None else 1
     effort, plant = _choose_effort(effort, plant, trials, fault)
-    stage = stage_boards(plan, plant, effort.copies(_COPIES), difference="evaluated")
+    stage = stage_boards(plan, plant, effort.copies(_COPIES), difference="evaluated", **asked)
     shown, (change,) = effort.spend(stage, part=part), row_emptied("evaluated")
     wanted = [("row of the validation split", 0, stage.plan.charges)]
     if stage.plan.evaluation_charge is not None:
@@ -247,7 +262,7 @@ def _choose_effort(
 
 
 def attack_board(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     degree: int,
     trials: int | None = None,
@@ -255,6 +270,7 @@ def attack_board(
     fault: str | None = None,
     effort: _Effort | None = None,
     plant: Plant | None = None,
+    **asked: Any,
 ) -> Attack:
     """Attack the first board of real runs alone, beside what that board costs by itself.
 
@@ -265,13 +281,14 @@ def attack_board(
         confidence: of the bound.
         fault: the name of a mistake to plant.
         effort, plant: of the audit that this is a part of.
+        asked: `task` and `class_weights`, as in `audit_plan`.
 
     Guarantees:
         As those of `audit_plan`.
     """
     effort, plant = _choose_effort(effort, plant, trials, fault)
     copies = effort.copies(min(_COPIES, 2 * (_PLACES // (2 * degree))))
-    stage = stage_boards(plan, plant, copies, degree=degree)
+    stage = stage_boards(plan, plant, copies, degree=degree, **asked)
     most = _LARGE_TRIALS if trials is None else _MOST
     shown = effort.spend(stage, most=most, seconds=_LARGE_SECONDS)
     name = f"first board, row of degree {degree:,}"
@@ -344,7 +361,7 @@ def _collect(
     model: str,
 ) -> Audit:
     """What these trials show."""
-    plan, has_boards = stage.plan, isinstance(stage.plan, BillboardPlan)
+    plan, has_boards = stage.plan, stage.plan.num_boards > 0
     if shown.shift == 0:
         raise InputError("this canary changes nothing under this plan; choose another canary")
     with_row, without_row = shown.pair(0)
@@ -359,7 +376,6 @@ def _collect(
         canary=canary,
         fault=None,
         path="session",
-        secure_noise=True,
         trials=len(with_row),
         shift=shown.shift,
         shift_at_most=total_shift(plan.events) if has_boards else of_steps,
@@ -367,7 +383,6 @@ def _collect(
         seconds=0.0,
         with_row=with_row,
         without_row=without_row,
-        method="billboard" if has_boards else "trees",
         attacks=tuple(attacks),
         others_changed=shown.changed if has_boards else None,
         checks=checks,
@@ -377,5 +392,5 @@ def _collect(
 def planted(plan: PrivacyPlan, fault: str) -> PrivacyPlan:
     """The plan, without noise as yet, of training that has this fault: calibrate it to make its claim."""
     wanted = get_fault(fault)
-    values = {field.name: getattr(plan, field.name) for field in fields(PrivacyPlan)}
-    return wanted.plan(**{**values, **wanted.changes, "sigma_over_clip": 0.0})
+    values = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return (wanted.plan or type(plan))(**{**values, **wanted.changes, "sigma_over_clip": 0.0})

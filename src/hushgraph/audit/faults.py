@@ -232,6 +232,16 @@ def _count_twice(real: Parts) -> Parts:
     return replace(real, count_rows=count_rows)
 
 
+def _count_unlabelled_rows(real: Parts) -> Parts:
+    """A row without a label is counted as one of the first class: a cell tells who has none."""
+
+    def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int) -> Counts:
+        rows = (part._replace(labels=np.maximum(part.labels, 0)) for part in parts)
+        return real.count_rows(task, rows, num_groups=num_groups)
+
+    return replace(real, count_rows=count_rows)
+
+
 def _count_training_rows(real: Parts) -> Parts:
     """Training rows are counted in every table, as if their labels were predicted."""
     graphs: list[Graph] = []
@@ -277,7 +287,7 @@ class Fault:
         words: what is wrong.
         method: the method that it is planted in; None where it can be in either.
         plant: makes the parts of a session faulty.
-        plan: the class of the plan.
+        plan: the class of the plan, where it is the plan that is wrong.
         changes: fields of the plan that this fault needs.
         of_tables: whether it is about tables of figures, which older records of attacks have not.
     """
@@ -285,7 +295,7 @@ class Fault:
     words: str
     method: choices.Method | None = None
     plant: Plant = plant_nothing
-    plan: type[PrivacyPlan] = PrivacyPlan
+    plan: type[PrivacyPlan] | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     of_tables: bool = False
 
@@ -345,6 +355,12 @@ FAULTS = {
     ),
     "rows-counted-twice": Fault(
         words="a row is counted twice in the tables", method="billboard", plant=_count_twice, of_tables=True
+    ),
+    "unlabelled-in-tables": Fault(
+        words="tables have a cell for rows without a label",
+        method="billboard",
+        plant=_count_unlabelled_rows,
+        of_tables=True,
     ),
     "training-in-tables": Fault(
         words="training rows are counted in the tables",

@@ -19,13 +19,12 @@ import numpy.typing as npt
 import torch
 
 from hushgraph.accounting import make_accountant
-from hushgraph.audit.faults import plant_float_noise
 from hushgraph.audit.runs import Plant, Rerun, choose_config, plant_nothing, watch_run
 from hushgraph.audit.scene import Scene, move_plan, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence, rate_at_least
 from hushgraph.audit.weights import spread
 from hushgraph.errors import InputError, PlanError
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 
 _WEIGHTS_SEED = 5
@@ -110,7 +109,6 @@ def attack_numbers(
     trials: int = 400,
     confidence: float = 0.9999,
     plant: Plant = plant_nothing,
-    secure_noise: bool = True,
     seed: int | None = None,
 ) -> NumbersAudit:
     """Guess from the digits of released numbers whether one row is empty.
@@ -130,20 +128,20 @@ def attack_numbers(
         confidence: of all statements together. High, because an attack that works is nearly always right, and
             a clean audit should raise no alarm.
         plant: a planted fault.
-        secure_noise: attack exact noise; False attacks torch's.
         seed: of the coins that decide ties.
 
     Guarantees:
         With probability at least `confidence` every `rate_at_least` is below the true rate of right guesses.
 
     Examples:
-        >>> from hushgraph import PrivacyPlan
+        >>> from hushgraph import TreePlan
+        >>> from hushgraph.audit.faults import plant_float_noise
         >>> from hushgraph.audit.numbers import attack_numbers
-        >>> plan = PrivacyPlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
+        >>> plan = TreePlan(num_train_nodes=100, num_layers=1, max_readers=2, batch_size=100, steps=2)
         >>> plan = plan.calibrated(epsilon=1.0)
         >>> attack_numbers(plan, trials=40).exceeds
         False
-        >>> attack_numbers(plan, trials=40, secure_noise=False).exceeds
+        >>> attack_numbers(plan, trials=40, plant=plant_float_noise).exceeds
         True
     """
     begin = time.monotonic()
@@ -153,7 +151,6 @@ def attack_numbers(
     if not plan.is_private or plan.steps == 0:
         raise PlanError("the plan has no noise or no steps, so there is nothing to audit; give both")
     plan, scene = _move_plan(plan)
-    plant = plant if secure_noise else plant_float_noise
     each = math.ceil(trials / 2)
     there, empty = (_run_world(plan, scene, is_there, model, each, plant) for is_there in (True, False))
     rng = np.random.default_rng(seed)
@@ -221,13 +218,12 @@ class _World:
 
 def _move_plan(plan: PrivacyPlan) -> tuple[PrivacyPlan, Scene]:
     """One row in the graph or not, and nothing to read: noise is all that hides it."""
-    noise, steps = plan.sigma_over_clip, min(plan.steps, _MOST_STEPS)
-    if isinstance(plan, BillboardPlan):
+    steps = min(plan.steps, _MOST_STEPS)
+    if plan.num_boards:
         plan = replace(plan, protects="node")
         scene = plant_rows(plan, copies=1, degree=0)
         return replace(move_plan(plan, scene), steps=steps), scene
     plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=steps)
-    plan = replace(plan, sigma_over_clip=noise)
     scene = plant_trees(plan, copies=1, temperatures=(1.0, 0.0))
     return move_plan(plan, scene), scene
 
@@ -237,8 +233,7 @@ def _run_world(
 ) -> _World:
     """One long run: every few steps are a trial, since each starts from the same weights."""
     graph = scene.graph(np.array([is_there]))
-    has_boards = isinstance(plan, BillboardPlan)
-    wide = _HIDDEN_OF_ROWS if has_boards else _HIDDEN_WITHOUT_LAYERS
+    wide = _HIDDEN_OF_ROWS if plan.num_boards else _HIDDEN_WITHOUT_LAYERS
     config = choose_config(plan, hidden=_HIDDEN if plan.num_layers else wide, model=model)
     long_plan = replace(plan, steps=plan.steps * trials)
     module = RunFolder.describe("", graph, long_plan, config, data="").build_model()

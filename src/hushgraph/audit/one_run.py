@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hushgraph.audit.faults import get_fault, plant_float_noise
+from hushgraph.audit.faults import get_fault
 from hushgraph.audit.one_run_bound import best_number_of_guesses, one_run_lower_bound
 from hushgraph.audit.runs import choose_config, plant_nothing, watch_run
 from hushgraph.errors import InputError, PlanError
@@ -76,7 +76,6 @@ def audit_one_run(
     rows: int = 2000,
     confidence: float = 0.95,
     fault: str | None = None,
-    secure_noise: bool = True,
     seed: int | None = None,
 ) -> OneRun:
     """Train once on `rows` canaries, about half of them emptied, and guess which.
@@ -86,7 +85,6 @@ def audit_one_run(
         rows: canaries, each with a feature of its own.
         confidence: of the bound.
         fault: the name of a mistake to plant in the loop, see `faults.FAULTS`.
-        secure_noise: audit exact noise; False audits torch's.
         seed: of the coins.
 
     Guarantees:
@@ -99,9 +97,7 @@ def audit_one_run(
         raise PlanError("one run is audited with noise and with all rows in every batch; set batch_size to N")
     if rows < 20:
         raise InputError(f"rows={rows}: expected at least 20")
-    noise = plan.sigma_over_clip
     plan = replace(plan, num_train_nodes=rows, batch_size=rows)
-    plan = replace(plan, sigma_over_clip=noise)
     coins = np.random.default_rng(seed).random(rows) < 0.5
     graph = Graph.from_arrays(
         edge_index=np.empty((2, 0), dtype=np.int64),
@@ -116,7 +112,6 @@ def audit_one_run(
     weights = {name: torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
     weights["decoder.0.weight"][0], weights["decoder.0.weight"][1] = 1.0, -1.0
     plant = plant_nothing if fault is None else get_fault(fault).plant
-    plant = plant if secure_noise else plant_float_noise
     with watch_run(graph, plan, config, phases=[weights], plant=plant) as seen:
         total = torch.stack([sums["encoder.0.weight"] for sums in seen.sums]).sum(0)
     # The loss falls with every hidden unit, so the gradient of a row that is there points down in its column.

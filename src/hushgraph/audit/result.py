@@ -10,9 +10,8 @@ from hushgraph.audit.checks import Check
 from hushgraph.audit.curve import Charges, CurveBound, curve_lower_bound
 from hushgraph.audit.numbers import NumbersAudit
 from hushgraph.audit.statistics import Floats, LowerBound, epsilon_lower_bound
-from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Assumption, write_assumptions
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +84,11 @@ class Audit:
     Attributes:
         plan: the plan that was attacked: the one given, on the graph of the attack.
         claimed: its epsilon.
-        method: "billboard" where boards and steps were attacked together, "trees" where steps were.
         by_curve: the lower bound if the mechanism has a trade-off curve of the priced family; None for
             batches of fixed size.
         by_event: the lower bound that assumes nothing.
         numbers: what attacks on floating-point numbers found; None where they were not tried.
-        model, canary, fault, secure_noise: what was attacked; `fault` is None for the code as it is.
+        model, canary, fault: what was attacked; `fault` is None for the code as it is.
         path: "session": real runs were attacked.
         trials: per world, those that chose the threshold included.
         shift: how far the canary moves the released sums, all steps together, in units of the noise.
@@ -114,7 +112,6 @@ class Audit:
     canary: str
     fault: str | None
     path: str
-    secure_noise: bool
     trials: int
     shift: float
     shift_at_most: float
@@ -122,7 +119,6 @@ class Audit:
     seconds: float
     with_row: Floats
     without_row: Floats
-    method: choices.Method = "trees"
     attacks: tuple[Attack, ...] = ()
     others_changed: int | None = None
     assumptions: tuple[Assumption, ...] = ()
@@ -159,9 +155,9 @@ class Audit:
     @property
     def attacked(self) -> str:
         """What the first figures are about."""
-        if self.method == "trees":
+        boards = self.plan.num_boards
+        if not boards:
             return "steps"
-        boards = 1 if not isinstance(self.plan, BillboardPlan) else self.plan.num_boards
         return f"{boards} board{'s' * (boards > 1)} and {self.plan.steps} steps"
 
     def record(self) -> dict[str, Any]:
@@ -175,13 +171,12 @@ class Audit:
             "lower_bound_by_event": self.by_event.epsilon,
             "claimed_epsilon": self.claimed if math.isfinite(self.claimed) else "inf",
             "exceeds": self.exceeds,
-            "method": self.method,
             "attacked": self.attacked,
             "fault": self.fault,
             "model": self.model,
             "canary": self.canary,
             "path": self.path,
-            "secure_noise": self.secure_noise,
+            "secure_noise": self.fault != "float-noise",
             "layers": plan.num_layers,
             "train_nodes": plan.num_train_nodes,
             **{name: value for name, value in plan.summary().items() if name != "epsilon"},

@@ -19,12 +19,17 @@ from scipy import sparse
 
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.labels import Labels
+from hushgraph.tasks.number import Number
+from hushgraph.tasks.task import Task, is_labelled
+from hushgraph.tasks.two_classes import TwoClasses
 
 CANARIES = ("strongest", "read", "hub")
-# Classes of attacks on boards: the one that only canaries have, and what a flipped label becomes.
+# Labels of attacks on boards, as `choose_labels` lists them: the one that only canaries have, and what a
+# flipped label becomes.
 NUM_CLASSES, UNIQUE, FLIPPED = 3, 2, 1
 HOT, COLD = 1e4, -1e4
 # Roots that no canary reaches. Seven and one canary make eight: dividing by that loses no digits.
@@ -50,21 +55,23 @@ class Scene:
         copies: how many.
         nodes_per_copy: of scenes for boards, where all copies have as many.
         owner: whose row holds a record.
-        num_classes: of the labels.
+        task: what is asked of its nodes.
         canaries: [copies], the node whose row differs; each is a group of figures of its own.
         witnesses: [copies, count], nodes that read a place of the canary's.
-        features, labels, splits: of every node, its feature in the column of its copy.
+        features, labels, splits: of every node, its feature in the column of its copy; labels are numbers of
+            what `choose_labels` lists.
         columns: the column of every node.
         owners: the first node of every node's person; itself where it is a person of its own.
         records: [count, 2], the row that owns a record and the other end.
         flips: whether worlds differ in a label instead of a row.
         is_sparse: how features are stored.
+        clip: C of runs on it, where it is not that of the plan.
     """
 
     copies: int
     nodes_per_copy: int
     owner: EdgeOwner
-    num_classes: int
+    task: Task
     canaries: npt.NDArray[np.int64]
     witnesses: npt.NDArray[np.int64]
     features: npt.NDArray[np.float32]
@@ -74,6 +81,7 @@ class Scene:
     records: npt.NDArray[np.int64]
     flips: bool
     is_sparse: bool
+    clip: float | None
     owners: npt.NDArray[np.int64]
 
     @property
@@ -96,7 +104,8 @@ class Scene:
         # All nodes of a canary.
         gone = np.flatnonzero(np.isin(self.owners, self.canaries[~is_there]))
         copy_of = np.full(len(labels), -1)
-        copy_of[self.canaries] = np.where(is_there, np.arange(self.copies), -1)
+        # A row that is gone keeps its group, so that it shows if rows without a label are counted.
+        copy_of[self.canaries] = np.arange(self.copies)
         groups = copy_of[self.owners]
         if self.flips:
             labels[gone] = FLIPPED
@@ -110,11 +119,12 @@ class Scene:
         return Graph.from_arrays(
             edge_index=(records if self.owner == "sender" else records[:, ::-1]).T,
             x=x if self.is_sparse else x.toarray(),
-            y=labels,
+            y=choose_labels(self.task)[labels],
             train_idx=split["train"],
             val_idx=split["val"],
             test_idx=split["test"],
-            num_classes=self.num_classes,
+            num_classes=self.task.num_outputs if isinstance(self.task, Classes) else None,
+            task=self.task,
             directed=True,
             groups=groups,
             persons=self.owners if self.has_persons else None,
@@ -133,7 +143,7 @@ class Scene:
     def roots(self) -> tuple[int, int]:
         """Labelled training nodes of a copy, with the canary there and without."""
         there, empty = (
-            self.count_units(g.train_idx[g.y[g.train_idx] >= 0]) // self.copies for g in self.graphs
+            self.count_units(g.train_idx[is_labelled(g.y[g.train_idx])]) // self.copies for g in self.graphs
         )
         return there, empty
 
@@ -190,9 +200,10 @@ def _repeat(
     copies: int,
     draw: Callable[[_Drawing], tuple[int, list[int]]],
     *,
-    num_classes: int,
+    task: Task,
     flips: bool = False,
     is_sparse: bool = False,
+    clip: float | None = None,
 ) -> Scene:
     """So many copies of what `draw` draws; it returns the canary and the witnesses."""
     drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
@@ -208,7 +219,7 @@ def _repeat(
         copies=copies,
         nodes_per_copy=size // copies,
         owner=drawing.owner,
-        num_classes=num_classes,
+        task=task,
         canaries=np.array([canary for canary, _ in planted], np.int64),
         witnesses=np.array([witnesses for _, witnesses in planted], np.int64).reshape(copies, -1),
         features=np.array(drawing.features, np.float32),
@@ -219,16 +230,43 @@ def _repeat(
         flips=flips,
         is_sparse=is_sparse,
         owners=np.array(drawing.owners, np.int64),
+        clip=clip,
     )
 
 
+def shrink(task: Task | None) -> Task:
+    """The task of made graphs: of classes or labels three, whatever the plan has; else the same."""
+    if isinstance(task, TwoClasses):
+        return task
+    if isinstance(task, Labels):
+        return Labels(num_labels=NUM_CLASSES)
+    if isinstance(task, Number):
+        return Number()
+    return Classes(num_classes=NUM_CLASSES)
+
+
+def choose_labels(task: Task) -> npt.NDArray[Any]:
+    """Labels as the task takes them: those of others, what a flipped one becomes, the canary's, and none.
+
+    A flip changes a ballot by as much as the task allows.
+    """
+    if isinstance(task, TwoClasses):
+        return np.array([1 - task.positive, 1 - task.positive, task.positive, -1])
+    if isinstance(task, Labels):
+        return np.concatenate([np.eye(NUM_CLASSES, dtype=np.int64), np.full((1, NUM_CLASSES), -1)])
+    if isinstance(task, Number):
+        return np.array([0.0, -1.0, 1.0, np.nan], np.float32)
+    return np.array([0, FLIPPED, UNIQUE, -1])
+
+
 def plant_rows(
-    plan: BillboardPlan,
+    plan: PrivacyPlan,
     *,
     copies: int,
     degree: int,
     difference: Difference = "emptied",
     nodes_each: int = 1,
+    task: Task | None = None,
 ) -> Scene:
     """Canaries that list `degree` places, which two others read.
 
@@ -239,6 +277,7 @@ def plant_rows(
         difference: "emptied" empties a row with a training label; "evaluated" one of the validation split,
             whose label is counted in tables of figures and nowhere else; "flipped" changes the label.
         nodes_each: how many nodes a canary has, all with the same label, features and places.
+        task: what the plan is for; one of c classes unless given.
     """
     # Where batches are drawn, whether somebody else joins would only hide the canary.
     others_label = 0 if plan.sampling_rate == 1 else -1
@@ -255,7 +294,7 @@ def plant_rows(
         return canary, witnesses
 
     flips = difference == "flipped"
-    return _repeat(plan, copies, draw, num_classes=NUM_CLASSES, flips=flips, is_sparse=True)
+    return _repeat(plan, copies, draw, task=shrink(task), flips=flips, is_sparse=True)
 
 
 def plant_trees(
@@ -298,7 +337,8 @@ def plant_trees(
             _rival(drawing, v, first, plan)
         return v, []
 
-    return _repeat(plan, copies, draw, num_classes=2)
+    clip = _SMALL_CLIP if plan.clipping == "groups" else None
+    return _repeat(plan, copies, draw, task=Classes(num_classes=2), clip=clip)
 
 
 def choose_temperatures(plan: PrivacyPlan) -> tuple[float, float]:
@@ -313,17 +353,14 @@ def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
         "num_train_nodes": nodes,
         "batch_size": max(1, round(plan.sampling_rate * nodes)),
     }
-    if isinstance(plan, BillboardPlan):
-        if plan.num_tables:
-            # The tables of the classes of the scene, which one row shifts as far as those of the plan.
-            tables = Classes(num_classes=scene.num_classes).num_tables
-            noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
-            changes |= {"num_tables": tables, "table_noise": noise}
-        return replace(plan, **changes, num_classes=scene.num_classes)
-    if plan.clipping == "groups":
-        changes["clip"] = _SMALL_CLIP
-    moved = replace(plan, **changes)
-    return replace(moved, sigma_over_clip=plan.sigma_over_clip)
+    if plan.num_tables:
+        # The tables of the task of the scene, which one row shifts as far as those of the plan.
+        tables = scene.task.num_tables
+        noise = plan.table_noise * math.sqrt(tables / plan.num_tables)
+        changes |= {"num_tables": tables, "table_noise": noise}
+    if scene.clip is not None:
+        changes["clip"] = scene.clip
+    return replace(plan, **changes).with_classes(scene.task.num_outputs)
 
 
 def count_bystanders(others: int, rate: float) -> int:

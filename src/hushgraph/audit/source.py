@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hushgraph.audit.attack import planted
+from hushgraph.methods.rows import Rows
 from hushgraph.privacy.guarantee import Assumption, find_assumptions
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.runs.release import ABOUT
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task
 from hushgraph.training.prepare import prepare
+
+READERS, STEPS = 2, 2
+# Of a plan for no data in particular, and what its lists have besides.
+_USUAL = {"num_train_nodes": 1000, "batch_size": 1000, "steps": STEPS, "delta": 1e-5}
+_USUAL_OF: Mapping[str, Mapping[str, Any]] = {"trees": {"num_layers": 1, "max_readers": READERS}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan, its model and what its guarantee assumes.
-
-    The model is "billboard" where the plan has boards.
-    """
+    """What an audit takes from a run: its plan, model, task, weights and what its guarantee assumes."""
 
     plan: PrivacyPlan
     model: str
     assumptions: tuple[Assumption, ...] = ()
+    task: Task | None = None
+    class_weights: tuple[float, ...] | None = None
 
 
 def is_run(path: Any) -> bool:
@@ -34,7 +43,7 @@ def is_run(path: Any) -> bool:
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
     folder = RunFolder.open(path)
-    return _settings(folder.plan, folder.config, folder.assumptions)
+    return _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -46,18 +55,63 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
         arguments: of `train`.
     """
     prepared = prepare(data, **arguments)
-    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph))
+    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph), prepared.graph.task)
 
 
-def _settings(plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...]) -> Settings:
+def settings_without_data(
+    method: str,
+    *,
+    epsilon: float,
+    model: str | None = None,
+    fault: str | None = None,
+    num_layers: int | None = None,
+    max_readers: int | None = None,
+    max_reads: int | None = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    delta: float | None = None,
+    **declared: Any,
+) -> Settings:
+    """A plan for no data in particular: every batch full, and few steps, so that trials are cheap.
+
+    Args:
+        method: "billboard" or "trees".
+        epsilon: the claim.
+        model, num_layers, max_readers, max_reads: of trees.
+        fault: the name of a mistake that is planted.
+        batch_size, steps, delta: of the plan.
+        declared: its edge_owner and directed.
+    """
+    name = method if model != "mlp" else Rows.name
+    given: dict[str, Any] = {
+        "max_readers": max_readers,
+        "max_reads": max_reads,
+        "batch_size": batch_size,
+        "steps": steps,
+    }
+    given |= {"num_layers": num_layers, "delta": delta}
+    fields = {**_USUAL, **_USUAL_OF.get(name, {}), **declared}
+    fields |= {key: value for key, value in given.items() if value is not None}
+    if fields["edge_owner"] == "reader" and name in _USUAL_OF:
+        fields.setdefault("max_reads", fields["max_readers"])
+    plan = PrivacyPlan.of_method(name)(**fields)
+    if fault is not None:
+        plan = planted(plan, fault)
+    plan = plan.calibrated(epsilon=epsilon).with_evaluation(Classes(num_classes=2).num_tables)
+    return Settings(plan=plan, model=model or TrainingConfig.model)
+
+
+def _settings(
+    plan: PrivacyPlan, config: TrainingConfig, assumptions: tuple[Assumption, ...], task: Task
+) -> Settings:
     model: str = config.model
-    if isinstance(plan, BillboardPlan):
-        model = "billboard"
-    elif plan.num_layers == 0:
+    if plan.num_layers == 0:
         model = "mlp"
     elif model == "own":
         # The guarantee is one for any model, so a built-in one stands for the user's.
         model = "gcn"
     # Rows that are attacked are made up and have no columns of numbers: boards and steps are left.
-    plan = replace(plan, num_scaled=0, scaling_noise=0.0)
-    return Settings(plan=plan, model=model, assumptions=assumptions)
+    plan = replace(plan, num_scaled=0, scaling_noise=0.0, has_target=False)
+    return Settings(
+        plan=plan, model=model, assumptions=assumptions, task=task, class_weights=config.class_weights
+    )

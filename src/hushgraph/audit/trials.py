@@ -11,21 +11,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 
 from hushgraph.audit.likelihood import Line
 from hushgraph.audit.runs import Plant, Rerun, Seen, Weights, choose_config, flatten, watch_run
-from hushgraph.audit.scene import KEY_SEED, UNIQUE, Scene, move_plan
+from hushgraph.audit.scene import KEY_SEED, Scene, move_plan
 from hushgraph.audit.statistics import Floats
+from hushgraph.audit.weights import find_outputs
 from hushgraph.billboard.ballots import GRID, Ballots
 from hushgraph.billboard.board import Board, cast
 from hushgraph.figures.tables import choose_grids
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import scores
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.lists import BoundedLists
@@ -116,10 +118,11 @@ class Stage:
         hidden: int,
         model: str = "mlp",
         repeats: int = 1,
+        **settings: Any,
     ) -> Stage:
-        """Choose everything that follows from plan and scene."""
+        """Choose everything that follows from plan and scene; `settings` are those of the configuration."""
         plan = move_plan(plan, scene)
-        config = choose_config(plan, hidden=hidden, model=model)
+        config = choose_config(plan, hidden=hidden, model=model, **settings)
         folder = RunFolder.describe("", scene.graphs[0], plan, config, data="")
         phases = make_phases(folder.build_model())
         return cls(
@@ -127,7 +130,7 @@ class Stage:
             scene=scene,
             config=config,
             phases=phases,
-            plant=plant if isinstance(plan, BillboardPlan) else fix_keys(plant),
+            plant=fix_keys(plant),
             repeats=repeats,
         )
 
@@ -252,7 +255,7 @@ class Attacker:
 
     def _compare_board(self, board: Board, place: int) -> Floats:
         """[copies]: the log-likelihood ratio of a board that was visible."""
-        scene, noise_std = self.stage.scene, _board_noise(self.stage.plan)[place]
+        scene, noise_std = self.stage.scene, self.stage.plan.board_noise[place]
         there, empty = (scene.by_copy(tally) / GRID for tally in self.tallies[place])
         seen = scene.by_copy(board.values).astype(np.float64)
         return np.asarray(((seen - (there + empty) / 2) * (there - empty)).sum(axis=1) / noise_std**2)
@@ -274,17 +277,23 @@ class Attacker:
         ratios = np.zeros(copies)
         grids = choose_grids(folder.task, by_person=folder.plan.protects == "person")
         for split, tables in released.items():
-            for seen, with_row, without, grid in zip(tables, there[split], empty[split], grids, strict=True):
-                apart = (seen - (with_row + without) / 2) * ((with_row - without) / grid**2)
-                ratios += apart.reshape(copies, -1).sum(axis=1) / folder.plan.table_noise**2
+            counted = zip(grids, tables, there[split], empty[split], strict=True)
+            for grid, seen, with_row, without in counted:
+                apart = (seen - (with_row + without) / 2) * (with_row - without)
+                noise = folder.plan.table_noise * grid
+                ratios += apart.reshape(copies, -1).sum(axis=1) / noise**2
         return ratios
 
     def _look_at_witnesses(self) -> Floats:
-        """[copies]: the mean log-odds of the canary's class among the predictions for the witnesses."""
-        by_class = self._scores(0)
-        logs = by_class[torch.from_numpy(self.stage.scene.witnesses)].double().log_softmax(-1)
-        others = [number for number in range(by_class.shape[1]) if number != UNIQUE]
-        return np.asarray((logs[..., UNIQUE] - logs[..., others].mean(-1)).mean(1))
+        """[copies]: the mean log-odds of the canary's label among the predictions for the witnesses.
+
+        Against the mean of the other outputs, where there are some; of a number it is the number itself.
+        """
+        outputs = self._scores(0)[torch.from_numpy(self.stage.scene.witnesses)].double()
+        right, _ = find_outputs(self.stage.scene.task)
+        others = [number for number in range(outputs.shape[-1]) if number != right]
+        against = outputs[..., others].mean(-1) if others else 0.0
+        return np.asarray((outputs[..., right] - against).mean(1))
 
     def _scores(self, world: int) -> torch.Tensor:
         """The scores of all rows of a world, by the final weights."""
@@ -314,12 +323,8 @@ class Attacker:
         stage, scene = self.stage, self.stage.scene
         shifts = [
             float(np.sqrt(np.square(scene.by_copy(there - empty)[0] / GRID).sum())) / noise
-            for (there, empty), noise in zip(self.tallies, _board_noise(stage.plan), strict=True)
+            for (there, empty), noise in zip(self.tallies, stage.plan.board_noise, strict=True)
         ]
         ends = self.seen.folder.plan.segment_ends
         shifts += [float(self._find_line(step, ends).shift[0]) for step in range(stage.plan.steps)]
         return shifts
-
-
-def _board_noise(plan: PrivacyPlan) -> tuple[float, ...]:
-    return plan.board_noise if isinstance(plan, BillboardPlan) else ()

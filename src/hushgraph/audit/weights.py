@@ -11,7 +11,11 @@ from torch import Tensor, nn
 
 from hushgraph.audit.runs import Weights
 from hushgraph.audit.scene import FLIPPED, HOT, UNIQUE, Difference, choose_temperatures
+from hushgraph.models.gnn import ReadingMLP
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.tasks.number import Number
+from hushgraph.tasks.task import Task
+from hushgraph.tasks.two_classes import TwoClasses
 
 # What hidden values are at most: small enough for tanh to be the identity.
 _LARGEST_HIDDEN = 1e-3
@@ -19,22 +23,32 @@ _LARGEST_HIDDEN = 1e-3
 _SURE, _NEVER = 60.0, -60.0
 
 
-def point_rows(model: nn.Module, difference: Difference) -> list[Weights]:
+def find_outputs(task: Task) -> tuple[int, int | None]:
+    """The output of the canary's label, and that of a flipped one; a number has no other."""
+    if isinstance(task, TwoClasses):
+        return task.positive, 1 - task.positive
+    return (0, None) if isinstance(task, Number) else (UNIQUE, FLIPPED)
+
+
+def point_rows(model: ReadingMLP, difference: Difference, task: Task) -> list[Weights]:
     """Two settings of a billboard's weights that give every canary opposite gradients.
 
-    Rows without features are predicted by their reading. A canary is predicted with certainty, a class that
-    is not its own; where labels are flipped, either label has half a chance, so that a flip turns the
-    gradient around.
+    Rows without features are predicted by their reading. A canary is predicted with certainty, a label that
+    is not its own, or a number far below its own; where labels are flipped, either label has half a chance,
+    and a number is predicted in the middle, so that a flip turns the gradient around.
     """
+    right, wrong = find_outputs(task)
     weights = {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
-    weights["skip.weight"] = 2.0 * torch.eye(len(weights["skip.weight"]))
+    weights["skip.weight"] = 2.0 * torch.eye(*weights["skip.weight"].shape)
     first, last = weights["encoder.0.weight"], weights["decoder.weight"]
-    first[:, : -len(last)] = _LARGEST_HIDDEN / HOT
+    first[:, : model.num_features] = _LARGEST_HIDDEN / HOT
     size = 1.0 if difference == "flipped" else _SURE / _LARGEST_HIDDEN
-    last[FLIPPED], last[UNIQUE] = size, -size
-    if difference == "flipped":
+    last[right] = -size
+    if wrong is not None:
+        last[wrong] = size
+    if difference == "flipped" and wrong is not None:
         weights["decoder.bias"].fill_(_NEVER)
-        weights["decoder.bias"][[FLIPPED, UNIQUE]] = 0.0
+        weights["decoder.bias"][[wrong, right]] = 0.0
     return [weights, _mirror(weights, ("encoder.0.weight", "decoder.weight"))]
 
 

@@ -6,7 +6,6 @@ from hushgraph._text import digits_up, rounded_up
 from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.privacy.guarantee import name_kind
-from hushgraph.privacy.plans import BillboardPlan
 
 CANARY_WORDS = {
     "strongest": "a row that changes as many trees as the plan allows, its own among them",
@@ -26,7 +25,7 @@ def rounded_down(value: float) -> str:
     return f"{int(value * 100) / 100:.2f}"
 
 
-def rows(audit: Audit) -> list[tuple[str, str]]:
+def list_entries(audit: Audit) -> list[tuple[str, str]]:
     """Names and figures, side by side: what was found, what is claimed."""
     plan, event, curve = audit.plan, audit.by_event, audit.by_curve
     percent = _percent(audit)
@@ -42,14 +41,15 @@ def rows(audit: Audit) -> list[tuple[str, str]]:
         ("delta", digits_up(plan.delta)),
         ("guarantee", name_kind(audit.guarantee, audit.assumptions)),
         *((attack.name, _beside_claim(attack)) for attack in audit.attacks),
-        *_others_rows(audit),
-        *_check_rows(audit),
+        *_list_others(audit),
+        *_list_checks(audit),
         ("most these trials can show without assumption", rounded_down(event.most)),
         ("trials", f"{audit.trials} with the row, {audit.trials} without; a fifth chooses the threshold"),
-        *_numbers_rows(audit),
+        *_list_numbers(audit),
         ("canary", _describe_canary(audit)),
         ("shift of the canary", f"{audit.shift:.3f} of at most {audit.shift_at_most:.3f} units of noise"),
-        *_plan_rows(audit),
+        ("model", audit.model),
+        *plan.list_own_figures(),
         ("steps, sampling rate", f"{plan.steps}, {plan.sampling_rate:.4g}"),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("broken on purpose", "no" if audit.fault is None else FAULTS[audit.fault].words),
@@ -66,7 +66,7 @@ def _beside_claim(attack: Attack) -> str:
     return f"{rounded_down(attack.lower_bound)} of {rounded_up(attack.claimed)} claimed"
 
 
-def _others_rows(audit: Audit) -> list[tuple[str, str]]:
+def _list_others(audit: Audit) -> list[tuple[str, str]]:
     """Whether other people's predictions are functions of boards, weights and their own rows."""
     if audit.others_changed is None:
         return []
@@ -76,7 +76,7 @@ def _others_rows(audit: Audit) -> list[tuple[str, str]]:
     return [(name, "unchanged, bit for bit")]
 
 
-def _check_rows(audit: Audit) -> list[tuple[str, str]]:
+def _list_checks(audit: Audit) -> list[tuple[str, str]]:
     """Plain checks of what was released: how many hold, and each that does not."""
     if not audit.checks:
         return []
@@ -86,24 +86,13 @@ def _check_rows(audit: Audit) -> list[tuple[str, str]]:
 
 
 def _describe_canary(audit: Audit) -> str:
-    if audit.method == "billboard":
+    words = CANARY_WORDS.get(audit.canary)
+    if words is None:
         return f"a row of {audit.canary} with a label of its own, emptied"
-    return f"{audit.canary}: {CANARY_WORDS[audit.canary]}"
+    return f"{audit.canary}: {words}"
 
 
-def _plan_rows(audit: Audit) -> list[tuple[str, str]]:
-    """What the plan has besides steps: boards, or trees."""
-    plan = audit.plan
-    if isinstance(plan, BillboardPlan):
-        noise = ", ".join(digits_up(std, digits=6) for std in plan.board_noise)
-        return [("noise of the boards", noise)]
-    return [
-        ("model, layers", f"{audit.model}, {plan.num_layers}"),
-        ("changed trees (n)", str(plan.changed_trees)),
-    ]
-
-
-def _numbers_rows(audit: Audit) -> list[tuple[str, str]]:
+def _list_numbers(audit: Audit) -> list[tuple[str, str]]:
     """What attacks on floating-point numbers found, if they were tried."""
     numbers = audit.numbers
     if numbers is None:

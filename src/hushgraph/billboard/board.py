@@ -21,6 +21,7 @@ from hushgraph.billboard.ballots import (
     add_soft_ballots,
     owned_records,
 )
+from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.noise import normal
@@ -88,18 +89,7 @@ class Board:
         Args:
             identifiers: names, of the kind that `names` has, or numbers from 0 where there are no names.
         """
-        wanted = np.asarray(identifiers)
-        if self.names is None:
-            if wanted.size and wanted.dtype.kind not in "iu":
-                return np.full(wanted.shape, -1, np.int64)
-            known = (wanted >= 0) & (wanted < self.num_places)
-            return np.where(known, wanted, -1).astype(np.int64)
-        names = _as_integers_or_text(self.names)
-        if names.dtype.kind == "U" or wanted.dtype.kind not in "iu":
-            names, wanted = names.astype(np.str_), wanted.astype(np.str_)
-        order = np.argsort(names, kind="stable")
-        nearest = order[np.minimum(np.searchsorted(names, wanted, sorter=order), len(names) - 1)]
-        return np.where(names[nearest] == wanted, nearest, -1).astype(np.int64)
+        return NameIndex(self.names, self.num_places).find(identifiers)
 
 
 def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
@@ -306,9 +296,7 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
         if _INTEGERS in tensors:
             names = tensors[_INTEGERS].numpy()
         elif _TEXTS in tensors:
-            text, ends = tensors[_TEXTS].numpy().tobytes(), tensors[_ENDS].tolist()
-            parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-            names = np.array([part.decode("utf-8", "surrogatepass") for part in parts], np.str_)
+            names = unpack_texts(tensors[_TEXTS].numpy(), tensors[_ENDS].numpy())
         board = Board(
             values=tensors["values"].numpy(),
             noise_std=float.fromhex(about["noise_std"]),
@@ -324,15 +312,10 @@ def load_board(path: Path, *, plan: str | None = None) -> Board:
     return board
 
 
-def _as_integers_or_text(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Integers as they are, everything else as strings."""
-    return names if names.dtype.kind in "iu" else names.astype(np.str_)
-
-
 def _packed_names(names: npt.NDArray[Any]) -> dict[str, Tensor]:
     import torch
 
-    kept = _as_integers_or_text(np.asarray(names))
+    kept = as_integers_or_text(np.asarray(names))
     if kept.dtype.kind in "iu":
         return {_INTEGERS: torch.from_numpy(kept.astype(np.int64))}
     encoded = [name.encode("utf-8", "surrogatepass") for name in kept.tolist()]

@@ -28,6 +28,7 @@ from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists, 
 from hushgraph.billboard.board import Board
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.reads import contains
 
 Float32Array = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
@@ -154,7 +155,8 @@ def add_free_inputs(
     """
     columns = [readings]
     if own_places is not None:
-        own = np.where(own_places[:, None] >= 0, board.values[np.maximum(own_places, 0)], np.float32(0))
+        own, has_place = np.zeros((len(own_places), board.width), np.float32), own_places >= 0
+        own[has_place] = board.values[own_places[has_place]]
         columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
     if list_size:
         columns.append((np.log1p(sizes) * list_size).astype(np.float32)[:, None])
@@ -379,7 +381,7 @@ def _checked_lists(indptr: npt.ArrayLike, places: npt.ArrayLike) -> tuple[Int64A
                 f"{name} has dtype {array.dtype}, ndim={array.ndim}; expected a list of integers"
             )
     if not len(starts) or starts[0] != 0 or starts[-1] != len(listed) or np.any(np.diff(starts) < 0):
-        raise GraphError(f"indptr does not rise from 0 to {len(listed)}; expected the ends of all lists")
+        raise GraphError(f"indptr must be non-decreasing from 0 to {len(listed)}, the ends of all lists")
     return starts.astype(np.int64), listed.astype(np.int64)
 
 
@@ -430,18 +432,6 @@ def add_records(owners, places, slots, weights, values, sums, square):  # type: 
 
 
 @numba.njit(cache=True, nogil=True)
-def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
-    low, high = 0, len(sorted_list)
-    while low < high:
-        middle = (low + high) // 2
-        if sorted_list[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(sorted_list) and sorted_list[low] == wanted
-
-
-@numba.njit(cache=True, nogil=True)
 def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_sender):  # type: ignore[no-untyped-def]
     """Add up the weights of places that were listed at casting; all of them where `indptr` is empty."""
     for i in range(len(owners)):
@@ -451,9 +441,15 @@ def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_send
         if len(indptr):
             reader = places[i] if is_sender else owners[i]
             sender = owners[i] if is_sender else places[i]
-            if not _contains(indices[indptr[reader] : indptr[reader + 1]], sender):
+            if not contains(indices, indptr[reader], indptr[reader + 1], sender):
                 continue
         own_weight[slot] += weights[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
+    at = np.searchsorted(sorted_list, wanted)
+    return at < len(sorted_list) and sorted_list[at] == wanted
 
 
 @numba.njit(cache=True, nogil=True)
@@ -522,5 +518,5 @@ def _read_lists(  # type: ignore[no-untyped-def]
             _add_place(values, weight, place, sums[i])
             square[i] += weight * weight
             known[i] += 1
-            if len(cast_indptr) and _contains(cast_places[cast_indptr[i] : cast_indptr[i + 1]], place):
+            if len(cast_indptr) and contains(cast_places, cast_indptr[i], cast_indptr[i + 1], place):
                 own_weight[i] += weight

@@ -31,6 +31,7 @@ _COMMANDS = {
     "predict": ("predict", "EXAMPLES"),
     "compare": ("compare", "EXAMPLES"),
     "release": ("release", "EXAMPLES"),
+    "export": ("export", "EXAMPLES"),
     "report": ("report", "EXAMPLES"),
     "audit": ("audit", "EXAMPLES"),
     "demo": ("compare", "DEMO_EXAMPLES"),

@@ -14,8 +14,7 @@ from hushgraph.cli import options, terminal
 from hushgraph.cli.options import list_choices, section
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
-from hushgraph.runs.config import TrainingConfig
+from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.settings import TABLE
 
 if TYPE_CHECKING:
@@ -41,14 +40,18 @@ _DATA_ARGUMENTS = ("symmetrize", "split", "split_seed", "num_classes", "task", "
 _FAULTS = (
     *("half-noise", "reused-noise", "float-noise", "full-ballots", "double-share", "noiseless-reading"),
     *("redrawn-board", "features-in-reading", "validation-labels", "shared-stream", "too-few-trees"),
-    *("noiseless-tables", "half-noise-tables", "noiseless-cells", "training-in-tables"),
+    *(
+        "noiseless-tables",
+        "half-noise-tables",
+        "noiseless-cells",
+        "unlabelled-in-tables",
+        "training-in-tables",
+    ),
     *("rows-counted-twice", "uncharged-tables", "per-layer-noise", "paper-sampler"),
 )
 _TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.
 _OF_RUN = (*_PLAN_ARGUMENTS, "layers", "fault", *_READING)
-# A plan for no data in particular: every batch full, and few steps, so that trials are cheap.
-_TRAIN_NODES, _DELTA, _READERS, _STEPS = 1000, 1e-5, 2, 2
 
 
 @options.with_flags("audit")
@@ -74,12 +77,12 @@ def audit(
         _plan("Of trees, with a few hidden units. [gcn]", metavar=list_choices(choices.Model)),
     ] = None,
     layers: Annotated[int | None, _plan("Of trees: r, rounds of messages. [1]")] = None,
-    max_readers: Annotated[int | None, _plan(f"K. [as train for DATA; {_READERS}]")] = None,
+    max_readers: Annotated[int | None, _plan("K. [as train for DATA; 2]")] = None,
     max_reads: Annotated[int | None, _plan("D. [as train; K if readers own]")] = None,
     edge_owner: Annotated[
         str, _plan("Whose row holds an edge. [sender]", metavar=list_choices(choices.EdgeOwner))
     ] = PrivacyPlan.edge_owner,
-    steps: Annotated[int | None, _plan(f"T. [as train for DATA; {_STEPS}]")] = None,
+    steps: Annotated[int | None, _plan("T. [as train for DATA; 2]")] = None,
     batch_size: Annotated[int | None, _plan("Expected roots a step. [as train for DATA; all]")] = None,
     canary: Annotated[
         str | None,
@@ -140,6 +143,8 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
         model=settings.model,
         observer=observe,
         canary=flags["canary"] or "strongest",
+        task=settings.task,
+        class_weights=settings.class_weights,
         **{name: flags[name] for name in ("trials", "confidence", "fault", "seed")},
     )
     return replace(result, assumptions=settings.assumptions), settings.plan.guarantee
@@ -147,7 +152,7 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
 
 def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Settings:
     """The plan of a run, of data, or of neither."""
-    from hushgraph.audit.source import is_run, settings_for, settings_of_run
+    from hushgraph.audit.source import is_run, settings_for, settings_of_run, settings_without_data
 
     flags = context.params
     subject, fault = flags["subject"], flags["fault"]
@@ -164,7 +169,8 @@ def _choose_settings(context: typer.Context, line: terminal.StatusLine) -> Setti
         raise InputError("no --epsilon: expected the epsilon to audit, or the folder of a run")
     if subject is None:
         line.show("Choosing noise")
-        return _choose_plan(flags, _choose_method(context))
+        own = {name: flags[name] for name in _PLAN_ARGUMENTS if name != "method"}
+        return settings_without_data(_choose_method(context), num_layers=flags["layers"], fault=fault, **own)
     if fault is not None:
         raise InputError(f"--fault {fault} with {subject}: a fault changes the plan; leave DATA out")
     terminal.show_loading(line, subject)
@@ -205,42 +211,11 @@ def _choose_method(context: typer.Context) -> str:
     method = flags["method"] or needed or ("trees" if given else "billboard")
     if needed not in (None, method):
         raise InputError(f"--fault {fault} with --method {method}: that fault is one of {needed}")
-    if method == "billboard" and given:
+    if given and method != "trees":
         raise InputError(
-            f"{given} with a billboard: only trees have that; leave it out, or give --method trees"
+            f"{given} with --method {method}: applies only to --method trees; leave it out, or give that"
         )
     return str(method)
-
-
-def _choose_plan(flags: dict[str, Any], method: str) -> Settings:
-    """A plan for no data in particular."""
-    from hushgraph.audit.attack import planted
-    from hushgraph.audit.source import Settings
-    from hushgraph.tasks.classes import Classes
-
-    owner = flags["edge_owner"]
-    common: dict[str, Any] = {
-        "num_train_nodes": _TRAIN_NODES,
-        "edge_owner": owner,
-        "directed": flags["directed"],
-        "batch_size": flags["batch_size"] or _TRAIN_NODES,
-        "steps": _STEPS if flags["steps"] is None else flags["steps"],
-        "delta": _DELTA if flags["delta"] is None else flags["delta"],
-    }
-    if method == "billboard":
-        boards = BillboardPlan(**common).calibrated(epsilon=flags["epsilon"])
-        tables = Classes(num_classes=boards.num_classes).num_tables
-        return Settings(plan=boards.with_evaluation(tables), model="billboard")
-    model: str = flags["model"] or TrainingConfig.model
-    layers = 1 if flags["layers"] is None else flags["layers"]
-    readers = _READERS if flags["max_readers"] is None else flags["max_readers"]
-    reads = readers if flags["max_reads"] is None and owner == "reader" else flags["max_reads"]
-    plan = PrivacyPlan(
-        num_layers=0 if model == "mlp" else layers, max_readers=readers, max_reads=reads, **common
-    )
-    if flags["fault"] is not None:
-        plan = planted(plan, flags["fault"])
-    return Settings(plan=plan.calibrated(epsilon=flags["epsilon"]), model=model)
 
 
 def _write_files(result: Audit, record: dict[str, Any], out: Path | None, figure: Path | None) -> None:
@@ -258,7 +233,7 @@ def _show_audit(result: Audit, written: list[Path]) -> None:
     from hushgraph.audit import words
 
     screen = terminal.console()
-    terminal.print_rows(screen, words.rows(result))
+    terminal.print_entries(screen, words.list_entries(result))
     screen.print(f"\n{words.verdict(result)}", highlight=False)
     for path in written:
         typer.echo(f"Written: {path}")

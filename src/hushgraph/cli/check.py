@@ -43,8 +43,7 @@ def check(
     with terminal.status(f"Reading {data}", quiet=as_json):
         from hushgraph.datasets.tables.check import check as check_tables
 
-        columns = options.read_settings(flags)["columns"]
-        result = check_tables(options.join_edges(data, edges), columns=columns)
+        result = check_tables(options.join_edges(data, edges), **options.read_settings(flags))
         written = _write(result, out, force=force)
     if as_json:
         path = None if written is None else str(written)

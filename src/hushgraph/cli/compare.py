@@ -15,8 +15,8 @@ from hushgraph._files import write_whole
 from hushgraph._text import rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import ConfigFile, PrintConfig, section
-from hushgraph.cli.train import progress_figures
-from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Row, name_run
+from hushgraph.cli.train import count_steps
+from hushgraph.comparison import BILLBOARD, FOLDERS, SETTINGS, Comparison, Entry, name_run
 from hushgraph.comparison import compare as compare_models
 from hushgraph.errors import InputError, RunError
 from hushgraph.figures.names import format_figure, name_figure
@@ -147,14 +147,8 @@ def compare_into(
     from hushgraph.training.interruption import delay_interrupts
 
     with delay_interrupts() as check:
-
-        def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-            logged = progress_figures(epsilon, None)
-            figures = progress_figures(epsilon, accuracy)
-            line.count("step", done, total, figures=figures, logged=logged)
-            check()
-
-        result = compare_models(data, out=out, observer=observe, on_start=announce, **arguments)
+        hooks: dict[str, Any] = {"observer": count_steps(line, check), "on_start": announce}
+        result = compare_models(data, out=out, **hooks, **arguments)
     if out is not None:
         line.show("Writing the report")
         _write_results(result, out, data)
@@ -177,7 +171,7 @@ def _write_results(result: Comparison, out: Path, data: Any) -> None:
         from hushgraph.plots.comparison import ModelBar, draw_comparison
 
         names = ("name", "test", "epsilon", "guarantee", "predictions")
-        bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.rows]
+        bars = [ModelBar(**{name: getattr(row, name) for name in names}) for row in result.entries]
         title, note = f"Five models on {result.data}", " ".join([result.cost, *result.notices])
         draw_comparison(bars, out / _FIGURE, title=title, note=note, figure=result.figure)
 
@@ -188,12 +182,12 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
 
     table = Table(box=None, pad_edge=False)
     table.add_column("model")
-    words, has_f1 = name_figure(result.figure), any(row.macro_f1 is not None for row in result.rows)
+    words, has_f1 = name_figure(result.figure), any(row.macro_f1 is not None for row in result.entries)
     for heading in ("epsilon", f"validation\n{words}", f"test\n{words}", *["macro-F1"] * has_f1):
         table.add_column(heading, justify="right")
     table.add_column("guarantee")
     table.add_column("predictions")
-    for row in result.rows:
+    for row in result.entries:
         table.add_row(
             row.name,
             rounded_up(row.epsilon),
@@ -220,7 +214,7 @@ def show_comparison(result: Comparison, out: Path | None, screen: Console) -> No
         )
 
 
-def _choose_colour(row: Row) -> str:
+def _choose_colour(row: Entry) -> str:
     """How a row of the table is coloured: red where nothing is guaranteed, or next to nothing."""
     size = judge_size(row.epsilon, row.delta)
     return _COLOURS[None if size is None else size.level] if row.guarantee == "holds" else "red"
@@ -238,7 +232,7 @@ def read_comparison(run: Path) -> Comparison | None:
     except (OSError, UnicodeDecodeError, RunError) as error:
         raise RunError(f"{file}: {error}") from None
     plan = RunFolder.open(run).plan.fingerprint()
-    is_one = any(FOLDERS[row.name] == run.absolute().name and row.plan == plan for row in result.rows)
+    is_one = any(FOLDERS[row.name] == run.absolute().name and row.plan == plan for row in result.entries)
     return result if is_one else None
 
 

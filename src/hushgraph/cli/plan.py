@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hushgraph.privacy.budget import DataBudget
-    from hushgraph.privacy.plans import BillboardPlan
     from hushgraph.privacy.run_charge import RunCharge
     from hushgraph.privacy.solve import Solved
 
@@ -38,7 +37,7 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
 hushgraph plan --train-nodes 90941 --num-classes 5 --epsilon 4 --group-size 3"""
 
 # The row of a figure that can be solved for, where it has another name.
-_ROWS = {"sigma-over-clip": "sigma / C"}
+_NAMES = {"sigma-over-clip": "sigma / C"}
 
 # Groups are priced for every way to be of three kinds; beyond this it would take long, and say nothing.
 _LARGEST_GROUP = 300
@@ -74,7 +73,7 @@ def plan(
     """Price a run without training; it spends nothing.
 
     With DATA, everything that is left out is chosen as train would choose it. Without, give --train-nodes,
-    and for the billboard --num-classes, for trees --max-readers. Of steps, noise multiplier and epsilon give
+    and for the billboard --num-classes, for trees --max-readers. Of steps, noise and epsilon give
     two; the third is solved for. With epsilon alone, steps are those that train would take. --config accepts
     a file for train too.
     """
@@ -216,7 +215,14 @@ def ask_prepare(
     if flags["epsilon"] is None:
         solved_for = "epsilon"
     assumptions = find_assumptions(prepared.graph)
-    return Solved(plan=prepared.plan, solved_for=solved_for, notes=(), assumptions=assumptions), prepared
+    solved = Solved(
+        plan=prepared.plan,
+        solved_for=solved_for,
+        notes=(),
+        assumptions=assumptions,
+        task=prepared.graph.task.name,
+    )
+    return solved, prepared
 
 
 def list_cautions(
@@ -332,7 +338,7 @@ def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved
         for name, number in taken.items()
         if flags[name] is None
     )
-    return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes)
+    return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes, task=task.name)
 
 
 def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Sequence[str] = ()) -> None:
@@ -385,6 +391,7 @@ def list_facts(solved: Solved, *, is_seeded: bool = False) -> dict[str, Any]:
     return {
         **plan.summary(),
         **stated,
+        "task": solved.task,
         "train_nodes": plan.num_train_nodes,
         "layers": plan.num_layers,
         "batch_size": plan.batch_size,
@@ -403,18 +410,18 @@ def show_plan(
     is_seeded: bool = False,
     more: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Print the plan as a table with `more` rows, its guarantee, and the plans that differ in one choice."""
+    """Print the plan as a table with `more` entries, its guarantee, and plans that differ in one choice."""
     plan, guarantee = solved.plan, _state_guarantee(solved, is_seeded=is_seeded)
     rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
-    rows += [("guarantee", guarantee.kind_in_words), *_list_rows(plan, guarantee, more)]
-    marks = {_ROWS.get(solved.solved_for, solved.solved_for): "  <- solved for"}
+    rows += [("guarantee", guarantee.kind_in_words), *_list_entries(plan, guarantee, more)]
+    marks = {_NAMES.get(solved.solved_for, solved.solved_for): "  <- solved for"}
     shown = [(speak(name, plan.protects), value + marks.get(name, "")) for name, value in rows]
-    terminal.print_rows(screen, shown)
+    terminal.print_entries(screen, shown)
     for note in solved.notes:
         screen.print(f"\n{note}", highlight=False)
     statement = guarantee.statement
     screen.print(f"\n{statement.to_text() if explain else statement.sentence}", highlight=False)
-    if guarantee.kind != "none" and plan.steps > 0 and plan.method != "billboard":
+    if guarantee.kind != "none" and plan.steps > 0:
         _show_neighbours(solved, screen)
 
 
@@ -427,12 +434,14 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
 
     from hushgraph.privacy.solve import neighbours
 
-    plan = solved.plan
+    plan, others = solved.plan, neighbours(solved.plan)
+    if not others:
+        return
     screen.print("\nWhat would change, with the same noise (sigma / C):")
     table = Table(box=None, pad_edge=False)
     for heading in ("if", "changed trees", "epsilon", "guarantee"):
         table.add_column(heading, justify="right" if heading in ("changed trees", "epsilon") else "left")
-    for words, other in [("as planned", plan), *neighbours(plan)]:
+    for words, other in [("as planned", plan), *others]:
         try:
             row = (rounded_up(other.epsilon), name_kind(other.guarantee, solved.assumptions))
         except PlanError:
@@ -443,52 +452,30 @@ def _show_neighbours(solved: Solved, screen: Console) -> None:
         screen.print("D may be anything: with sender-owned edges it costs no privacy.")
 
 
-def _list_rows(
+def _list_entries(
     plan: PrivacyPlan, guarantee: Guarantee, more: Iterable[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """The figures of a plan, named and rounded for people; epsilon and noise are rounded up."""
-    # Imported here: with it come the accountants, which --help should not wait for.
-    from hushgraph.privacy.plans import BillboardPlan
-
+    stated = plan.summary() | describe_guarantee(guarantee)
     return [
         ("epsilon, group of two", rounded_up(guarantee.epsilon_group_of_two)),
         *more,
-        *(_list_board_rows(plan, guarantee) if isinstance(plan, BillboardPlan) else ()),
-        *(_list_scaling_rows(plan) if plan.num_scaled else ()),
+        (f"epsilon, one {plan.edge_name}", rounded_up(float(stated["epsilon_edge"]))),
+        ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
+        ("predictions", stated["predictions"]),
+        *(_list_scaling(plan) if plan.num_scaled else ()),
         ("sigma / C", digits_up(plan.sigma_over_clip, digits=6)),
         ("steps", str(plan.steps)),
         (
             "batch",
             f"{plan.batch_size} of {plan.num_train_nodes} ({plan.batches}, q = {plan.sampling_rate:.6g})",
         ),
-        *(_list_tree_rows(plan) if plan.method != "billboard" else ()),
+        *plan.list_own_figures(),
         ("edge owner", plan.edge_owner),
         ("sampler, accountant", f"{plan.sampler}, {plan.accountant}"),
     ]
 
 
-def _list_scaling_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
+def _list_scaling(plan: PrivacyPlan) -> list[tuple[str, str]]:
     columns = f"{plan.num_scaled} column{'s' * (plan.num_scaled > 1)}"
     return [(f"noise of scaling, {columns}", digits_up(plan.scaling_noise, digits=6))]
-
-
-def _list_board_rows(plan: BillboardPlan, guarantee: Guarantee) -> list[tuple[str, str]]:
-    stated = plan.summary() | describe_guarantee(guarantee)
-    boards = ", ".join(digits_up(noise, digits=6) for noise in plan.board_noise) or "none"
-    return [
-        (f"epsilon, one {plan.edge_name}", rounded_up(float(stated["epsilon_edge"]))),
-        ("epsilon, one label", rounded_up(float(stated["epsilon_label"]))),
-        ("predictions", stated["predictions"]),
-        (f"noise of {plan.num_boards} board{'s' * (plan.num_boards > 1)}", boards),
-        ("share of the boards", f"{plan.board_share:.2g}"),
-    ]
-
-
-def _list_tree_rows(plan: PrivacyPlan) -> list[tuple[str, str]]:
-    return [
-        ("sigma / (2 C n)", digits_up(plan.paper_noise_multiplier, digits=6)),
-        ("changed trees (n)", str(plan.changed_trees)),
-        ("layers (r)", str(plan.num_layers)),
-        ("max readers (K)", str(plan.max_readers)),
-        ("max reads (D)", "unlimited" if plan.max_reads is None else str(plan.max_reads)),
-    ]

@@ -57,12 +57,12 @@ def print_line(screen: Console, text: str) -> None:
     screen.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def print_rows(screen: Console, rows: Iterable[tuple[str, str]]) -> None:
+def print_entries(screen: Console, entries: Iterable[tuple[str, str]]) -> None:
     """Print names and values as a table without lines."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in rows:
+    for name, value in entries:
         table.add_row(name, value)
     screen.print(table, highlight=False)
 

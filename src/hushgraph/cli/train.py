@@ -7,7 +7,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
     from hushgraph.runs.folder import RunFolder
     from hushgraph.training.run import Run
+    from hushgraph.training.trainer import Observer
 
 EXAMPLES = """\
 hushgraph train demo --epsilon 4
@@ -128,13 +129,7 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             settings = _read_settings(context)
         source = options.join_edges(data, edges)
         with delay_interrupts() as check:
-
-            def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
-                logged = progress_figures(epsilon, None)
-                figures = progress_figures(epsilon, accuracy)
-                line.count("step", done, total, figures=figures, logged=logged)
-                check()
-
+            observe = count_steps(line, check)
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if out is None:
                 out = Path(group.broadcast(lambda: str(choose_folder(data, settings))))
@@ -315,12 +310,22 @@ def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("r
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
     from hushgraph.methods.choose import choose_method
 
-    method = choose_method(settings)
-    model = settings["model"] or (TrainingConfig.model if method.name == "trees" else method.name)
+    model = settings["model"] or choose_method(settings).short_name
     number = 1
     while (parent / f"{stem}-{model}-{number}").exists():
         number += 1
     return parent / f"{stem}-{model}-{number}"
+
+
+def count_steps(line: terminal.StatusLine, check: Callable[[], None]) -> Observer:
+    """Show every step on the status line, then let `check` end the run where that is asked for."""
+
+    def observe(done: int, total: int, epsilon: float, accuracy: float | None) -> None:
+        logged, figures = progress_figures(epsilon, None), progress_figures(epsilon, accuracy)
+        line.count("step", done, total, figures=figures, logged=logged)
+        check()
+
+    return observe
 
 
 def progress_figures(epsilon: float, accuracy: float | None) -> str:
@@ -333,13 +338,8 @@ def describe_training(
     plan: PrivacyPlan, config: TrainingConfig, data: str, num_features: int, question: str
 ) -> str:
     """One line: what is trained on what, from public figures alone."""
-    if plan.method == "billboard":
-        kind = "billboard"
-    elif config.model == "mlp":
-        kind = "MLP"
-    else:
-        kind = f"{config.model.upper()}, {plan.num_layers} round{'s' * (plan.num_layers != 1)} of messages"
     how = "privately" if plan.is_private else "without privacy"
+    kind = plan.describe_model(config.model)
     reads = f"K = {plan.max_readers}, " if plan.num_layers else ""
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
@@ -405,7 +405,7 @@ def show_result(run: Run) -> None:
     if guarantee.kind == "holds":
         rows.append(("to publish", str(run.folder.release_path)))
     statement, screen = guarantee.statement, terminal.console()
-    terminal.print_rows(screen, rows)
+    terminal.print_entries(screen, rows)
     if result.get("steps_lost"):
         screen.print(
             f"\n{result['steps_lost']:,} steps were paid for and lost when the run was killed; the weights "
@@ -444,6 +444,9 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
     """The figures of a run, a row each: covered ones with what noise may have moved them by."""
     result, task = run.result, run.folder.task
     rows = []
+    if "bounds" in result:
+        low, high = result["bounds"]
+        rows.append(("bounds, from a noisy histogram", f"{low:g} to {high:g}"))
     if result.get("figures") == FIGURES_ARE[True]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:

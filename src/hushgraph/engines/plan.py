@@ -12,14 +12,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hushgraph._files import write_whole
+from hushgraph._files import sync_folder, write_whole
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.methods.base import PublicFigures
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
 from hushgraph.settings import WITH_ENGINE, RunSettings, check_names, complete, list_settings, with_settings
@@ -125,7 +124,7 @@ def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *
         plan=plan,
         config=config,
         num_features=len(tables.features),
-        task=task,
+        asked=task,
         split_id=tables.split_id(),
         data=data,
         columns=tables.columns,
@@ -246,7 +245,7 @@ def check_same_nodes(folder: RunFolder, *, split_id: str, num_features: int) -> 
 
 def board_noise(folder: RunFolder) -> float:
     """s of the board of a run."""
-    if not isinstance(folder.plan, BillboardPlan) or folder.plan.num_boards != 1:
+    if folder.plan.num_boards != 1:
         raise RunError(f"run={folder.path}: expected a billboard run with one board, as engines make it")
     return folder.plan.board_noise[0]
 
@@ -279,14 +278,6 @@ def read_about(folder: RunFolder) -> dict[str, Any]:
 def publish(draft: Path, final: Path) -> None:
     """Release a folder: sync its files to disk, then give it its name at once."""
     for path in [*draft.iterdir(), draft]:
-        _sync(path)
+        sync_folder(path)
     os.rename(draft, final)
-    _sync(final.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(final.parent)

@@ -69,7 +69,9 @@ class Storage:
         """Release a folder: it is there as a whole or not at all."""
         paths = self._place(old), self._place(new)
         if not self._files.rename(*map(self._path, paths)):
-            raise RunError(f"{paths[0]} cannot be renamed to {paths[1]}; allow it, then resume the run")
+            raise RunError(
+                f"{paths[0]} cannot be renamed to {paths[1]}; check permissions, then resume the run"
+            )
 
     def remove(self, name: str) -> None:
         self._files.delete(self._path(self._place(name)), True)

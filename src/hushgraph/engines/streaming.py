@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from hushgraph.accounting.events import Draw, PoissonDraw
-from hushgraph.engines.duck import OnPhase, make_rows, parse_memory, resume_rows
+from hushgraph.engines.duck import make_rows, parse_memory, resume_rows
+from hushgraph.engines.duck_phases import OnPhase
 from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
 from hushgraph.engines.released import BOARD
 from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name

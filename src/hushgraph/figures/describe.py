@@ -20,6 +20,8 @@ _MOST_CELLS = 1 << 22
 _SEED = 20240917
 # Half of an interval of 95%.
 _HALF = 1.959964
+# Sums of sizes, which noise makes larger: quantiles of noisier tables lie too high.
+_SUMS_OF_SIZES = ("calibration_error",)
 # A figure is shown where its noise interval is at most half as wide as its range.
 _WIDEST = 0.5
 
@@ -69,8 +71,7 @@ def describe_figures(
         (0.854, [0.84, 0.87])
     """
     _check(task, splits, noise_std, groups)
-    steps = min((table.grid for table in task.tables), default=1)
-    std_of_cell = math.hypot(noise_std, math.sqrt(1 / 12) / steps) if noise_std > 0 else 0.0
+    std_of_cell = find_cell_std(task, noise_std)
     described = []
     for split, given in splits.items():
         others = next((tables for name, tables in splits.items() if name != split), None)
@@ -79,7 +80,7 @@ def describe_figures(
             std = std_of_cell * math.sqrt(len(groups)) if groups and group is None else std_of_cell
             other = None if others is None else _take_group(others, place, groups)
             where = {"split": split, "group": group}
-            described += [where | figure for figure in _describe_tables(task, tables, std, other)]
+            described += [where | figure for figure in describe_tables(task, tables, std, other)]
     return described
 
 
@@ -107,9 +108,24 @@ def _take_group(tables: Sequence[npt.NDArray[Any]], place: int, groups: Sequence
     return [table.sum(0) if place == 0 else table[place - 1] for table in arrays]
 
 
-def _describe_tables(
+def find_cell_std(task: Task, noise_std: float) -> float:
+    """The standard deviation of the noise on a cell with what rounding adds to it."""
+    steps = min((table.grid for table in task.tables), default=1)
+    return math.hypot(noise_std, math.sqrt(1 / 12) / steps) if noise_std > 0 else 0.0
+
+
+def describe_tables(
     task: Task, tables: _Tables, noise_std: float, other: _Tables | None
 ) -> list[dict[str, Any]]:
+    """The figures of one split or group, as in `describe_figures`.
+
+    Args:
+        task: says which figures there are.
+        tables: noisy, float64.
+        noise_std: what `find_cell_std` gives.
+        other: the tables of the split that classes and thresholds are chosen on; None for these ones.
+    """
+
     def compute(batch: _Tables) -> dict[str, FloatArray]:
         return task.compute_figures(batch, noise_std=noise_std, other=other)
 
@@ -142,6 +158,7 @@ def _describe_tables(
             noisy[name].reshape(_NOISE_DRAWS, -1)[:, place],
             sampled[name].reshape(_SAMPLING_DRAWS, -1)[:, place],
             task.bound_figure(name),
+            is_centred=name in _SUMS_OF_SIZES,
         )
         for name, value in values.items()
         for place, each in enumerate(np.atleast_1d(value))
@@ -188,13 +205,14 @@ def _simulate(
 
 
 def _describe_value(
-    value: float, noisy: FloatArray, sampled: FloatArray, bounds: tuple[float, float]
+    value: float, noisy: FloatArray, sampled: FloatArray, bounds: tuple[float, float], *, is_centred: bool
 ) -> dict[str, Any]:
     """Value and intervals; the noise interval is where 95% of the figures of noisier tables are.
 
     A figure with a noisy denominator has a skewed distribution. Its quantiles follow that, so that they cover
     more evenly than a multiple of the standard deviation. Where noise moves a figure to one side on average,
-    more noise moves it once more; the interval also spans those quantiles about the value.
+    more noise moves it once more; the interval also spans those quantiles about the value. A centred
+    interval reaches as far to both sides of the value.
     """
     nothing = {"value": None, "noise": None, "sampling": None, "noise_std": None, "sampling_std": None}
     if not math.isfinite(value):
@@ -204,6 +222,8 @@ def _describe_value(
         return nothing | {"why": "noise"}
     start, middle, end = np.quantile(noisy, [0.025, 0.5, 0.975])
     start, end = start + min(value - middle, 0.0), end + max(value - middle, 0.0)
+    if is_centred:
+        start, end = value - _HALF * noisy.std(), value + _HALF * noisy.std()
     if end - start > _WIDEST * (high - low):
         return nothing | {"why": "noise"}
 

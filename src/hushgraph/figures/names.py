@@ -24,6 +24,8 @@ _NAMES = {
 }
 # Written as numbers from 0 to 1.
 _UP_TO_ONE = ("roc_auc", "auc", "macro_auc", "r2")
+# A probability that may be very near to 1.
+_THRESHOLDS = ("threshold_at_1_percent",)
 # In the unit of the number that is predicted.
 _IN_UNITS = ("mae", "rmse")
 
@@ -35,5 +37,5 @@ def name_figure(figure: str) -> str:
 
 def format_figure(figure: str, value: float) -> str:
     """Write a value: shares in percent, areas and R² with four decimals, errors in their unit."""
-    form = ".4f" if figure in _UP_TO_ONE else ".5g" if figure in _IN_UNITS else ".2%"
-    return f"{value:{form}}"
+    forms = dict.fromkeys(_UP_TO_ONE, ".4f") | dict.fromkeys(_IN_UNITS, ".5g")
+    return format(value, (forms | dict.fromkeys(_THRESHOLDS, ".5f")).get(figure, ".2%"))

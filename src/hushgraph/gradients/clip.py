@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ SMALLEST_SQUARE = 1e-30
 
 
 class Rule(NamedTuple):
-    """A clipping rule as numbers: the factor of a norm is min(limit, clip / (norm + stability)).
+    """A clipping rule as numbers, see `factor_of`.
 
     Attributes:
         clips: of every group.
@@ -38,6 +38,14 @@ class Rule(NamedTuple):
     limit: float = 1.0
     stability: float = 0.0
     is_grouped: bool = False
+
+
+def factor_of(norm: Any, clip: float, limit: float, stability: float, least: Any) -> Any:
+    """What a gradient of this norm is multiplied by: the formula of every built-in rule.
+
+    `least` is the minimum of two numbers: kernels compile this for numbers, torch calls it with tensors.
+    """
+    return least(limit, clip / (norm + stability))
 
 
 # Leaves every gradient as it is, except those that are not finite.
@@ -148,9 +156,16 @@ class Clipping:
         rule = self.rule
         norms = safe.sqrt() if rule.is_grouped else safe.sum(0, keepdim=True).sqrt()
         # By numbers, not by a tensor of thresholds: nothing is copied to a GPU that records.
-        each = [clip / (norm + rule.stability) for clip, norm in zip(rule.clips, norms, strict=False)]
-        factors = torch.stack(each).clamp(max=rule.limit)
+        each = [
+            factor_of(norm, clip, rule.limit, rule.stability, _least)
+            for clip, norm in zip(rule.clips, norms, strict=False)
+        ]
+        factors = torch.stack(each)
         return torch.where(finite, factors.expand_as(safe), 0.0)
+
+
+def _least(limit: float, values: Tensor) -> Tensor:
+    return values.clamp(max=limit)
 
 
 # Kept: a GPU that records takes no new numbers from the host.

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from hushgraph.gradients import row_kernels as kernels
-from hushgraph.gradients.clip import UNCLIPPED, Clipping, group_of
+from hushgraph.gradients.clip import GROUPS, UNCLIPPED, Clipping, group_of
 from hushgraph.gradients.sums import CHUNK
+from hushgraph.gradients.vectors import LANES
 from hushgraph.inputs.rows import Rows
 from hushgraph.models.device import count_threads
 from hushgraph.models.gnn import GNN, GCNLayer, ReadingMLP
@@ -75,40 +76,42 @@ class Chain:
 
 
 class Layout:
-    """Places of weights, sums and the numbers of a chunk in flat arrays.
+    """Places of weights, sums and the numbers of a block of rows in flat arrays.
 
     Attributes:
-        layers: int64 [layers, 9], the table that the kernels read.
-        skip: int64 [9], the same for the skip connection; zero inputs where there is none.
+        table: int64 [layers + 1, COLUMNS], which the kernels read.
+        layers: its rows for the layers.
+        skip: its last row, for the skip connection; zero inputs where there is none.
         num_sums: numbers of the weights and biases, padded.
         num_weights: the same with the weights that the backward pass reads.
-        num_work: numbers of a chunk.
+        num_work: numbers of a block of rows.
     """
 
     def __init__(self, chain: Chain) -> None:
         sizes = [(layer.in_features, layer.out_features) for _, layer in chain.layers]
-        self.layers = np.zeros((len(sizes), 9), np.int64)
-        self.skip = np.zeros(9, np.int64)
+        self.table = np.zeros((len(sizes) + 1, kernels.COLUMNS), np.int64)
+        self.layers, self.skip = self.table[:-1], self.table[-1]
         self.num_sums = self.num_work = 0
         for row, (size_in, size_out) in zip(self.layers, sizes, strict=True):
             width = _pad(size_out)
             row[kernels.SIZE_IN], row[kernels.SIZE_OUT], row[kernels.WIDTH] = size_in, size_out, width
             row[kernels.FORWARD], row[kernels.BIAS] = self.num_sums, self.num_sums + size_in * width
             self.num_sums += (size_in + 1) * width
-            row[kernels.OUTPUT], row[kernels.GRADIENT] = self.num_work, self.num_work + CHUNK * width
-            self.num_work += 2 * CHUNK * width
+            row[kernels.OUTPUT], row[kernels.GRADIENT] = self.num_work, self.num_work + kernels.BLOCK * width
+            self.num_work += 2 * kernels.BLOCK * width
         last = self.layers[-1]
         # Scores become their gradients in place.
         last[kernels.GRADIENT] = last[kernels.OUTPUT]
         for row, (name, _) in zip(self.layers, chain.layers, strict=True):
             row[kernels.GROUP] = group_of(name)
+        width = int(last[kernels.WIDTH])
+        self.skip[kernels.WIDTH], self.skip[kernels.OUTPUT] = width, last[kernels.OUTPUT]
+        self.skip[kernels.FORWARD], self.skip[kernels.GRADIENT] = self.num_sums, self.num_work
+        self.num_work += kernels.BLOCK * width
         if chain.skip is not None:
             self.skip[kernels.SIZE_IN] = chain.skip[1].in_features
-            self.skip[kernels.FORWARD] = self.num_sums
-            self.skip[kernels.GRADIENT] = self.num_work
             self.skip[kernels.GROUP] = group_of(chain.skip[0])
-            self.num_sums += chain.skip[1].in_features * int(last[kernels.WIDTH])
-            self.num_work += CHUNK * int(last[kernels.WIDTH])
+            self.num_sums += chain.skip[1].in_features * width
         self.num_weights = self.num_sums
         for row, before in zip(self.layers[1:], self.layers[:-1], strict=True):
             row[kernels.BACKWARD] = self.num_weights
@@ -154,7 +157,7 @@ class Layout:
 
 
 def _pad(size: int) -> int:
-    return -(-size // kernels.LANES) * kernels.LANES
+    return -(-size // LANES) * LANES
 
 
 def find_chain(model: nn.Module) -> Chain | None:
@@ -190,7 +193,7 @@ class RowPass:
     def __init__(self, chain: Chain, *, threads: int | None = None) -> None:
         self._chain, self._layout, self._given_threads = chain, chain.layout, threads
         self._weights = torch.zeros(self._layout.num_weights)
-        self._buffers: list[_Buffers] = []
+        self._buffers: list[kernels.Buffers] = []
 
     @cached_property
     def _totals(self) -> _Totals:
@@ -210,14 +213,18 @@ class RowPass:
         """The threads beside the calling one."""
         return ThreadPoolExecutor(self._threads - 1, "rows") if self._threads > 1 else None
 
-    def _prepare_buffers(self, rows: Rows) -> list[_Buffers]:
-        """A set of buffers for every thread, with room for a chunk of the rows."""
-        # Copies write whole vectors, also at the end.
-        num_inputs = CHUNK * rows.dense_width + kernels.LANES if rows.table.shape[1] else 0
+    def _prepare_buffers(self, rows: Rows) -> list[kernels.Buffers]:
+        """A set of buffers for every thread, with room for a block of rows."""
+        num_inputs = kernels.BLOCK * rows.dense_width if rows.table.shape[1] else 0
         if not self._buffers or len(self._buffers[0].inputs) < num_inputs:
-            sizes = self._layout.num_work, num_inputs
             self._buffers = [
-                _Buffers(*(torch.zeros(size).numpy() for size in sizes)) for _ in range(self._threads)
+                kernels.Buffers(
+                    work=torch.zeros(self._layout.num_work).numpy(),
+                    inputs=torch.zeros(num_inputs).numpy(),
+                    squares=np.zeros(len(GROUPS)),
+                    factors=np.zeros(len(GROUPS)),
+                )
+                for _ in range(self._threads)
             ]
         return self._buffers
 
@@ -228,27 +235,20 @@ class RowPass:
         skip = self._chain.skip
         input_squares, skip_squares = rows.input_squares(0 if skip is None else skip[1].in_features)
         rule = UNCLIPPED if clipping is None else clipping.rule
-        given = () if clipping is None or clipping.class_weights is None else clipping.class_weights
+        class_weights = None if clipping is None else clipping.class_weights
         # Behind the classes, what an example without a label, -1, counts.
-        class_weights = np.array((*given, 0.0) if given else (), np.float64)
+        weights = np.array((*class_weights, 0.0))[rows.labels] if class_weights else np.zeros(0)
 
-        def add(part: int, first: int, last: int, buffers: _Buffers) -> None:
+        layers, tables = self._layers, rows.tables
+
+        def add(part: int, begin: int, end: int, buffers: kernels.Buffers) -> None:
             total = self._totals.take()
-            kernels.add_clipped_sums(
-                *self._arguments(rows, buffers),
-                *by_columns,
-                rows.labels,
-                input_squares,
-                skip_squares,
-                np.array(rule.clips, np.float64),
-                float(rule.limit),
-                float(rule.stability),
-                rule.is_grouped,
-                class_weights,
-                first,
-                last,
-                total,
-            )
+            for first in range(begin, end, kernels.BLOCK):
+                count = min(kernels.BLOCK, end - first)
+                kernels.run_forward(layers, buffers, tables, first, count)
+                kernels.run_backward(layers, buffers, rows.labels, first, count)
+                kernels.clip(layers, buffers, input_squares, skip_squares, rule, weights, first, count)
+                kernels.add_sums(layers, buffers, tables, by_columns, first, count, total)
             self._totals.add(part, total)
 
         self._totals.begin()
@@ -260,25 +260,36 @@ class RowPass:
         self._layout.pack(self._weights)
         scores = np.empty((rows.num_rows, self.num_outputs), np.float32)
 
-        def write(part: int, first: int, last: int, buffers: _Buffers) -> None:
-            kernels.write_scores(*self._arguments(rows, buffers), first, last, scores)
+        layers, tables, last = self._layers, rows.tables, self._layout.layers[-1]
+        place, width = int(last[kernels.OUTPUT]), int(last[kernels.WIDTH])
+
+        def write(part: int, begin: int, end: int, buffers: kernels.Buffers) -> None:
+            for first in range(begin, end, kernels.BLOCK):
+                count = min(kernels.BLOCK, end - first)
+                kernels.run_forward(layers, buffers, tables, first, count)
+                block = buffers.work[place : place + count * width].reshape(count, width)
+                scores[first : first + count] = block[:, : self.num_outputs]
 
         self._share(rows, write)
         return torch.from_numpy(scores)
 
-    def _arguments(self, rows: Rows, buffers: _Buffers) -> tuple[Any, ...]:
-        layout, weights = self._layout, self._weights.numpy()
-        return (layout.layers, layout.skip, self._chain.relu, weights), *buffers, rows.tables
+    @property
+    def _layers(self) -> kernels.Layers:
+        layout = self._layout
+        return kernels.Layers(
+            layout.table.reshape(-1), len(layout.layers), self._chain.relu, self._weights.numpy()
+        )
 
-    def _share(self, rows: Rows, work_on: Callable[[int, int, int, _Buffers], None]) -> None:
-        """Call `work_on` with every part, its first and last chunk and buffers, in all threads."""
+    def _share(self, rows: Rows, work_on: Callable[[int, int, int, kernels.Buffers], None]) -> None:
+        """Call `work_on` with every part, where its rows begin and end and buffers, in all threads."""
         chunks = -(-rows.num_rows // CHUNK)
         parts = itertools.count()
 
-        def take_parts(buffers: _Buffers) -> None:
+        def take_parts(buffers: kernels.Buffers) -> None:
             # Whoever is done takes the next part: a thread that is slowed down does not hold up the others.
             while (part := next(parts)) < _PARTS:
-                work_on(part, chunks * part // _PARTS, chunks * (part + 1) // _PARTS, buffers)
+                begin, end = (CHUNK * (chunks * each // _PARTS) for each in (part, part + 1))
+                work_on(part, begin, min(end, rows.num_rows), buffers)
 
         own, *others = self._prepare_buffers(rows)
         working = [self._workers.submit(take_parts, each) for each in others] if self._workers else []
@@ -327,18 +338,6 @@ class _Totals:
         """The sum of all parts, which is good until the next sum begins."""
         self._free.append(self._sum)
         return self._sum
-
-
-class _Buffers(NamedTuple):
-    """What a thread computes a chunk with.
-
-    Attributes:
-        work: outputs and gradients of all layers.
-        inputs: features and dense columns side by side, where features are dense.
-    """
-
-    work: Float32Array
-    inputs: Float32Array
 
 
 class RowSums:

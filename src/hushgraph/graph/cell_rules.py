@@ -140,9 +140,20 @@ def check_one_rule(rules: Mapping[str, Iterable[str]]) -> None:
 
 
 def merge_looked_up(file: Mapping[str, Any], flags: Mapping[str, Any]) -> list[str]:
-    """Return what is looked up: in the file, but for what flags declare anew, and by flags."""
-    declared = {kind for kind, names in LOOKED_UP.items() if any(name in flags for name in names)}
-    kept = [kind for kind in file.get("looked_up") or () if kind not in declared]
+    """Return what is looked up: in the file, but for what flags declare anew as a whole, and by flags."""
+
+    def is_declared(name: str) -> bool:
+        given, in_file = flags.get(name), file.get(name)
+        # Flags add to rules by column: those of the other columns stay as they were found.
+        if isinstance(in_file, Mapping) and isinstance(given, Mapping):
+            return in_file.keys() <= given.keys()
+        return name in flags
+
+    kept = []
+    for kind in file.get("looked_up") or ():
+        names = LOOKED_UP.get(kind, ())
+        if not any(name in flags for name in names) or not all(map(is_declared, filter(file.get, names))):
+            kept.append(kind)
     return [*kept, *(kind for kind in flags.get("looked_up") or () if kind not in kept)]
 
 

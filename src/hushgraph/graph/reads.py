@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from hushgraph.graph.graph import Array, Chunks, id_type
 
+# Rows up to this length are sorted by the kernel, longer ones by NumPy.
+_SHORT = 32
+
 
 class BuiltReads(NamedTuple):
     """Rows of sources, ascending and without repeats, and how many edges were dropped.
@@ -46,7 +49,10 @@ def build_reads(chunks: Chunks, num_nodes: int, *, symmetrize: bool = False) -> 
     for source, target in chunks():
         _fill(source, target, symmetrize, ends, codes)
     kept, repeated = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
-    _sort_rows(indptr, codes, symmetrize, kept, repeated)
+    for row in np.flatnonzero(np.diff(indptr) > _SHORT):
+        codes[indptr[row] : indptr[row + 1]].sort()
+    _sort_short_rows(indptr, codes)
+    _drop_repeats(indptr, codes, symmetrize, kept, repeated)
     _close_gaps(indptr, codes, kept)
     # Made smaller where it is: a copy would be as large as the result.
     codes.resize(int(indptr[-1]), refcheck=False)
@@ -86,23 +92,36 @@ def _fill(source, target, symmetrize, ends, codes):  # type: ignore[no-untyped-d
 
 
 @numba.njit(cache=True, nogil=True)
-def _sort_rows(indptr, codes, symmetrize, kept, repeated):  # type: ignore[no-untyped-def]
-    """Sort every row in place and move its distinct ids to the front; count them and repeated edges."""
+def _sort_short_rows(indptr, codes):  # type: ignore[no-untyped-def]
+    """Sort rows of at most `_SHORT` entries in place, by moving every entry to its place."""
+    for row in range(len(indptr) - 1):
+        begin, end = indptr[row], indptr[row + 1]
+        if end - begin > _SHORT:
+            continue
+        for i in range(begin + 1, end):
+            code, at = codes[i], i
+            while at > begin and codes[at - 1] > code:
+                codes[at] = codes[at - 1]
+                at -= 1
+            codes[at] = code
+
+
+@numba.njit(cache=True, nogil=True)
+def _drop_repeats(indptr, codes, symmetrize, kept, repeated):  # type: ignore[no-untyped-def]
+    """Move the distinct ids of every sorted row to its front; count them and repeated edges."""
     for row in range(len(kept)):
-        ids = codes[indptr[row] : indptr[row + 1]]
-        ids.sort()
-        count, repeats = 0, 0
-        last = ids[0] if len(ids) else 0
-        for i in range(len(ids)):
-            code = ids[i]
-            if i and code == last and not (symmetrize and code & 1):
+        begin, repeats, last = indptr[row], 0, 0
+        end = begin
+        for i in range(begin, indptr[row + 1]):
+            code = codes[i]
+            if i > begin and code == last and not (symmetrize and code & 1):
                 repeats += 1
             last = code
             node = code >> 1 if symmetrize else code
-            if count == 0 or ids[count - 1] != node:
-                ids[count] = node
-                count += 1
-        kept[row], repeated[row] = count, repeats
+            if end == begin or codes[end - 1] != node:
+                codes[end] = node
+                end += 1
+        kept[row], repeated[row] = end - begin, repeats
 
 
 @numba.njit(cache=True, nogil=True)
@@ -120,12 +139,23 @@ def _close_gaps(indptr, codes, kept):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def contains(numbers, low, high, wanted):  # type: ignore[no-untyped-def]
+    """Whether ascending numbers have `wanted` from place `low` to place `high`."""
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if numbers[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low < end and numbers[low] == wanted
+
+
+@numba.njit(cache=True, nogil=True)
 def _lacks_reverse(indptr, indices):  # type: ignore[no-untyped-def]
     for row in range(len(indptr) - 1):
         for i in range(indptr[row], indptr[row + 1]):
             other = indices[i]
-            listed = indices[indptr[other] : indptr[other + 1]]
-            at = np.searchsorted(listed, row)
-            if at == len(listed) or listed[at] != row:
+            if not contains(indices, indptr[other], indptr[other + 1], row):
                 return True
     return False

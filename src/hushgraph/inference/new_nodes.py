@@ -16,6 +16,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets.npz import read_lists_npz
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.files import is_tables, name_tables
@@ -43,6 +44,7 @@ class NewNodes:
         names: the ids of the rows; None where they have none.
         unknown_names: the first few different identifiers that the board does not have.
         edges_skipped: how many records say whom other nodes list.
+        filled: bool [R, numbers], which numbers were empty; None where none may be.
     """
 
     x: Any
@@ -51,6 +53,7 @@ class NewNodes:
     names: npt.NDArray[Any] | None = None
     unknown_names: tuple[str, ...] = ()
     edges_skipped: int = 0
+    filled: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if len(self.indptr) != self.x.shape[0] + 1:
@@ -67,14 +70,14 @@ class NewNodes:
 
 @contextmanager
 def open_new_nodes(
-    data: Any, board: Board, *, columns: Columns | None, num_features: int, listed_by: ListedBy
+    data: Any, boards: ReadyBoards, *, columns: Columns | None, num_features: int, listed_by: ListedBy
 ) -> Iterator[NewNodes]:
     """Yield new nodes from files; the arrays are valid within the context.
 
     Args:
         data: tables, as `load_graph` takes them, or the path of an `.npz` file with `x`, `places_indptr` and
             `places`.
-        board: what they read.
+        boards: what they read.
         columns: the roles of the columns of tables; None if the run was not trained on tables.
         num_features: of the training data.
         listed_by: which end of an edge lists the other one.
@@ -85,7 +88,7 @@ def open_new_nodes(
     """
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".npz":
         with _name_file(format_path(Path(data))):
-            nodes = locate(_read_npz(Path(data)), board, num_features)
+            nodes = locate(_read_npz(Path(data)), boards, num_features)
         yield nodes
         return
     if not is_tables(data):
@@ -99,20 +102,20 @@ def open_new_nodes(
         )
     with new_rows_from_tables(data, columns=columns, listed_by=listed_by) as rows:
         with _name_file(name):
-            nodes = locate(rows, board, num_features)
+            nodes = locate(rows, boards, num_features)
         yield nodes
 
 
-def locate(rows: NewRows, board: Board, num_features: int) -> NewNodes:
+def locate(rows: NewRows, boards: ReadyBoards, num_features: int) -> NewNodes:
     """Find the places that rows list on the board."""
     x = check_features(rows.x)
     check_width(x.shape[1], num_features)
     if rows.names is not None:
-        _check_are_new(rows.names, board)
-    places = board.places_of(rows.places)
+        _check_are_new(rows.names, boards)
+    places = boards.places_of(rows.places)
     unknown = rows.places[places < 0]
     if len(unknown) and len(unknown) == len(places):
-        own = "numbers from 0" if board.names is None else f"names such as {str(board.names[0])[:40]!r}"
+        own = "numbers from 0" if boards.names is None else f"names such as {str(boards.names[0])[:40]!r}"
         raise GraphError(
             f"none of the {len(places):,} listed places is on the board: "
             f"{', '.join(map(repr, _first_names(unknown)))}; expected identifiers of the training "
@@ -125,6 +128,7 @@ def locate(rows: NewRows, board: Board, num_features: int) -> NewNodes:
         names=rows.names,
         unknown_names=_first_names(unknown),
         edges_skipped=rows.edges_skipped,
+        filled=rows.filled,
     )
 
 
@@ -154,7 +158,9 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
     device = next(model.parameters()).device
     step = max(1, _BLOCK_FLOATS // (x.shape[1] + readings.shape[1]))
     was_training = model.training
-    model.eval()
+    if was_training:
+        # Not otherwise: other threads may be scoring with it.
+        model.eval()
     try:
         parts = []
         for begin in range(0, len(readings), step):
@@ -167,7 +173,8 @@ def score_rows(model: nn.Module, x: Any, readings: npt.NDArray[np.float32], *, f
             parts.append(model(torch.cat([features, seen], dim=1), ()))
         return torch.cat(parts)
     finally:
-        model.train(was_training)
+        if was_training:
+            model.train()
 
 
 def _read_npz(path: Path) -> NewRows:
@@ -181,9 +188,9 @@ def _read_npz(path: Path) -> NewRows:
     return NewRows(names=None, x=arrays["x"], indptr=arrays["places_indptr"], places=places)
 
 
-def _check_are_new(names: npt.NDArray[Any], board: Board) -> None:
+def _check_are_new(names: npt.NDArray[Any], boards: ReadyBoards) -> None:
     """Refuse rows that have a place: what they cast themselves would stay in their readings."""
-    old = names[board.places_of(names) >= 0]
+    old = names[boards.places_of(names) >= 0]
     if len(old):
         raise GraphError(
             f"{len(old):,} of {len(names):,} ids are on the board already, such as {str(old[0])[:40]!r}; "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -93,7 +94,7 @@ class SparseRows:
         np.cumsum(np.diff(self.indptr)[places], out=indptr[1:])
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         source = self.indptr, self.indices, self.values
-        _copy_sparse_rows(places, scales, *source, indptr, indices, values)
+        _copy_sparse_rows(places, _NO_SCALES if scales is None else scales, *source, indptr, indices, values)
         return replace(self, indptr=indptr, indices=indices, values=values)
 
 
@@ -113,6 +114,44 @@ def square_rows(rows: Float32Array, scales: Float32Array | None = None) -> Float
         part = rows[block] if scales is None else rows[block] * scales[block, None]
         np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares[block])
     return squares
+
+
+class Tables(NamedTuple):
+    """The inputs of rows as kernels read them: flat arrays.
+
+    Attributes:
+        nodes: int64 [rows], whose features each row has; empty where rows are the nodes, in order.
+        scales: float32 [nodes], what the features of a node are multiplied by; empty leaves them unscaled.
+        table, table_width: dense features of the nodes.
+        dense, dense_width: the last columns of the rows.
+        features: sparse features of the nodes, as in `SparseRows`. None where there are none: kernels are
+            then compiled without them.
+    """
+
+    nodes: Int64Array
+    scales: Float32Array
+    table: Float32Array
+    table_width: int
+    dense: Float32Array
+    dense_width: int
+    features: tuple[Int64Array, npt.NDArray[np.int32], Float32Array] | None
+
+
+class ByColumns(NamedTuple):
+    """The entries of sparse rows, chunk by chunk, and in a chunk by column.
+
+    The next counts[s] entries are of column columns[s], in the rows `places` of the chunk. Chunk c has the
+    columns from chunk_starts[c, 0] to chunk_starts[c + 1, 0]; its entries begin at chunk_starts[c, 1].
+    """
+
+    counts: npt.NDArray[np.uint8]
+    columns: npt.NDArray[np.int32]
+    places: npt.NDArray[np.uint8]
+    values: Float32Array
+    chunk_starts: Int64Array
+
+
+_NO_NODES, _NO_SCALES = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,9 +183,7 @@ class Rows:
     _squares: dict[int, tuple[Float64Array, Float64Array]] = field(
         default_factory=dict, init=False, repr=False
     )
-    _by_columns: dict[int, tuple[npt.NDArray[Any] | None, ...]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _by_columns: dict[int, ByColumns | None] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def num_rows(self) -> int:
@@ -157,28 +194,28 @@ class Rows:
         """The number of columns that are not sparse."""
         return int(self.table.shape[1] + self.dense.shape[1])
 
-    @property
-    def tables(self) -> tuple[npt.NDArray[Any] | None, ...]:
+    @cached_property
+    def tables(self) -> Tables:
         """The inputs, as the kernels read them."""
-        features = self.features
-        of_features: tuple[npt.NDArray[Any] | None, ...] = (None,) * 3
-        if features.num_columns:
-            of_features = features.indptr, features.indices, features.values
-        return self.nodes, self.scales, self.table, self.dense, *of_features
+        features, has_features = self.features, self.features.num_columns
+        return Tables(
+            nodes=_NO_NODES if self.nodes is None else self.nodes,
+            scales=_NO_SCALES if self.scales is None else self.scales,
+            table=np.ascontiguousarray(self.table).reshape(-1),
+            table_width=self.table.shape[1],
+            dense=np.ascontiguousarray(self.dense).reshape(-1),
+            dense_width=self.dense.shape[1],
+            features=(features.indptr, features.indices, features.values) if has_features else None,
+        )
 
-    def by_columns(self, chunk_size: int) -> tuple[npt.NDArray[Any] | None, ...]:
-        """The entries of every chunk of rows by column, as `_sort_by_columns` describes them; computed once.
-
-        None each where no column is sparse: kernels are compiled without them.
-        """
+    def by_columns(self, chunk_size: int) -> ByColumns | None:
+        """The entries of every chunk of rows by column; None where no column is sparse. Computed once."""
         if chunk_size not in self._by_columns:
-            self._by_columns[chunk_size] = self._sort(chunk_size)
+            self._by_columns[chunk_size] = self._sort(chunk_size) if self.features.num_columns else None
         return self._by_columns[chunk_size]
 
-    def _sort(self, chunk_size: int) -> tuple[npt.NDArray[Any] | None, ...]:
+    def _sort(self, chunk_size: int) -> ByColumns:
         features, nodes = self.features, self.nodes
-        if not features.num_columns:
-            return (None,) * 5
         chunks = -(-self.num_rows // chunk_size)
         lengths = np.diff(features.indptr)
         count = int((lengths if nodes is None else lengths[nodes]).sum())
@@ -186,10 +223,10 @@ class Rows:
         # No more columns than entries, and no more than there are in each chunk.
         most = min(count, chunks * features.num_columns)
         counts, columns = np.empty(most, np.uint8), np.empty(most, np.int32)
-        places, entries = np.empty(count, np.uint8), np.empty(count, np.float32)
+        places, values = np.empty(count, np.uint8), np.empty(count, np.float32)
         number = _sort_by_columns(
-            nodes,
-            self.scales,
+            self.tables.nodes,
+            self.tables.scales,
             features.indptr,
             features.indices,
             features.values,
@@ -200,12 +237,12 @@ class Rows:
             counts,
             columns,
             places,
-            entries,
+            values,
         )
         # Made smaller where they are: copies would take memory twice.
         counts.resize(number, refcheck=False)
         columns.resize(number, refcheck=False)
-        return counts, columns, places, entries, chunk_starts
+        return ByColumns(counts, columns, places, values, chunk_starts)
 
     def input_squares(self, num_last: int) -> tuple[Float64Array, Float64Array]:
         """float64 [rows]: squared norms of all columns, and of the last `num_last`; computed once."""
@@ -254,19 +291,16 @@ class Rows:
         return np.concatenate([table, dense], axis=1)
 
 
-# What is None is known to the compiler: rows that are copies are computed as if there were no such thing.
 @numba.njit(**INNER)
 def node_of(nodes, row):  # type: ignore[no-untyped-def]
-    if nodes is None:
-        return row
-    return nodes[row]
+    """The node whose features a row has; rows are the nodes where none are listed."""
+    return nodes[row] if len(nodes) else row
 
 
 @numba.njit(**INNER)
 def scale_of(scales, node):  # type: ignore[no-untyped-def]
-    if scales is None:
-        return np.float32(1)
-    return scales[node]
+    """What the features of a node are multiplied by."""
+    return scales[node] if len(scales) else np.float32(1)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -285,11 +319,7 @@ def _sort_by_columns(  # type: ignore[no-untyped-def]
     places,
     entries,
 ):
-    """Sort the entries of every chunk of sparse rows by column; return the number of columns of all chunks.
-
-    The next counts[s] entries are of column columns[s], in the rows `places` of the chunk. Chunk c has the
-    columns from chunk_starts[c, 0] to chunk_starts[c + 1, 0]; its entries begin at chunk_starts[c, 1].
-    """
+    """Write the arrays of `ByColumns`; return the number of columns of all chunks."""
     ends = np.zeros(num_columns, np.int64)
     number, done = 0, 0
     chunk_starts[0] = 0

@@ -21,12 +21,13 @@ class PublicFigures(NamedTuple):
 
     Attributes:
         num_nodes, num_train_nodes, num_classes: of the graph.
-        most_boards: how many boards whoever reads the data can make.
+        most_boards: how many boards the source of the data can make.
         label_change: as in `BillboardPlan`; None for classes.
         num_tables: how many tables of figures an evaluated row is counted in (`Task.tables`); 0 where no node
             is in the validation or test split.
         task: the name of the task.
-        num_scaled: how many numeric columns are scaled with noisy histograms.
+        num_scaled: how many columns have noisy histograms: numbers to scale, and the number to predict.
+        has_target: whether the number to predict is one of them.
         protects: "person" where people have several nodes; `num_train_nodes` then counts persons.
     """
 
@@ -39,6 +40,7 @@ class PublicFigures(NamedTuple):
     task: str = "classes"
     num_scaled: int = 0
     protects: choices.Unit = "node"
+    has_target: bool = False
 
 
 def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:
@@ -64,7 +66,10 @@ class Planned(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to train with privacy.
+    """A way to train with privacy: from data and settings to a plan.
+
+    The plan says how it is carried out, so that a session asks nothing else: its segments name what is
+    released before which steps, and its charges what each release costs.
 
     Guarantees:
         `plan` depends on its arguments alone, and they hold nothing that a row can move.
@@ -72,6 +77,11 @@ class Method(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def short_name(self) -> str:
+        """What a run is called where no model is named."""
+        ...
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """Choose what `settings` leave out (None), and solve for the noise or the number of steps."""

@@ -14,7 +14,7 @@ from hushgraph.privacy.plans import BillboardPlan
 class Billboard:
     """Boards of noisy ballots, and steps that read one row and what it sees of the boards."""
 
-    name = "billboard"
+    name = short_name = "billboard"
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """See `Method.plan`."""
@@ -51,6 +51,7 @@ class Billboard:
             board_share=defaults.board_share,
             num_scaled=public.num_scaled,
             protects=public.protects,
+            has_target=public.has_target,
         )
         chosen = {**vars(defaults), **defaults.reading._asdict()}
         config = configure(settings, chosen, model="own" if has_own_model else "mlp")

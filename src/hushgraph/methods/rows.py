@@ -12,7 +12,7 @@ from hushgraph.methods.trees import plan_steps
 class Rows:
     """Steps that read one row each."""
 
-    name = "rows"
+    name, short_name = "rows", "mlp"
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """See `Method.plan`."""

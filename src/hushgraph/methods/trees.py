@@ -16,7 +16,7 @@ from hushgraph.privacy.defaults import (
     choose_reads,
 )
 from hushgraph.privacy.fields import default_delta
-from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
+from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan, RowPlan, TreePlan
 from hushgraph.sampling.trees import bound_tree_size
 
 # Without a target epsilon, the rule for defaults starts from a common one.
@@ -26,11 +26,11 @@ _USUAL_EPSILON = 8.0
 class Trees:
     """Steps that read the tree of a root, over lists of bounded length."""
 
-    name = "trees"
+    name, short_name = "trees", "gcn"
 
     def plan(self, public: PublicFigures, settings: Mapping[str, Any]) -> Planned:
         """See `Method.plan`."""
-        model = "gcn" if settings["model"] is None else settings["model"]
+        model = self.short_name if settings["model"] is None else settings["model"]
         return plan_steps(
             public,
             settings,
@@ -47,7 +47,8 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
     if reads is None and settings["sampler"] != "paper":
         by_rule = settings["max_readers"] is None
         reads = defaults.max_reads if by_rule else choose_reads(readers, settings["edge_owner"])
-    plan = PrivacyPlan(
+    kind = TreePlan if num_layers else RowPlan
+    plan: PrivacyPlan = kind(
         num_train_nodes=public.num_train_nodes,
         num_layers=num_layers,
         max_readers=readers,
@@ -58,6 +59,7 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
         **{name: settings[name] for name in ("sampler", "accountant", "noise")},
         num_scaled=public.num_scaled,
         protects=public.protects,
+        has_target=public.has_target,
     )
     _check_tree_size(plan, public.num_nodes)
     plan = _meet_epsilon(plan, settings).with_evaluation(count_tables(public, settings))

@@ -280,6 +280,14 @@ class ReadingMLP(nn.Module):
         return scores
 
 
+def start_at(model: GNN | ReadingMLP, output: float) -> GNN | ReadingMLP:
+    """Let a new model begin with this output, in every column; 0 leaves it as it is."""
+    if output:
+        last = [each for each in model.decoder.modules() if isinstance(each, nn.Linear)][-1]
+        nn.init.constant_(last.bias, output)
+    return model
+
+
 def _check_fits(features: int, outputs: int, hidden: int, rounds: int, linears: int) -> None:
     """Refuse a model that this machine cannot train, before the system kills the process."""
     weights = hidden * (features + outputs) + hidden * hidden * (rounds + linears - 2)

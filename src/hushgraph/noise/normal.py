@@ -31,7 +31,7 @@ CELL_BITS = 6
 CELLS = 16 << CELL_BITS
 # Digits of the cumulative probabilities: 192 bits, three words.
 CUT_WORDS = 3
-_GUIDE_BITS, _ACCEPT_BITS, _PLACE_BITS = 14, 15, GRID_BITS - CELL_BITS
+_GUIDE_BITS, _PLACE_BITS = 14, GRID_BITS - CELL_BITS
 # Bits of the table while it is computed.
 _TABLE_BITS = 320
 # What float64 arithmetic below may be wrong by is under 2^-50.

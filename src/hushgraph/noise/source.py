@@ -288,22 +288,23 @@ def add_on_grid(values: Tensor, noise: Tensor, step: float | Tensor) -> Tensor:
     if isinstance(step, Tensor):
         raise TypeError("step is a tensor; expected one number on the CPU")
     out = torch.empty(values.shape, dtype=torch.float64)
-    _add(values.reshape(-1).numpy(), noise.reshape(-1).numpy(), step, _FARTHEST, out.view(-1).numpy())
+    _add_parts(
+        values.reshape(-1).numpy(),
+        noise.reshape(-1).numpy(),
+        np.array([step]),
+        np.array([values.numel()]),
+        _FARTHEST,
+        out.view(-1).numpy(),
+    )
     return out
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _add(values, noise, step, farthest, out):  # type: ignore[no-untyped-def]
-    for i in range(len(values)):
-        nearest = min(max(np.rint(values[i] / step), -farthest), farthest)
-        out[i] = np.float64(np.int64(nearest) + noise[i]) * step
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _add_parts(values, noise, steps, ends, farthest, out):  # type: ignore[no-untyped-def]
-    """`_add` for parts that end at `ends`, each with a step of its own."""
+    """Add noise to parts that end at `ends`, each with a step of its own."""
     begin = 0
     for part in range(len(ends)):
-        end = ends[part]
-        _add(values[begin:end], noise[begin:end], steps[part], farthest, out[begin:end])
-        begin = end
+        for i in range(begin, ends[part]):
+            nearest = min(max(np.rint(values[i] / steps[part]), -farthest), farthest)
+            out[i] = np.float64(np.int64(nearest) + noise[i]) * steps[part]
+        begin = ends[part]

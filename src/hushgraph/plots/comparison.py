@@ -57,7 +57,7 @@ def draw_comparison(
             guarantee = "no guarantee" if bar.guarantee == "none" else bar.guarantee
             predictions = bar.predictions.replace(" towards", "\ntowards")
             labels.append(
-                f"{bar.name}\nε = {rounded_up(bar.epsilon)}\n{guarantee}\npredictions {predictions}"
+                f"{bar.name}\nε = {rounded_up(bar.epsilon)}\n{guarantee}\npredictions\n{predictions}"
             )
         axes.set_xticks(range(len(labels)), labels)
         axes.tick_params(axis="x", length=0)

@@ -79,7 +79,7 @@ def changed_by_group(changed: int, count: int, num_trees: int) -> int:
     return min(count * changed, most_changed(num_trees))
 
 
-def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str, *, sampler: str = "stable") -> int:
+def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str) -> int:
     """Return the largest number of training trees that differ when one edge record is removed.
 
     Nothing else is removed, in particular no label. With the paper's sampler no bound is known: one record
@@ -90,16 +90,10 @@ def trees_of_a_record(max_readers: int, num_layers: int, edge_owner: str, *, sam
         max_readers: K, the most training nodes that read one node.
         num_layers: r, the depth of a tree.
         edge_owner: "sender" or "reader", whose row holds an edge record.
-        sampler: the sampler of the lists.
-
-    Raises:
-        PlanError: if the sampler is not "stable".
 
     Guarantees:
         2 N(K, r - 1) if senders own the edges, 3 N(K, r - 1) if readers do (Lemma 4 of docs/privacy.md), for
         the stable sampler.
     """
-    if sampler != "stable":
-        raise PlanError(f"sampler={sampler!r}: one edge record has no bound; expected 'stable'")
     lists = 2 if edge_owner == "sender" else 3
     return lists * occurrences(max_readers, num_layers - 1)

@@ -347,7 +347,7 @@ def _read(path: Path) -> _Contents:
             f"budget={path}: no such file; set it up with hushgraph budget {path} --epsilon E --delta D"
         ) from None
     except OSError as error:
-        raise RunError(f"budget={path}: cannot be read ({error.strerror}); allow it") from None
+        raise RunError(f"budget={path}: cannot be read ({error.strerror}); check its permissions") from None
     *lines, torn = content.split(b"\n")
     first = read_line(lines[0], after="") if lines else None
     if first is None:
@@ -427,7 +427,9 @@ def _append(path: Path, contents: _Contents, charges: Iterable[RunCharge]) -> No
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
     except OSError as error:
-        raise WriteError(f"budget={path}: cannot be written ({error.strerror}); allow it") from None
+        raise WriteError(
+            f"budget={path}: cannot be written ({error.strerror}); check its permissions"
+        ) from None
     try:
         size = os.fstat(file).st_size
         if size != len(contents.kept):

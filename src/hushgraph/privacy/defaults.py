@@ -28,8 +28,8 @@ _NOISE_AT_HALF_TRAVEL = 6e-4
 MOMENTUM = 0.7
 # Billboard: steps, the share of the budget for the boards, and the strength at which it starts to grow.
 BILLBOARD_STEPS = 300
-_LEAST_BOARD_SHARE, _MOST_BOARD_SHARE = 0.4, 0.75
-_STRENGTH_AT_LEAST_SHARE = 3000.0
+_LEAST_BOARD_SHARE, _USUAL_BOARD_SHARE, _MOST_BOARD_SHARE = 0.2, 0.4, 0.75
+_WEAK_STRENGTH, _STRONG_STRENGTH = 600.0, 3000.0
 _BILLBOARD_TRAVEL = 5.6
 _BILLBOARD_NOISE_AT_HALF_TRAVEL = 2.6e-3
 # Without noise, the number of training nodes per class decides when a model starts to overfit.
@@ -177,14 +177,12 @@ _READINGS = {
         list_size=1.0,
         own_place=True,
         damped=False,
-        reading_scale=0.6,
-        reading_radius=12.0,
         travel=2.0,
         most_share=0.5,
     ),
-    # Many outputs share one clipped gradient, so that little else than the path from the reading is learnt.
+    # Noise of a reading enters every output; the size of a list says more, and which way it points is learnt.
     "labels": ReadingDefaults(
-        num_boards=1, list_size=1.0, damped=False, feature_norm=1.0, most_share=0.7, hidden=16
+        num_boards=1, list_size=2.0, damped=False, reading_scale=0.03, feature_norm=1.0, hidden=16
     ),
     "number": ReadingDefaults(num_boards=1, list_size=0.5, own_place=True, feature_norm=2.0, travel=0.25),
 }
@@ -221,7 +219,10 @@ def choose_billboard(
 
     mu = max(gaussian_shift(epsilon, delta), 1e-9)
     strength = num_train_nodes * mu / math.sqrt(num_classes)
-    share = _LEAST_BOARD_SHARE + 0.25 * math.log(strength / _STRENGTH_AT_LEAST_SHARE)
+    # Between weak and strong it is the usual one. Below, boards say little, and training needs the budget.
+    share = _USUAL_BOARD_SHARE * min(1.0, strength / _WEAK_STRENGTH)
+    if strength > _STRONG_STRENGTH:
+        share += 0.25 * math.log(strength / _STRONG_STRENGTH)
     reading = choose_reading(task)
     share = min(max(share, _LEAST_BOARD_SHARE), _MOST_BOARD_SHARE, reading.most_share)
     # Noise on the mean gradient of a run that is a single Gaussian step.

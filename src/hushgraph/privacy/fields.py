@@ -31,6 +31,11 @@ SMALLEST_CLIP, LARGEST_CLIP = 1e-15, 1e15
 MOST_LAYERS = 1_000
 
 
+def name_adjacency(protects: Any) -> str:
+    """What the relation between neighbouring data sets is called."""
+    return f"{'person' if protects == 'person' else 'node'}-level, zero-out"
+
+
 def default_delta(num_train_nodes: int) -> float:
     """1 / (10 N), the delta of a plan that names none."""
     return 1.0 / (10.0 * num_train_nodes)
@@ -94,8 +99,9 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
     if fields.get("protects", "node") not in get_args(choices.Unit):
         wrong.append(f"protects={show_value(fields['protects'])}: expected 'node' or 'person'")
-    if not isinstance(fields.get("directed", False), bool):
-        wrong.append(f"directed={show_value(fields['directed'])}: expected True or False")
+    for name in ("directed", "has_target"):
+        if not isinstance(fields.get(name, False), bool):
+            wrong.append(f"{name}={show_value(fields[name])}: expected True or False")
     fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)
     if not wrong and not SMALLEST_CLIP <= fields["clip"] <= LARGEST_CLIP:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")

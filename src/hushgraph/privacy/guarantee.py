@@ -134,9 +134,9 @@ class Guarantee:
         `epsilon`, `epsilon_group_of_two` and `epsilon_edge` are infinite where `kind` is "none".
 
     Examples:
-        >>> from hushgraph import PrivacyPlan
+        >>> from hushgraph import TreePlan
         >>> from hushgraph.privacy.guarantee import Guarantee
-        >>> plan = PrivacyPlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
+        >>> plan = TreePlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
         >>> plan = plan.calibrated(epsilon=4.0)
         >>> Guarantee.of(plan).kind, Guarantee.of(plan).epsilon <= 4.0
         ('holds', True)

@@ -182,7 +182,9 @@ class Ledger:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise RunError(f"ledger={path}: cannot be read ({error.strerror}); allow it") from None
+            raise RunError(
+                f"ledger={path}: cannot be read ({error.strerror}); check its permissions"
+            ) from None
         lines = content.removesuffix(b"\n").split(b"\n")
         first = read_line(lines[0], after="")
         if first is None or first[0].get("ledger") not in _VERSIONS:
@@ -218,21 +220,6 @@ class Ledger:
         return sum(count for charge, count in self._planned.items() if charge.is_step)
 
     @property
-    def remaining_steps(self) -> int:
-        """How many more steps of the plan the budget allows, at most as many as were planned."""
-        step = self.planned_step
-        if math.isinf(self.budget) or not self._counts - self._planned:
-            return max(0, self._planned[step] - self._counts[step])
-        fits, too_many = 0, self._planned[step] + 1
-        while too_many - fits > 1:
-            middle = (fits + too_many) // 2
-            if self._allows(step, middle):
-                fits = middle
-            else:
-                too_many = middle
-        return fits
-
-    @property
     def planned_step(self) -> Charge:
         """One step of the plan."""
         return next(charge for charge in self._planned if charge.is_step)
@@ -246,9 +233,9 @@ class Ledger:
         """Return whether the release of this name was paid for."""
         return name in self._is_followed
 
-    def spent_epsilon(self, delta: float | None = None) -> float:
-        """Return the epsilon of all charges at `delta`, the budget's unless given."""
-        return self._price(self._counts, self.delta if delta is None else delta)
+    def spent_epsilon(self) -> float:
+        """Return the epsilon of all charges at the delta of the budget."""
+        return self._price(self._counts, self.delta)
 
     def count_charged(self, charge: Charge) -> int:
         """Return how often exactly this has been paid for."""
@@ -445,7 +432,9 @@ class Ledger:
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
-            raise WriteError(f"ledger={self.path}: cannot be written ({error.strerror}); allow it") from None
+            raise WriteError(
+                f"ledger={self.path}: cannot be written ({error.strerror}); check its permissions"
+            ) from None
 
     def discard(self) -> None:
         """Close a ledger whose run could not be created, and remove its files."""

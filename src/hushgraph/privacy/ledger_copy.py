@@ -42,7 +42,9 @@ class LedgerCopy:
                 "run of its own"
             ) from None
         except OSError as error:
-            raise RunError(f"run={run}: {path} cannot be opened ({error.strerror}); allow it") from None
+            raise RunError(
+                f"run={run}: {path} cannot be opened ({error.strerror}); check its permissions"
+            ) from None
         copy = cls(path, file)
         try:
             known, held = path.read_bytes(), ledger.read_bytes()
@@ -90,4 +92,6 @@ def make_copy(path: Path) -> None:
         for folder in (path.parent, path.parent.parent):
             sync_folder(folder)
     except OSError as error:
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); allow it or free space") from None
+        raise WriteError(
+            f"{path}: cannot be written ({error.strerror}); check its permissions and free space"
+        ) from None

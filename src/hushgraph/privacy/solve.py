@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.errors import PlanError
 from hushgraph.privacy.defaults import LARGEST_BATCH, STEPS
 from hushgraph.privacy.guarantee import Assumption
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan, RowPlan, TreePlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +20,14 @@ class Solved:
         solved_for: the figure that was left out: "steps", "sigma-over-clip" or "epsilon".
         notes: settings that were chosen, as sentences.
         assumptions: what its guarantee takes as public although nobody declared it.
+        task: what is asked of a node; None where that is not known.
     """
 
     plan: PrivacyPlan
     solved_for: str
     notes: tuple[str, ...]
     assumptions: tuple[Assumption, ...] = ()
+    task: str | None = None
 
 
 def solve(
@@ -80,7 +82,8 @@ def solve(
     if needs_bound and max_reads is None and fields["max_readers"] > 0:
         max_reads = fields["max_readers"]
         notes.append(f"--max-reads was not given; reader-owned edges need one, so D = K = {max_reads}.")
-    plan = PrivacyPlan(
+    kind = TreePlan if fields["num_layers"] else RowPlan
+    plan: PrivacyPlan = kind(
         steps=1 if steps is None else steps,
         max_reads=max_reads,
         batch_size=batch_size,
@@ -96,7 +99,12 @@ def solve(
 
 
 def neighbours(plan: PrivacyPlan) -> list[tuple[str, PrivacyPlan]]:
-    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label."""
+    """Return plans that differ in one setting and add the same noise (sigma / C), each with a label.
+
+    None where the noise follows from the other settings.
+    """
+    if not plan.takes_noise:
+        return []
     K, D, batch, steps = plan.max_readers, plan.max_reads, plan.batch_size, plan.steps
     changes: list[tuple[str, dict[str, Any]]] = []
     if plan.num_layers > 0:

@@ -207,8 +207,8 @@ def _describe_public(plan: PrivacyPlan) -> Topic:
         key="public",
         heading="What is public",
         text="The identifiers of the nodes, which of them are in the training split and so how many, the "
-        "number of features, the list of classes, and all settings of the training, among them who owns an "
-        "edge and whether edges are directed.",
+        "number of features, what labels can be (the list of classes, or the bounds of a number), and all "
+        "settings of the training, among them who owns an edge and whether edges are directed.",
     )
 
 
@@ -308,8 +308,8 @@ def _describe_figures(plan: PrivacyPlan) -> Topic:
     return Topic(
         key="figures",
         heading="Figures: covered",
-        text="Accuracy and the other figures are computed from noisy counts. A labelled row of the "
-        f"validation or test split adds 1 to one cell of {tables}, and noise covers it. Such rows do not pay "
+        text="Accuracy and the other figures are computed from tables with noise. A labelled row of the "
+        f"validation or test split moves {tables} by at most 1, and noise covers it. Such rows do not pay "
         "for training, so this fits into the same epsilon: a row of these splits pays "
         f"{rounded_up(plan.epsilon_evaluated)}. Exact figures, where they were asked for, are not covered.",
     )

@@ -58,7 +58,7 @@ def _read_record(record: Mapping[str, Any], plan: PrivacyPlan) -> dict[str, Any]
     is_of_plan = (
         math.isclose(float(record["claimed_epsilon"]), plan.epsilon, rel_tol=_SAME)
         and math.isclose(delta, plan.delta, rel_tol=_SAME)
-        and record["method"] == ("billboard" if plan.method == "billboard" else "trees")
+        and record["method"] == plan.method
     )
     return {
         **_read_bounds(record),

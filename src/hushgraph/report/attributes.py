@@ -37,8 +37,10 @@ def _list_columns(folder: RunFolder, columns: Columns) -> list[dict[str, Any]]:
         )
     for name, buckets in columns.hashed.items():
         roles.append(("feature", f"text, hashed into {buckets:,} buckets", [name]))
-    classes = "a class" if columns.classes is None else f"one of {len(columns.classes)} declared classes"
-    roles.append(("label, which is predicted", classes, [*columns.label_columns]))
+    declared = "" if columns.classes is None else ", declared"
+    roles.append(("label, which is predicted", f"{folder.task.question}{declared}", [*columns.label_columns]))
+    for name, values in columns.group.items():
+        roles.append(("group", f"one of {len(values)} declared values, for figures alone", [name]))
     roles.append(("identifier", "public", [columns.id]))
     if columns.split:
         roles.append(("split", "public", [columns.split]))

@@ -143,7 +143,7 @@ def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str,
     front = {
         "library_name": "hushgraph",
         "pipeline_tag": "graph-ml",
-        "tags": json.dumps(["differential-privacy", "graph-neural-network", "node-classification"]),
+        "tags": json.dumps(["differential-privacy", "graph-neural-network", facts["task"]["hub"]]),
         "differential_privacy": json.dumps(
             {
                 "guarantee": figures["kind"],
@@ -158,7 +158,7 @@ def _list_front_matter(facts: Mapping[str, Any], *, accuracy: bool) -> dict[str,
     metrics = _list_metrics(facts) if accuracy or are_covered(facts["result"]) else []
     if metrics:
         result = {
-            "task": {"type": "node-classification"},
+            "task": {"type": facts["task"]["hub"]},
             "dataset": {"type": "graph", "name": name_published_data(facts)},
             "metrics": metrics,
         }
@@ -191,7 +191,8 @@ def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("method", about["method"]),
         ("model", config["model"]),
-        ("features, classes", f"{shape['features']:,}, {shape['classes']:,}"),
+        ("features", f"{shape['features']:,}"),
+        ("asked of a node", facts["task"]["question"]),
         ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
         ("steps", f"{about['steps']:,}"),
         ("sampling rate, q", f"{about['sampling_rate']:.6g}"),

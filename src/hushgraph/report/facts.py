@@ -127,6 +127,7 @@ def collect_facts(
         "epsilon_before_steps": json_number(plan.epsilon_after(0)) if len(plan.charges) > 1 else 0.0,
         # The keys of the result that the task is judged by, behind val_ and test_.
         "judged_by": KEYS.get(folder.task.judged_by, folder.task.judged_by),
+        "task": {"question": folder.task.question, "answer": folder.task.answer, "hub": folder.task.hub_task},
         "class_names": None if folder.class_names is None else list(folder.class_names),
         "test": None if evaluation is None else _summarise_test(folder, evaluation),
         "comparison": None if comparison is None else dict(comparison),
@@ -267,7 +268,7 @@ def _list_grounds(folder: RunFolder, strength: Mapping[str, Any] | None) -> list
         *(charge.sentence for charge in plan.charges),
         f"Gradients are clipped to {bound}. {_ACCOUNTANTS[plan.accountant]}",
         _EXACT_NOISE + (_READING_EDGES if plan.reads_edges else ""),
-        "The number of features and the list of classes are treated as public.",
+        "The number of features and what labels can be (a list, or bounds) are treated as public.",
         f"Every step was written to the ledger before it was taken, and the ledger is complete: {end}.",
     ]
 
@@ -308,8 +309,12 @@ def _read_spending(folder: RunFolder) -> list[dict[str, Any]]:
     from hushgraph.runs.result import read_metrics
 
     records = {line["step"]: line for line in read_metrics(folder.path) if _is_metric(line)}
-    keys = ("step", "epsilon", "val_accuracy")
-    return [{key: records[step].get(key) for key in keys} for step in sorted(records)]
+    # The last line of a run with covered figures alone has one of those.
+    is_exact = folder.plan.evaluation_charge is None or folder.config.exact_figures
+    keys = ("step", "epsilon", "val_accuracy") if is_exact else ("step", "epsilon")
+    return [
+        {"val_accuracy": None} | {key: records[step].get(key) for key in keys} for step in sorted(records)
+    ]
 
 
 def _is_metric(line: Any) -> bool:

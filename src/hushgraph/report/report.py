@@ -134,7 +134,7 @@ def render_report(facts: Mapping[str, Any]) -> str:
         questions=_QUESTIONS,
         guarantee_figures=_tabulate_guarantee(facts) if facts["statement"] else None,
         has_epsilon=_has_epsilon(facts),
-        has_validation=any(record["val_accuracy"] is not None for record in facts["spending"]),
+        has_validation=_has_validation(facts),
         spending_charts=_draw_spending(facts),
         spending=_tabulate_spending(facts),
         figures_are_covered=are_covered(facts["result"]),
@@ -179,7 +179,7 @@ def _report_headings(facts: Mapping[str, Any]) -> dict[str, str]:
         "terms": "Terms on this page",
         "guarantee": first,
         "attributes": "Attributes of a person",
-        "spending": "Epsilon spent, accuracy reached",
+        "spending": "Epsilon spent, accuracy reached" if _has_validation(facts) else "Epsilon spent",
         "results": "Results",
         "comparison": "Comparison",
         "audit": "Audit",
@@ -312,6 +312,10 @@ def _has_epsilon(facts: Mapping[str, Any]) -> bool:
     return bool(facts["spending"]) and math.isfinite(float(facts["spending"][-1]["epsilon"]))
 
 
+def _has_validation(facts: Mapping[str, Any]) -> bool:
+    return any(record["val_accuracy"] is not None for record in facts["spending"])
+
+
 def _draw_spending(facts: Mapping[str, Any]) -> list[Figure]:
     """Draw epsilon by step and its parts, where it is finite, and validation accuracy by epsilon."""
     records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
@@ -376,11 +380,14 @@ def _draw_accuracy(records: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _tabulate_spending(facts: Mapping[str, Any]) -> Table:
+    has_accuracy = _has_validation(facts)
     return Table(
-        caption="Epsilon and validation accuracy by step",
-        heads=("step", "epsilon so far", "validation accuracy"),
+        caption="Epsilon and validation accuracy by step" if has_accuracy else "Epsilon by step",
+        heads=("step", "epsilon so far", "validation accuracy")[: 3 if has_accuracy else 2],
         rows=[
-            (f"{r['step']:,}", format_epsilon(r["epsilon"]), format_percent(r["val_accuracy"]))
+            (f"{r['step']:,}", format_epsilon(r["epsilon"]), format_percent(r["val_accuracy"]))[
+                : 3 if has_accuracy else 2
+            ]
             for r in facts["spending"]
         ],
         numeric_from=1,

@@ -28,20 +28,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
 from hushgraph.billboard.board import Board, load_board
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.loading import name_labels
-from hushgraph.errors import DivergedError, HushgraphError, InputError, RunError, WriteError
+from hushgraph.errors import DivergedError, InputError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
-from hushgraph.models.gnn import GNN, ReadingMLP
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import (
-    CLASSES_NOT_RECORDED,
     Assumption,
     Guarantee,
     describe_guarantee,
@@ -49,18 +46,19 @@ from hushgraph.privacy.guarantee import (
     write_assumptions,
 )
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.about import ABOUT, FORMAT, read_about, write_about
 from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES, check_charged
+from hushgraph.runs.model import build_model
 from hushgraph.runs.result import read_result
 from hushgraph.runs.versions import versions
 from hushgraph.scaling.histograms import NoisyHistograms
 from hushgraph.scaling.scaler import Scaler
-from hushgraph.tasks.classes import Classes
-from hushgraph.tasks.task import Task, read_task
+from hushgraph.tasks.number import Number
+from hushgraph.tasks.task import Task
 
-FORMAT = 1
 # In the folder of a run whose board an engine makes: nobody else may make one.
 ENGINE_FILE = "engine.json"
 FIGURES_FILE = "figures.json"
@@ -107,7 +105,7 @@ class RunFolder:
         path: the folder.
         plan, config: of the run.
         num_features: of its data.
-        task: what is asked of a node.
+        asked: what is asked of a node, as it was declared; `task` has the bounds that were released since.
         split_id: which nodes are in the training split, as `split_id` gives it.
         data: what the data was called.
         columns: what the columns of its tables mean, where it was tables.
@@ -121,7 +119,7 @@ class RunFolder:
     plan: PrivacyPlan
     config: TrainingConfig
     num_features: int
-    task: Task
+    asked: Task
     split_id: str
     data: str
     columns: Columns | None = None
@@ -147,7 +145,7 @@ class RunFolder:
             config=config,
             split_id=split_id(graph),
             num_features=graph.num_features,
-            task=graph.task,
+            asked=graph.task,
             data=data,
             columns=graph.columns,
             assumptions=find_assumptions(graph),
@@ -165,7 +163,7 @@ class RunFolder:
             "config": asdict(self.config),
             "num_features": self.num_features,
             "num_classes": self.num_classes,
-            "task": self.task.to_json(),
+            "task": self.asked.to_json(),
             "split_id": self.split_id,
             "data": self.data,
             "columns": None if self.columns is None else json.loads(self.columns.to_json()),
@@ -180,7 +178,7 @@ class RunFolder:
         try:
             # The ledger comes first, so that a run without one is a damaged run and never a new one.
             ledger = Ledger.create(self.ledger_path, self.plan)
-            self._write_about(about)
+            write_about(self.path, about)
             return ledger
         except BaseException:
             # Only what was made here: another process may be making its run in the same folder.
@@ -249,13 +247,9 @@ class RunFolder:
 
     def _write_entry(self, entry: BudgetEntry) -> None:
         """Replace the entry of this run in its budget."""
-        about = json.loads((self.path / "run.json").read_text())
+        about = json.loads((self.path / ABOUT).read_text())
         del about["sum"]
-        self._write_about(about | {"budget": asdict(entry)})
-
-    def _write_about(self, about: dict[str, Any]) -> None:
-        about["sum"] = find_checksum(about)
-        write_whole(self.path / "run.json", json.dumps(about, indent=2, sort_keys=True).encode())
+        write_about(self.path, about | {"budget": asdict(entry)})
 
     def _make_directory(self) -> bool:
         """Make the directory; return whether it is new."""
@@ -279,49 +273,10 @@ class RunFolder:
         """Open the folder that `create` wrote, or a release; RunError where it is missing or damaged."""
         from hushgraph.runs import release
 
-        file = Path(path) / "run.json"
-        if not file.exists() and (Path(path) / release.ABOUT).exists():
-            return release.open_release(Path(path))
-        try:
-            about = json.loads(file.read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            advice = (
-                "its ledger is there; restore run.json, or, if the run never began, remove the folder"
-                if (Path(path) / "ledger.jsonl").exists()
-                else "expected the folder of a run"
-            )
-            raise RunError(f"run={path}: no run.json in it; {advice}") from None
-        except OSError as error:
-            raise RunError(
-                f"run={path}: run.json cannot be read ({error.strerror}); check its permissions"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
-        try:
-            if about["format"] != FORMAT:
-                raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
-            columns = Columns.of(about["columns"]) if about["columns"] else None
-            folder = cls(
-                path=Path(path),
-                plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
-                config=TrainingConfig.from_json(json.dumps(about["config"])),
-                num_features=int(about["num_features"]),
-                task=_read_task(about),
-                split_id=str(about["split_id"]),
-                data=str(about["data"]),
-                columns=columns,
-                budget=BudgetEntry.from_json(about.get("budget")),
-                warnings=tuple(str(each) for each in about.get("warnings", ())),
-                assumptions=_read_assumptions(about, columns),
-            )
-            if about.pop("sum") != find_checksum(about):
-                raise RunError("it was edited, so that it tells of another plan or another configuration")
-            return folder
-        except RunError as error:
-            raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
-            reason = " ".join(repr(error).split())[:300]
-            raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
+        place = Path(path)
+        if not (place / ABOUT).exists() and (place / release.ABOUT).exists():
+            return release.open_release(place)
+        return cls(path=place, **read_about(place))
 
     def copy_to(self, path: str | os.PathLike[str]) -> RunFolder:
         """Copy the files of a finished run into a folder that is new or empty; return the copy."""
@@ -380,10 +335,32 @@ class RunFolder:
     @property
     def paid_columns(self) -> tuple[str, ...]:
         """The numeric columns that noisy histograms are released of."""
-        return self.columns.unscaled if self.columns is not None and self.plan.num_scaled else ()
+        if self.columns is None or self.config.numbers != "private":
+            return ()
+        return self.columns.unscaled
+
+    @property
+    def task(self) -> Task:
+        """What is asked of a node; a number whose bounds are paid for has them once they are released."""
+        if not _needs_bounds(self.asked) or not self.scaling_path.exists():
+            return self.asked
+        return self._bounded_task
+
+    @property
+    def stated_task(self) -> dict[str, Any]:
+        """What a result says of the task: its name, and bounds that were released."""
+        task = self.task
+        if isinstance(task, Number) and task.bounds == "released":
+            return {"task": task.name, "bounds": [task.low, task.high]}
+        return {"task": task.name}
 
     @cached_property
-    def _scaler(self) -> Scaler | None:
+    def _bounded_task(self) -> Task:
+        histograms = NoisyHistograms.load(self.scaling_path, plan=self.plan.fingerprint())
+        return self.asked.with_bounds(*histograms.bounds) if isinstance(self.asked, Number) else self.asked
+
+    @cached_property
+    def scaler(self) -> Scaler | None:
         """What numbers are scaled with; RunError where it was released and is missing."""
         if self.columns is None or self.config.numbers == "as-is":
             return None
@@ -392,13 +369,17 @@ class RunFolder:
             released = NoisyHistograms.load(self.scaling_path, plan=self.plan.fingerprint()).scales
         return Scaler.of(self.columns, released)
 
-    def scale_features(self, x: Any) -> Any:
+    def scale_features(self, x: Any, filled: Any = None) -> Any:
         """Features as the model takes them, from raw ones; the same for rows that arrive later."""
-        return x if self._scaler is None else self._scaler.apply(x)
+        return x if self.scaler is None else self.scaler.apply(x, filled)
 
     def scale(self, graph: Graph) -> Graph:
-        """A graph whose features are scaled, from one that was read."""
-        return graph if self._scaler is None else replace(graph, x=self.scale_features(graph.x))
+        """A graph whose features are scaled, from one that was read; its labels too, by released bounds."""
+        if self.scaler is not None:
+            graph = replace(graph, x=self.scale_features(graph.x, graph.filled))
+        if _needs_bounds(graph.task) and isinstance(self.task, Number):
+            graph = replace(graph, y=self.task.scale(graph.y), declared_task=self.task)
+        return graph
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -437,10 +418,11 @@ class RunFolder:
             split_seed=config.split_seed,
             num_classes=self.num_classes,
             columns=self.columns,
-            task=name_labels(self.task),
+            task=name_labels(_as_read(self.asked)),
             person=config.person,
         )
-        graph = replace(graph, declared_task=self.task)
+        if not _needs_bounds(graph.task):
+            graph = replace(graph, declared_task=self.task)
         if config.setting == "inductive":
             graph = graph.disjoint()
         if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
@@ -458,8 +440,8 @@ class RunFolder:
 
     @property
     def num_boards(self) -> int:
-        """How many boards the run has: none on trees."""
-        return self.plan.num_boards if isinstance(self.plan, BillboardPlan) else 0
+        """How many boards the run has."""
+        return self.plan.num_boards
 
     @property
     def input_width(self) -> int:
@@ -471,57 +453,19 @@ class RunFolder:
         """Columns of what a row reads: the board at the places it lists, and inputs that come with it."""
         return self.task.ballot_width * (1 + self.config.own_place) + (self.config.list_size > 0)
 
-    def load_boards(self, count: int | None = None) -> list[Board]:
-        """The boards of this run, or the first `count`; RunError where one is missing, damaged or foreign."""
-        names = BOARD_FILES[: self.num_boards if count is None else count]
+    def load_boards(self) -> list[Board]:
+        """The boards of this run; RunError where one is missing, damaged or foreign."""
+        if not self.num_boards:
+            raise RunError(
+                f"run={self.path}: a run of method {self.plan.method!r} has no board; train with "
+                "method='billboard'"
+            )
+        names = BOARD_FILES[: self.num_boards]
         return [load_board(self.path / name, plan=self.plan.fingerprint()) for name in names]
 
     def build_model(self, own: nn.Module | None = None, *, seed: int | None = None) -> nn.Module:
         """The model of this run: built in and freshly initialised, or the caller's own, which is checked."""
-        self.task.check()
-        if own is not None:
-            return self._check_own(own)
-        with torch.random.fork_rng(devices=[], enabled=seed is not None):
-            if seed is not None:
-                torch.manual_seed(seed % 2**63)
-            return self._build()
-
-    def _build(self) -> nn.Module:
-        if self.config.model == "own":
-            raise RunError(f"run={self.path}: it trained a module of your own; pass it as model=")
-        if self.num_boards:
-            return ReadingMLP(
-                self.num_features,
-                self.task.num_outputs,
-                reading_width=self.reading_width,
-                hidden=self.config.hidden,
-                activation=self.config.activation,
-            )
-        return GNN(
-            self.num_features,
-            self.task.num_outputs,
-            model=self.config.model,
-            num_layers=self.plan.num_layers,
-            hidden=self.config.hidden,
-            encoder_layers=self.config.encoder_layers,
-            decoder_layers=self.config.decoder_layers,
-            activation=self.config.activation,
-            feature_norm=self.config.feature_norm,
-            attends=self.plan.reads_edges,
-        )
-
-    def _check_own(self, model: nn.Module) -> nn.Module:
-        if self.config.model != "own":
-            raise RunError(f"run={self.path}: it trains the built-in {self.config.model}; leave out model")
-        from hushgraph.gradients.model_check import check_model
-
-        check_model(
-            model,
-            num_features=self.input_width,
-            num_outputs=self.task.num_outputs,
-            depth=self.plan.num_layers,
-        )
-        return model
+        return build_model(self, own, seed=seed)
 
     def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> dict[str, Any]:
         """Write the result, with what is guaranteed, and the weights; after this the run is finished.
@@ -584,21 +528,15 @@ def split_id(graph: Graph) -> str:
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
 
 
-def _read_task(about: Mapping[str, Any]) -> Task:
-    """What was asked of a node; an older run recorded only how many classes there were."""
-    if "task" in about:
-        return read_task(about["task"])
-    return Classes(num_classes=int(about["num_classes"]))
+def _needs_bounds(task: Task) -> bool:
+    return isinstance(task, Number) and task.needs_bounds
 
 
-def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tuple[Assumption, ...]:
-    """Those of a run; an older run recorded none, and only named classes are known to be declared."""
-    if "assumptions" in about:
-        return tuple(Assumption(**each) for each in about["assumptions"])
-    is_declared = columns is not None and columns.classes is not None
-    return () if is_declared else (CLASSES_NOT_RECORDED,)
+def _as_read(task: Task) -> Task:
+    """What data was read with: numbers as they are, also for a release, which knows its bounds at once.
 
-
-def find_checksum(about: Mapping[str, Any]) -> str:
-    """Recognises an edited run.json: the ledger guards the plan alone."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    A second way of scaling would round otherwise, and a row's own ballot must be the one that it cast.
+    """
+    if isinstance(task, Number) and task.bounds == "released":
+        return replace(task, bounds="private")
+    return task

@@ -8,8 +8,9 @@ halfway.safetensors     the weights that the ballots of a second board come from
 figures.json            noisy tables of counts, and the figures computed from them
 README.md               the model card
 
-Everything else of a run stays outside: the ledger, checkpoints, exact figures, timings, paths, seeds and keys
-of noise. The seed of a split is in release.json: splits are public and declared.
+Everything else of a run stays outside: the ledger, checkpoints, exact figures, timings, paths, seeds, keys.
+Which public split was drawn from the identifiers is in release.json by its number: whoever predicts for the
+rows of the run must know which of them cast ballots.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from hushgraph.errors import HushgraphError, RunError, WriteError
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.guarantee import Assumption, describe_guarantee, write_assumptions
 from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.about import find_checksum
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.consistency import BOARD_FILES
-from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder, find_checksum
+from hushgraph.runs.folder import FIGURES_FILE, SCALING_FILE, RunFolder
 from hushgraph.runs.result import check_covered_result
 from hushgraph.tasks.task import read_task
 
@@ -39,8 +41,10 @@ FORMAT = 1
 CARD = "README.md"
 # Files that are released as they are. The board of an engine may be a folder of Parquet files.
 _RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES, "board")
-# What a run was called, and how it was watched, is nobody else's business.
+# How a run was watched is nobody else's business.
 _PRIVATE_SETTINGS = ("seed", "exact_figures", "train_accuracy", "evaluate_every")
+# How the public split was drawn, by its names in a configuration and in the file.
+_SPLIT = {"split": "shares", "split_seed": "draw"}
 
 
 def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> Path:
@@ -63,12 +67,7 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
     place = folder.release_path
     if place.exists():
         return place
-    if folder.guarantee.kind != "holds":
-        why = " ".join(reason.sentence for reason in folder.guarantee.why)
-        raise RunError(
-            f"run={folder.path}: its guarantee does not hold, so nothing of it may be published as private. "
-            f"{why}"
-        )
+    check_publishable(folder)
     draft = place.with_name(f"{place.name}.draft")
     try:
         shutil.rmtree(draft, ignore_errors=True)
@@ -92,18 +91,29 @@ def write_release(folder: RunFolder, card: str, figures: Mapping[str, Any]) -> P
     return place
 
 
+def check_publishable(folder: RunFolder) -> None:
+    """Refuse a run whose guarantee does not hold, with the reason."""
+    if folder.guarantee.kind != "holds":
+        why = " ".join(reason.sentence for reason in folder.guarantee.why)
+        raise RunError(
+            f"run={folder.path}: its guarantee does not hold, so nothing of it may be published as private. "
+            f"{why}"
+        )
+
+
 def open_release(path: Path) -> RunFolder:
     """The run in a folder that holds a release alone; RunError where it is damaged."""
     about = _read_about(path)
     try:
-        columns = about["columns"]
+        columns, split = about["columns"], about["public_split"]
+        config = about["config"] | {name: split[public] for name, public in _SPLIT.items()}
         return RunFolder(
             path=path,
             plan=PrivacyPlan.from_json(json.dumps(about["plan"])),
-            config=TrainingConfig.from_json(json.dumps(about["config"])),
+            config=TrainingConfig.from_json(json.dumps(config)),
             num_features=int(about["num_features"]),
-            task=read_task(about["task"]),
-            split_id=str(about["split_id"]),
+            asked=read_task(about["task"]),
+            split_id=str(split["training_nodes"]),
             data="unnamed data",
             columns=None if columns is None else Columns.of(columns),
             assumptions=tuple(Assumption(**each) for each in about["assumptions"]),
@@ -119,8 +129,14 @@ def read_covered_result(path: Path) -> dict[str, Any]:
     return check_covered_result(_read_about(path).get("result"), path / ABOUT)
 
 
+def list_settings(config: TrainingConfig) -> dict[str, Any]:
+    """The settings of a run that may be published, with those of its public split."""
+    return {name: value for name, value in asdict(config).items() if name not in _PRIVATE_SETTINGS}
+
+
 def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
-    config = {name: value for name, value in asdict(folder.config).items() if name not in _PRIVATE_SETTINGS}
+    config = list_settings(folder.config)
+    split = {public: config.pop(name) for name, public in _SPLIT.items()}
     about: dict[str, Any] = {
         "format": FORMAT,
         "hushgraph": __version__,
@@ -129,8 +145,8 @@ def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
         "num_features": folder.num_features,
         "task": folder.task.to_json(),
         "columns": None if folder.columns is None else json.loads(folder.columns.to_json()),
-        # Of the identifiers in the training split, which are public.
-        "split_id": folder.split_id,
+        # With the digest of which identifiers are in the training split, all of which is public.
+        "public_split": split | {"training_nodes": folder.split_id},
         "assumptions": write_assumptions(folder.assumptions),
         "guarantee": folder.guarantee.to_json(),
         "statement": folder.guarantee.statement.to_text(),
@@ -141,7 +157,7 @@ def _describe(folder: RunFolder, result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _list_covered(folder: RunFolder, figures: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a run, as far as plan, guarantee and noisy tables give it."""
-    stated = folder.plan.summary() | describe_guarantee(folder.guarantee) | {"task": folder.task.name}
+    stated = folder.plan.summary() | describe_guarantee(folder.guarantee) | folder.stated_task
     return {**stated, "val_accuracy": None, "test_accuracy": None, "figure_table": [], **figures}
 
 

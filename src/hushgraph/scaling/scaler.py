@@ -28,7 +28,8 @@ class Scaler:
 
     Guarantees:
         A scaled row is a function of that row and of the constants: the same for a training row and for one
-        that arrives later. A row of zeros, which is what is left of an emptied row, stays one.
+        that arrives later. A row of zeros, which is what is left of an emptied row, stays one. An empty cell
+        is 0, the middle of its column, whatever constant filled it.
     """
 
     scales: tuple[Scale | None, ...]
@@ -42,8 +43,13 @@ class Scaler:
         }
         return cls(scales=tuple(known.get(name) for name in columns.features or ()))
 
-    def apply(self, x: Any) -> Any:
-        """Features float32 [R, d] with these columns scaled, dense or CSR as they were given."""
+    def apply(self, x: Any, filled: npt.NDArray[np.bool_] | None = None) -> Any:
+        """Return features with these columns scaled.
+
+        Args:
+            x: float32 [R, d], dense or CSR, as the result is.
+            filled: bool [R, numbers], which cells were empty; None if none was.
+        """
         places = [place for place, scale in enumerate(self.scales) if scale is not None]
         if not places or not x.shape[0]:
             return x
@@ -53,13 +59,23 @@ class Scaler:
             for begin in range(0, len(scaled), step):
                 rows = slice(begin, begin + step)
                 scaled[rows, places] = self._scale(x[rows][:, places], (x[rows] != 0).any(axis=1))
-            return scaled
+            return self._clear(scaled, filled)
         width = len(self.scales)
         numbers = x[:, :width].toarray()
         kept = sparse.csr_array(x)
         kept.eliminate_zeros()
         numbers[:, places] = self._scale(numbers[:, places], np.diff(kept.indptr) > 0)
+        numbers = self._clear(numbers, filled)
         return sparse.csr_array(sparse.hstack([sparse.csr_array(numbers), x[:, width:]], format="csr"))
+
+    def _clear(
+        self, scaled: npt.NDArray[np.float32], filled: npt.NDArray[np.bool_] | None
+    ) -> npt.NDArray[np.float32]:
+        """Put 0 into the cells of scaled columns that were empty."""
+        if filled is not None and filled.size:
+            numbers = scaled[:, : len(self.scales)]
+            numbers[filled & [scale is not None for scale in self.scales]] = 0.0
+        return scaled
 
     def _scale(
         self, values: npt.NDArray[np.float32], is_used: npt.NDArray[np.bool_]

@@ -15,13 +15,14 @@ from hushgraph.tasks.two_classes import TwoClasses
 
 
 def choose_other_task(
-    task: str, bounds: Sequence[float] | None, *, others: Mapping[str, object]
+    task: str, bounds: Sequence[float] | str | None, *, others: Mapping[str, object]
 ) -> Number | Literal["labels"] | None:
     """The task of labels that are numbers, or "labels" for sets of labels; None where they are classes.
 
     Args:
         task: "auto", "number", "labels" or another one.
-        bounds: the lowest and the highest number, which are declared.
+        bounds: the lowest and the highest number, which are declared; "private" where a noisy histogram of
+            the training labels gives them.
         others: settings of classes; those that are set are refused, but for the number of labels.
     """
     given = ", ".join(name for name, value in others.items() if value)
@@ -35,10 +36,12 @@ def choose_other_task(
             f"bounds={bounds} with {given or f'task={task!r}'}: bounds belong to task='number', which has no "
             "classes; leave out one"
         )
-    if bounds is None or len(bounds) != 2:
+    if bounds == "private":
+        return Number(bounds="private")
+    if bounds is None or isinstance(bounds, str) or len(bounds) != 2:
         raise InputError(
-            f"bounds={bounds}: task='number' needs the lowest and the highest number, as 0,100; they are "
-            "declared, never looked up in the data"
+            f"bounds={bounds}: task='number' needs the lowest and the highest number, as 0,100, which are "
+            "declared, never looked up in the data; or bounds='private', which pays for them"
         )
     return Number(low=float(bounds[0]), high=float(bounds[1]))
 
@@ -133,7 +136,7 @@ def read_class_weights(
         return None
     if isinstance(weights, str):
         raise InputError(
-            f"class_weight={weights!r}: expected a weight for each class, as fraud=1,other=0.02. A balanced "
+            f"class_weight={weights!r}: expected a weight for each class, as other=0.02. A balanced "
             "weight would count labels, which are private; declare what you know of the classes"
         )
     values = [1.0] * num_classes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -89,6 +90,7 @@ class Labels(Task):
 
     name: ClassVar[str] = "labels"
     headline: ClassVar[str] = "macro_auc"
+    answer: ClassVar[str] = "the labels"
     loss = staticmethod(binary_cross_entropies)
 
     num_labels: int
@@ -111,6 +113,11 @@ class Labels(Task):
     def question(self) -> str:
         """How many labels there are."""
         return f"{self.num_labels} labels"
+
+    @property
+    def first_output(self) -> float:
+        """The log-odds of one label in L: steps that clipping keeps short need not go there first."""
+        return -math.log(self.num_labels)
 
     @property
     def label_change(self) -> float:

@@ -1,11 +1,11 @@
-"""A number between declared bounds, such as views or an age."""
+"""A number between bounds, such as views or an age."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,17 +38,22 @@ class Number(Task):
     """A number. Labels are kept scaled: -1 is the lower bound, 1 the upper one; what is beyond goes there.
 
     Attributes:
-        low, high: the bounds, which are declared.
+        low, high: the bounds.
         unit: what the number counts, for tables of predictions; empty unless declared.
+        bounds: "declared"; "private" where they are still to be released by a charge, and labels are numbers
+            as they were given until then; "released" afterwards (`with_bounds`).
     """
 
     name: ClassVar[str] = "number"
     headline: ClassVar[str] = "r2"
+    answer: ClassVar[str] = "a number"
+    hub_task: ClassVar[str] = "node-regression"
     loss = staticmethod(squared_error)
 
-    low: float
-    high: float
+    low: float = -1.0
+    high: float = 1.0
     unit: str = ""
+    bounds: Literal["declared", "private", "released"] = "declared"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
@@ -69,7 +74,18 @@ class Number(Task):
     @property
     def question(self) -> str:
         """The bounds."""
+        if self.needs_bounds:
+            return "a number, between bounds from a noisy histogram"
         return f"a number from {self.low:g} to {self.high:g}"
+
+    @property
+    def needs_bounds(self) -> bool:
+        """Whether the bounds are still to be released."""
+        return self.bounds == "private"
+
+    def with_bounds(self, low: float, high: float) -> Number:
+        """The same number between bounds that were released."""
+        return replace(self, low=low, high=high, bounds="released")
 
     @property
     def label_change(self) -> float:
@@ -77,8 +93,14 @@ class Number(Task):
         return 4.0
 
     def scale(self, numbers: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Numbers as labels: 2 (y - low) / (high - low) - 1, cut at the bounds; NaN stays."""
+        """Numbers as labels: 2 (y - low) / (high - low) - 1, cut at the bounds; NaN stays.
+
+        Where bounds are still to be released, numbers stay as they are.
+        """
         values = np.asarray(numbers, np.float64)
+        if self.needs_bounds:
+            with np.errstate(over="ignore"):
+                return values.astype(np.float32)
         cut = np.clip(values, self.low, self.high)
         return (2 * (cut - self.low) / (self.high - self.low) - 1).astype(np.float32)
 

@@ -63,10 +63,14 @@ class Task(ABC):
     Attributes:
         name: what the task is called in files.
         headline: the figure that validation and test results show, such as "accuracy".
+        answer: what is predicted of a node, as words inside a sentence.
+        hub_task: what hubs of models call it.
     """
 
     name: ClassVar[str]
     headline: ClassVar[str]
+    answer: ClassVar[str] = "the class"
+    hub_task: ClassVar[str] = "node-classification"
 
     @property
     @abstractmethod
@@ -96,6 +100,11 @@ class Task(ABC):
         rounded onto the grid from `make_ballots`.
         """
         return None
+
+    @property
+    def first_output(self) -> float:
+        """What every output of a model is before training, where nothing is read; public."""
+        return 0.0
 
     @property
     def judged_by(self) -> str:

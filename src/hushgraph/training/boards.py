@@ -22,7 +22,7 @@ from hushgraph.runs.checkpoint import fill_model
 from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder
 from hushgraph.training.parts import Parts
-from hushgraph.training.source import find_released, get_billboard_plan
+from hushgraph.training.source import find_released
 
 
 @dataclass(eq=False)
@@ -50,7 +50,7 @@ class Boards:
             device: where to compute with the rows.
         """
         self._catch_up(num_boards=place + 1, num_ballots=place + 1)
-        plan, config = get_billboard_plan(self.folder), self.folder.config
+        plan, config = self.folder.plan, self.folder.config
         # Those of the boards before are as large as the new ones.
         self._readings = None
         # A board is kept in its file until it is read again.
@@ -98,7 +98,7 @@ class Boards:
 
     def make_board(self, place: int, ledger: Ledger) -> None:
         """See `BoardSource`."""
-        folder, plan = self.folder, get_billboard_plan(self.folder)
+        folder, plan = self.folder, self.folder.plan
         self._catch_up(num_boards=0, num_ballots=place + 1)
         # They were for these ballots.
         self._readings = None
@@ -145,7 +145,7 @@ def make_ballots(
     `readings` are of the boards before it, `halfway` the weights of the model, and `labels` the ballots of
     the first board, if known.
     """
-    plan, parts = get_billboard_plan(folder), parts or Parts()
+    plan, parts = folder.plan, parts or Parts()
     ballots = labels or parts.label_ballots(graph, plan.edge_owner, task=folder.task)
     if place == 0:
         return ballots

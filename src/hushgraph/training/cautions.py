@@ -52,12 +52,12 @@ def list_warnings(graph: Graph, plan: PrivacyPlan, *, budget: DataBudget | None 
             f"delta = {digits_up(plan.delta)} is at or above 1 / N for N = {nodes:,} training nodes: it "
             f"allows a row to be published; take less than 1 / N, such as {digits_up(1 / (10 * nodes))}"
         )
-    if plan.method == "trees" and plan.reads_edges and plan.max_readers >= nodes:
+    if plan.reads_edges and plan.max_readers >= nodes:
         warnings.append(
             f"K = {plan.max_readers} (max_readers) is at or above N = {nodes:,} training nodes: the bound "
             "cuts nothing, and the noise covers every tree; take a smaller one"
         )
-    if plan.method == "trees" and plan.num_layers > 0 and not plan.reads_edges:
+    if plan.num_layers > 0 and not plan.reads_edges:
         warnings.append(
             "training reads no edges, as K (max_readers) or D (max_reads) is 0: the weights come from "
             "features alone, and predictions still read neighbours"

@@ -159,7 +159,7 @@ def choose_table_draws() -> Draws:
 
 def make_noise(plan: PrivacyPlan, *, num_nodes: int, num_parameters: int, seed: int | None) -> NoiseSource:
     """Exact noise: one stream for all steps, of which nothing is used twice."""
-    num_roots, num_rows = plan.num_train_nodes, plan.most_rows(num_nodes)
+    num_roots, num_rows = plan.num_train_nodes, plan.most_lines(num_nodes)
     noise = ExactNoise(
         sigma_over_clip=plan.sigma_over_clip,
         sum_error=sum_error(num_roots=num_roots, num_rows=num_rows),

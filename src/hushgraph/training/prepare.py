@@ -104,12 +104,15 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         graph = replace(graph, declared_task=task)
         full["class_weights"] = read_class_weights(full["class_weight"], graph.num_classes, names)
     full["numbers"] = _choose_numbers(graph, full)
+    has_target = _check_bounds(graph, full)
+    num_columns = len(graph.columns.unscaled) if graph.columns and full["numbers"] == "private" else 0
     has_evaluated = len(graph.val_idx) + len(graph.test_idx) > 0
     figures = PublicFigures(
         graph.num_nodes,
         graph.num_train_units,
         graph.num_classes,
-        num_scaled=len(graph.columns.unscaled) if graph.columns and full["numbers"] == "private" else 0,
+        num_scaled=num_columns + has_target,
+        has_target=has_target,
         protects="node" if graph.persons is None else "person",
         **describe_task(graph.task, has_evaluated=has_evaluated),
     )
@@ -135,6 +138,23 @@ def _choose_numbers(graph: Graph, settings: Mapping[str, Any]) -> str:
             "numbers='declared' or 'as-is'"
         )
     return numbers
+
+
+def _check_bounds(graph: Graph, settings: Mapping[str, Any]) -> bool:
+    """Whether the bounds of a number are paid for; InputError where they cannot be."""
+    task = graph.task
+    needs_bounds = isinstance(task, Number) and task.needs_bounds
+    if settings["bounds"] == "private" and not needs_bounds:
+        raise InputError(
+            f"bounds='private': the graph is about {task.question}; leave bounds out, or build the graph "
+            "with task=Number(bounds='private') and numbers as they are"
+        )
+    if needs_bounds and settings["accountant"] == "paper":
+        raise InputError(
+            "bounds='private' with accountant='paper': it prices steps alone; use accountant='pair', or "
+            "declare bounds"
+        )
+    return needs_bounds
 
 
 def _check_has_labels(graph: Graph) -> None:

@@ -1,4 +1,4 @@
-"""For whoever waits: steps and epsilon, as a bar or as lines of a log, and nothing that is private."""
+"""Progress of training: steps and epsilon, as a bar or as lines of a log, and nothing that is private."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Run: what training gives back."""
+"""Run: what training gives back; one class that users hold, with all that can be asked of it, hence long."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +16,8 @@ from scipy import sparse
 from torch import nn
 
 from hushgraph._text import rounded_up
-from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_rows, scale_readings
+from hushgraph.billboard.reading import add_free_inputs, scale_readings
+from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
@@ -39,10 +40,13 @@ from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Evaluation
 from hushgraph.training.boards import Boards
 from hushgraph.training.prepare import check_model
-from hushgraph.training.source import get_billboard_plan
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+# Held while the boards of a run are loaded for new nodes.
+_LOADING = threading.Lock()
 
 
 class HasJson(Protocol):
@@ -90,6 +94,7 @@ class Run:
     metrics: list[dict[str, Any]]
     folder: RunFolder
     is_temporary: bool = False
+    _ready: ReadyBoards | None = field(default=None, init=False, repr=False)
 
     def _repr_html_(self) -> str:
         """Called by notebooks: accuracy, epsilon, guarantee and the sentence."""
@@ -269,14 +274,14 @@ class Run:
         if len(places) != rows.shape[0]:
             raise InputError(f"places has {len(places)} lists; expected one for each of {rows.shape[0]} rows")
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in places])]).astype(np.int64)
-        listed = self._load_boards()[0].places_of(np.asarray([place for row in places for place in row]))
+        listed = self._ready_boards.places_of(np.asarray([place for row in places for place in row]))
         return self.predict_listed(rows, indptr, listed)
 
     def predict_listed(
         self, features: Any, indptr: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """As `predict_new`; row i lists `places[indptr[i]:indptr[i + 1]]`, with -1 for an unknown place."""
-        boards = self._load_boards()
+        boards = self._ready_boards
         x = check_features(features)
         inference.check_width(x.shape[1], self.folder.num_features)
         return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places))
@@ -284,12 +289,12 @@ class Run:
     def _predict_new_nodes(
         self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None
     ) -> Predicted:
-        boards = self._load_boards()
+        boards = self._ready_boards
         is_symmetrized = self.config.symmetrize if symmetrize is None else symmetrize
         lister: ListedBy = "source" if self.plan.edge_owner == "sender" else "target"
         with open_new_nodes(
             data,
-            boards[0],
+            boards,
             columns=self.folder.columns,
             num_features=self.folder.num_features,
             listed_by="either" if is_symmetrized else lister,
@@ -306,11 +311,11 @@ class Run:
         )
 
     def _predict_rows(
-        self, boards: Sequence[Board], nodes: NewNodes
+        self, boards: ReadyBoards, nodes: NewNodes
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Probabilities of rows that read the boards, and how many places of each are unknown."""
-        config, (board, _) = self.config, combine_boards(boards, centred=self.folder.task.is_centred)
-        seen = read_rows(board, nodes.indptr, nodes.places, damped=config.damped)
+        config = self.config
+        board, seen = boards.read_rows(nodes.indptr, nodes.places, damped=config.damped)
         scaling: dict[str, Any] = {"scale": config.reading_scale, "radius": config.reading_radius}
         readings = add_free_inputs(
             scale_readings(seen.values, board, **scaling),
@@ -321,7 +326,7 @@ class Run:
             own_places=np.full(len(seen.known), -1) if config.own_place else None,
             **scaling,
         )
-        x = self.folder.scale_features(nodes.x)
+        x = self.folder.scale_features(nodes.x, nodes.filled)
         scores = score_rows(self.model, x, readings, feature_norm=config.feature_norm)
         values: npt.NDArray[np.float32] = self.folder.task.show(scores).cpu().numpy()
         return values, seen.unknown
@@ -346,10 +351,18 @@ class Run:
         """Whether predictions that read no neighbour are covered."""
         return self.result.get("predictions") == PREDICTIONS[True]
 
-    def _load_boards(self) -> list[Board]:
-        """The boards; RunError where the run has none."""
-        get_billboard_plan(self.folder)
-        return self.folder.load_boards()
+    @property
+    def _ready_boards(self) -> ReadyBoards:
+        """The boards for new nodes, loaded once, by whichever thread comes first."""
+        if self._ready is None:
+            with _LOADING:
+                if self._ready is None:
+                    self._ready = ReadyBoards(self.folder.load_boards(), centred=self.folder.task.is_centred)
+        return self._ready
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the boards out of pickles: they are in the folder."""
+        return self.__dict__ | {"_ready": None}
 
     def _read_to_predict(self, data: Any, *, symmetrize: bool | None) -> Graph:
         """The graph to predict on: of a billboard run its own, with labels; else any with the features."""
@@ -378,7 +391,7 @@ class Run:
 
     def _read_training_data(self, data: Any) -> Graph:
         """The graph that the board was made on, with its labels: own ballots are taken off readings."""
-        board = self._load_boards()[0]
+        board = self.folder.load_boards()[0]
         try:
             graph = self.folder.read_graph(data)
         except RunError as error:
@@ -391,7 +404,7 @@ class Run:
 
     def _score_covered(self, graph: Graph) -> torch.Tensor:
         device = next(self.model.parameters()).device
-        boards = self._load_boards()
+        boards = self.folder.load_boards()
         table = Boards(self.folder, graph, boards=boards).read_boards(len(boards) - 1, device)
         return score_table(self.model, graph, table)
 
@@ -462,6 +475,40 @@ class Run:
         if path is not None:
             write_card(self.folder, path, accuracy=accuracy, about=about)
         return render_card(self.folder, accuracy=accuracy, about=about)
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write what was released of this run as ONNX, Parquet and JSON, to be served without hushgraph.
+
+        Args:
+            path: a folder that does not exist yet, or is empty.
+
+        Raises:
+            RunError: where nothing was released, or where predictions read neighbours.
+        """
+        from hushgraph.export.bundle import export_run
+
+        return export_run(self.folder.path, path)
+
+    def log_mlflow(self, *, name: str = "model") -> str:
+        """Log settings, covered figures, the card and a model that MLflow serves, from what was released.
+
+        They go to the active run of MLflow, or to a new one. `mlflow.pyfunc.load_model` takes the returned
+        address; its `predict` takes a DataFrame with the columns of the training table and, of a billboard, a
+        column `places` of lists.
+
+        Args:
+            name: of the model in MLflow.
+
+        Raises:
+            RunError: where nothing was released, or where predictions read neighbours.
+
+        Guarantees:
+            Everything that is logged is a function of files of the release: no exact figure, no loss, no
+            path, no time of training and no seed.
+        """
+        from hushgraph.training.tracking import log_run
+
+        return log_run(self.folder.path, name=name)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Copy the folder of this run, so that it outlives this object; `Run.load` reads it.

@@ -17,7 +17,7 @@ from hushgraph.training.source import Source, find_counts, release_counts
 
 @runtime_checkable
 class NumberSource(Protocol):
-    """Whoever can count the numbers of training rows."""
+    """Counts the numbers of training rows."""
 
     def count_numbers(self) -> Int64Array:
         """The histograms of the columns that the plan pays for, without noise."""
@@ -27,10 +27,11 @@ class NumberSource(Protocol):
 def release_scaling(folder: RunFolder, source: Source, ledger: Ledger, *, parts: Parts) -> None:
     """Charge the histograms, then count, add noise and write them, as `release_counts` says."""
     charge, plan = folder.plan.scaling_charge, folder.plan.fingerprint()
-    if charge is None or len(folder.paid_columns) != charge.num_columns:
+    num_columns = len(folder.paid_columns) + folder.plan.has_target
+    if charge is None or num_columns != charge.num_columns:
         raise RunError(
             f"run={folder.path}: its plan scales {folder.plan.num_scaled} columns, its data has "
-            f"{len(folder.paid_columns)} to scale; plan the run with hushgraph.prepare"
+            f"{num_columns} to scale; plan the run with hushgraph.prepare"
         )
     if not isinstance(source, NumberSource):
         raise RunError(

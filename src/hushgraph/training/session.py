@@ -124,11 +124,11 @@ class Session:
         if plan.scaling_charge is not None:
             group.broadcast(self._release_scaling)
         self.source.prepare(model)
-        for place, end in enumerate(plan.segment_ends):
+        for place, (opening, end) in enumerate(plan.segments):
             is_last = end == plan.steps
             if self.learner.resumed and not is_last and group.broadcast(folder.halfway_path.exists):
                 continue
-            if place < folder.num_boards:
+            if opening is not None:
                 group.broadcast(partial(self._release_board, place))
             view = self.source.read(place)
             common: dict[str, Any] = {"group": group, "parts": self.parts}
@@ -172,7 +172,7 @@ class Session:
         covered = self._release_figures(watch.view)
         figures = {"val_accuracy": None, "test_accuracy": None, **covered, **self._measure(watch.view)}
         seconds = time.monotonic() - watch.begin
-        result = plan.summary() | {"task": folder.task.name} | figures
+        result = plan.summary() | folder.stated_task | figures
         result |= {
             "seconds": round(seconds, 3),
             "device": str(self.source.device),

@@ -16,7 +16,6 @@ from hushgraph.figures.tables import Scored
 from hushgraph.noise.counts import NoisyCounts
 from hushgraph.privacy.charges import Charge, name_board
 from hushgraph.privacy.ledger import Ledger
-from hushgraph.privacy.plans import BillboardPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training.distributed import Group
 from hushgraph.training.parts import ClippedSum, Parts
@@ -46,7 +45,7 @@ class View(Protocol):
 
 
 class BoardSource(Protocol):
-    """Whoever tallies the ballots of rows, and keeps what was released of them."""
+    """Tallies the ballots of rows, and keeps what was released of them."""
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
         """Whether a board is there; RunError where it was released and is missing, or is another one."""
@@ -102,7 +101,7 @@ def release_board(
     if source.find_board(place, ledger):
         return
     if not ledger.is_charged(name_board(place)):
-        (parts or Parts()).charge(ledger, get_billboard_plan(folder).board_charge(place))
+        (parts or Parts()).charge(ledger, folder.plan.board_charge(place))
     source.make_board(place, ledger)
 
 
@@ -186,10 +185,3 @@ def check_release(ledger: Ledger, name: str, digest: str) -> None:
     ledger.check_digest(name, digest)
     if ledger.releases.get(name) is None:
         ledger.record_release(name, digest)
-
-
-def get_billboard_plan(folder: RunFolder) -> BillboardPlan:
-    """The plan of a billboard run; RunError for a run of another method."""
-    if not isinstance(folder.plan, BillboardPlan):
-        raise RunError(f"run={folder.path}: it was trained on trees and has no board; train with a billboard")
-    return folder.plan

@@ -55,7 +55,9 @@ def train(
     Args:
         data: a PyG `Data`, a `Graph`, a NetworkX graph, a path, a pair of paths or of DataFrames (nodes,
             edges), or a catalog name.
-        observer: told about progress; never about anything that is private and not paid for.
+        observer: called after every step with steps done, steps in all, epsilon so far and an accuracy, which
+            is None unless the run is not private or `exact_figures` is given; never told about anything else
+            that is private and not paid for. `docs/serving.md` has examples for MLflow and others.
         on_start: given the folder of the run once everything is checked, before the first step.
         on_notes: given what the owner of the data alone may know: how many cells were filled and edges
             dropped, and whether edges look directed. Nothing else is told or writes it.

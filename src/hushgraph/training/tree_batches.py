@@ -178,7 +178,7 @@ class TreeBatches:
                 self.features,
                 self.graph.y,
                 may_read=plan.reads_edges,
-                expected_rows=len(roots[part]) * plan.mean_rows_per_root(self.graph.num_nodes),
+                expected_rows=len(roots[part]) * plan.mean_lines_per_root(self.graph.num_nodes),
             )
             yield _drop_labels(piece, ~is_kept[part])
 
@@ -187,7 +187,7 @@ class TreeBatches:
         plan, limit = self.plan, PIECE_ROWS[self.features.device.type]
         largest = bound_tree_size(plan.max_readers, plan.max_reads, plan.num_layers, self.graph.num_nodes)
         # Of trees of very different sizes, few are as large as the largest.
-        mean = plan.mean_rows_per_root(self.graph.num_nodes)
+        mean = plan.mean_lines_per_root(self.graph.num_nodes)
         return max(CHUNK, int(limit / min(largest, 4 * mean)) // CHUNK * CHUNK)
 
     def _draw_seed(self) -> int:

@@ -246,8 +246,8 @@ def test_flags_go_before_the_file_column_by_column() -> None:
     merged = merge_columns(file, {"ignore": ["d"], "dates": {"h": "2010-01-01"}, "classes": ["x", "y"]})
     assert merged["dates"] == {"e": "2000-01-01", "h": "2010-01-01"}
     assert (merged["cycles"], merged["date_format"], merged["hashed"]) == ({}, {}, {})
-    # What a flag declares anew is not looked up any more.
-    assert merged["looked_up"] == ["id"]
+    # What a flag declares anew is not looked up any more; that e is a date still is.
+    assert merged["looked_up"] == ["dates", "id"]
     assert merge_columns(file, {"features": ["e", "b"]})["booleans"] == ["b"]
     assert merge_columns(file, {"classes": ["x"], "looked_up": ["classes"]})["looked_up"] == [
         "dates",

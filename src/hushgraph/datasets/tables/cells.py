@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 from hushgraph.graph.cell_rules import CYCLES, EVERY_COLUMN, rule_for
@@ -99,17 +100,19 @@ def cycle_sql(cell: str, part: str, form: str | None) -> tuple[str, str]:
 
 def name_remedy(text: str, name: str) -> str | None:
     """Return the flag that reads a cell which is not a number; None where none does."""
-    word = text.strip()
+    word, given = text.strip(), name
+    name = shlex.quote(name)
     if word.endswith("%") and re.fullmatch(r"[+-]?[\d.,' ]+\s*%", word):
         return f"percentages are read with --percent {name}"
     if word.lower() in (*TRUE_WORDS, *FALSE_WORDS):
         return f"booleans are read with --boolean {name}"
     if re.fullmatch(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?", word):
-        return f"dates are read with --date {name}={FIRST_DAY}"
+        return f"dates are read with --date {shlex.quote(f'{given}={FIRST_DAY}')}"
     match = re.fullmatch(r"\d{1,2}([./-])\d{1,2}\1\d{4}", word)
     if match:
         form = "%m/%d/%Y" if match[1] == "/" else match[1].join(("%d", "%m", "%Y"))
-        return f"dates are read with --date {name}={FIRST_DAY} --date-format {name}={form}"
+        day, written = shlex.quote(f"{given}={FIRST_DAY}"), shlex.quote(f"{given}={form}")
+        return f"dates are read with --date {day} --date-format {written}"
     if re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+", word):
         return "such numbers are read with --decimal , --thousands ."
     if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", word) and (word.count(",") > 1 or "." in word):
@@ -121,7 +124,7 @@ def name_remedy(text: str, name: str) -> str | None:
         comma = "--decimal , " if "," in word else ""
         return f"such numbers are read with {comma}--thousands {match[2]!r}"
     if re.fullmatch(r"[+-]?\d+\.\d+", word):
-        return f"a number with a point is read with --decimal {name}=."
+        return f"a number with a point is read with --decimal {shlex.quote(f'{given}=.')}"
     return None
 
 

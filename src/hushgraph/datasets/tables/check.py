@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.files import MAPPING, TableFiles, find_tables, is_tables
 from hushgraph.datasets.tables.findings import Listing
 from hushgraph.datasets.tables.formats import guess_formats
+from hushgraph.datasets.tables.label_problems import Question
 from hushgraph.datasets.tables.problems import NUMERIC, Problem, list_problems
 from hushgraph.datasets.tables.profile import Profile, copy_table, profile_table
 from hushgraph.datasets.tables.reading import open_database, open_pair
@@ -61,7 +62,7 @@ class Check:
             decided of them is named in `looked_up`.
         declared: more fields, which list values of the data; to use them is to declare these values public.
         looked_up: the kinds of things in `declared`, as in `Columns.looked_up`.
-        task: what the labels ask for, where rows show that they are no classes.
+        asked: settings of the task, such as `task`, `bounds` or `rare`: those given, and what labels ask for.
         source: DATA and the edges as they were given; None for DataFrames.
         files: names, folders or patterns of the files of nodes and of edges; None for DataFrames.
         mapping: the TOML file that was read, if there is one.
@@ -84,7 +85,7 @@ class Check:
     settings: Mapping[str, Any]
     declared: Mapping[str, Any] = field(default_factory=dict)
     looked_up: tuple[str, ...] = ()
-    task: str | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
     source: tuple[str, tuple[str, ...]] | None = None
     files: tuple[tuple[Path, ...], tuple[Path, ...]] | None = None
     mapping: Path | None = None
@@ -126,8 +127,8 @@ class Check:
                 the file of the tables has not.
         """
         if self.source is None:
-            task = f"task={self.task!r}, " if self.task else ""
-            return f"hg.train(data, epsilon=4.0, {task}columns=checked.to_columns())"
+            asked = "".join(f"{name}={value!r}, " for name, value in self.asked.items())
+            return f"hg.train(data, epsilon=4.0, {asked}columns=checked.to_columns())"
         from hushgraph.datasets.tables.proposal import format_flags
 
         more: dict[str, Any] = dict(self.declared)
@@ -142,8 +143,7 @@ class Check:
         if kinds and kinds != self.in_file.get("looked_up"):
             more["looked_up"] = kinds
         words = ["hushgraph train", _quote(data), *(f"--edges {_quote(each)}" for each in edges)]
-        task = f"--task {self.task}" if self.task else ""
-        return " ".join([*words, "--epsilon 4", *filter(None, [task]), *format_flags(more)])
+        return " ".join([*words, "--epsilon 4", *format_flags(self.asked), *format_flags(more)])
 
     def to_toml(self, folder: Path | None = None) -> str:
         """Return graph.toml: names of columns and rules, with a comment each, and no value of the data.
@@ -195,7 +195,7 @@ class Check:
             "problems": [asdict(problem) for problem in self.problems],
             "settings": json.loads(json.dumps(dict(self.settings))),
             "declared": json.loads(json.dumps(dict(self.declared))),
-            "task": self.task,
+            "asked": json.loads(json.dumps(dict(self.asked))),
             "looked_up": self._all_looked_up,
             "next": self.next_command(written),
         }
@@ -221,7 +221,16 @@ class Check:
         return f"Check({self.tables[0]}, {self.tables[1]}, can_train={self.can_train}); print it to see it"
 
 
-def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> Check:
+def check(
+    data: Any,
+    *,
+    columns: Columns | Mapping[str, Any] | None = None,
+    task: str = "auto",
+    bounds: Sequence[float] | None = None,
+    positive: str | int | None = None,
+    rare: bool = False,
+    class_weight: Mapping[str, float] | str | None = None,
+) -> Check:
     """Read tables once and say what their columns look like, what is wrong, and how to go on.
 
     Nothing is charged and nothing is written: the result shows private data to the owner of the data.
@@ -229,12 +238,15 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
     Args:
         data: a folder, a pair of files or DataFrames, or a TOML file, as `hushgraph.train` takes tables.
         columns: the roles that are known; the others are guessed.
+        task, bounds, positive, rare, class_weight: what is asked of a node, as `hushgraph.train` takes them;
+            what is not given is proposed.
 
     Returns:
         The columns, the problems and a proposal. Print it; `write` keeps the proposal as graph.toml.
 
     Raises:
         GraphError: where the files are no tables.
+        InputError: where settings of the task contradict each other.
 
     Guarantees:
         `settings`, and so the file that `write` keeps, holds names of columns and fixed rules, and no value,
@@ -253,6 +265,8 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
         >>> checked.write().name, checked.can_train
         ('graph.toml', True)
     """
+    asked: dict[str, Any] = {"task": None if task == "auto" else task, "bounds": bounds, "positive": positive}
+    asked |= {"rare": rare, "class_weight": class_weight}
     if not is_tables(data):
         raise GraphError(
             "check reads tables: a folder with nodes and edges, or a pair of files; other data is checked by "
@@ -271,9 +285,10 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
         edge_profiles = profile_table(connection, edges, "raw_edges", (), are_nodes=False)
         formats = guess_formats(connection, profiles, given, missing)
         roles = RoleGuess(connection, profiles, edge_profiles, given, formats.words).guess()
-        settings = _propose(given, roles, missing, _keep_features(formats.settings, roles))
+        question = Question.of(asked, given, roles, profiles, formats.words)
+        settings = _propose(given, roles, missing, _keep_numbers(formats.settings, roles, question))
         listing = list_problems(
-            connection, (nodes, edges), (profiles, edge_profiles), roles, settings, missing=missing
+            connection, (nodes, edges), (profiles, edge_profiles), roles, settings, question, missing=missing
         )
         is_frames = bool(files.titles)
         return Check(
@@ -287,7 +302,7 @@ def check(data: Any, *, columns: Columns | Mapping[str, Any] | None = None) -> C
             settings=settings | listing.changes,
             declared=listing.declared,
             looked_up=_list_looked_up(listing),
-            task=listing.task,
+            asked=listing.asked,
             source=None if is_frames else _name_source(data),
             files=None if is_frames else (files.given["nodes"], files.given["edges"]),
             mapping=files.mapping,
@@ -310,9 +325,11 @@ def _choose_missing(columns: Columns) -> tuple[str, ...]:
     return tuple(text for text in MISSING if text not in values)
 
 
-def _keep_features(formats: Mapping[str, Any], roles: Roles) -> dict[str, Any]:
+def _keep_numbers(formats: Mapping[str, Any], roles: Roles, question: Question) -> dict[str, Any]:
     """Return the rules for cells of the columns that are numbers in the end."""
     numeric = {*(name for name, word in roles.nodes.items() if word in NUMERIC), "*"}
+    if question.is_number:
+        numeric |= {*roles.label_columns}
     kept: dict[str, Any] = {}
     for key, value in formats.items():
         if isinstance(value, Mapping):
@@ -347,7 +364,7 @@ def _propose(
 def _list_looked_up(listing: Listing) -> tuple[str, ...]:
     """The kinds of what rows decided beside the settings: values to declare, and the task."""
     kinds = {kind for kind, names in LOOKED_UP.items() if any(name in listing.declared for name in names)}
-    return tuple(kind for kind in LOOKED_UP if kind in kinds or (kind == "task" and listing.task))
+    return tuple(kind for kind in LOOKED_UP if kind in kinds or kind in listing.looked_up)
 
 
 def _differs(kind: str, formats: Mapping[str, Any], given: Mapping[str, Any]) -> bool:

@@ -52,13 +52,15 @@ class Listing:
         problems: in the order of the tables.
         changes: settings that differ from the first proposal.
         declared: settings that list values of the data, for the owner to declare.
-        task: what the labels ask for, where they are no classes.
+        asked: settings of the task, those given and those that labels ask for.
+        looked_up: what of `asked` was read off rows: "task", "bounds" or "rare".
     """
 
     problems: list[Problem] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict)
-    task: str | None = None
+    asked: dict[str, Any] = field(default_factory=dict)
+    looked_up: list[str] = field(default_factory=list)
 
 
 class Finder:

@@ -49,14 +49,17 @@ def guess_formats(
     for name, profile in profiles.items():
         if name in taken:
             continue
+        is_label = name == given.get("label")
         if name in (given.get("dates") or ()) or name in (given.get("booleans") or ()):
             formats.words[name] = "date" if name in (given.get("dates") or ()) else "boolean"
-        elif profile.filled and (not profile.is_number or profile.fractions):
+            continue
+        has_texts = profile.numbers + profile.infinite < profile.filled
+        if profile.filled and (has_texts or profile.fractions):
             counts = _count_ways(connection, profile, missing)
-            if profile.is_number:
+            if not has_texts or (profile.is_number and not _has_marks(counts)):
                 points[name] = counts["grouped"] >= counts["fractional"]
             else:
-                _choose(name, counts, formats, commas)
+                _choose(name, counts, formats, commas, is_label=is_label)
     if given.get("decimal") is None and given.get("thousands") is None:
         _propose_marks(formats, commas, points)
     return formats
@@ -64,38 +67,57 @@ def guess_formats(
 
 def _list_taken(given: Mapping[str, Any]) -> set[str]:
     """Columns with a role in which the text counts."""
-    names = {given[role] for role in ("id", "label", "split") if isinstance(given.get(role), str)}
+    names = {given[role] for role in ("id", "split") if isinstance(given.get(role), str)}
     if not isinstance(given.get("label"), str):
         names |= {*(given.get("label") or ())}
     return names.union(*(given.get(key) or () for key in ("ignore", "categorical", "hashed")))
 
 
-def _choose(name: str, counts: Mapping[str, int], formats: Formats, commas: dict[str, bool]) -> None:
-    """Choose the way in which a column of text is written, if there is one."""
+def _has_marks(counts: Mapping[str, int]) -> bool:
+    """Whether every value is a number, and some have marks that a plain number has not."""
+    ways = ("comma", "comma_groups", "point_groups", "percent", "percent_comma")
+    return max(counts[way] for way in ways) == counts["tried"] > counts["plain"]
+
+
+def _are_thousands(counts: Mapping[str, int]) -> bool:
+    """Whether commas stand between thousands rather than before decimals.
+
+    "5,467" may be either. Decimals are as many in every value, and thousands are missing in small ones.
+    """
+    groups, decimals = counts["point_groups"], max(counts["comma"], counts["comma_groups"])
+    return groups > decimals or (groups == decimals and counts["plain"] > 0)
+
+
+def _choose(
+    name: str, counts: Mapping[str, int], formats: Formats, commas: dict[str, bool], *, is_label: bool
+) -> None:
+    """Choose the way in which a column of text is written, if there is one; labels can be numbers alone."""
     tried = counts["tried"]
 
     def fits(way: str) -> bool:
         return counts[way] > 0 and counts[way] >= _MOST * tried
 
     settings = formats.settings
+    if is_label and (fits("iso") or counts["boolean"] == tried):
+        return
     if counts["boolean"] == tried <= 4 and counts["boolean_word"]:
         settings["booleans"] = [*settings.get("booleans", ()), name]
         formats.words[name] = "boolean"
     elif fits("iso"):
         settings["dates"] = {**settings.get("dates", {}), name: FIRST_DAY}
         formats.words[name] = "date"
+    elif fits("point_groups") and counts["point_groups"] > counts["plain"] and _are_thousands(counts):
+        settings["thousands"] = {**settings.get("thousands", {}), name: ","}
+        formats.words[name] = "number"
     elif (fits("comma") or fits("comma_groups")) and counts["comma_groups"] > counts["plain"]:
         commas[name] = counts["comma_groups"] > counts["comma"]
-        formats.words[name] = "number"
-    elif fits("point_groups") and counts["point_groups"] > counts["plain"]:
-        settings["thousands"] = {**settings.get("thousands", {}), name: ","}
         formats.words[name] = "number"
     elif counts["percent_sign"] and (fits("percent") or fits("percent_comma")):
         settings["percent"] = [*settings.get("percent", ()), name]
         formats.words[name] = "number"
         if counts["percent_comma"] > counts["percent"]:
             commas[name] = False
-    else:
+    elif not is_label:
         best = max(DATE_FORMATS, key=lambda form: counts[form])
         if fits(best):
             settings["dates"] = {**settings.get("dates", {}), name: FIRST_DAY}

@@ -1,12 +1,18 @@
-"""Problems of labels: classes that have names, numbers, lists of labels, columns of 0 and 1."""
+"""What labels ask for, and their problems: classes that have names, numbers, lists, columns of 0 and 1."""
 
 from __future__ import annotations
 
-from hushgraph.datasets.tables.cells import flag_sql, quote
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hushgraph.datasets.tables.cells import feature_sql, flag_sql, quote
 from hushgraph.datasets.tables.findings import EXAMPLES, Finder
 from hushgraph.datasets.tables.node_table import SEPARATOR
 from hushgraph.datasets.tables.profile import Profile, list_sql
-from hushgraph.datasets.tables.roles import MOST_CATEGORIES
+from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
+from hushgraph.tasks.choose import choose_class_task, choose_other_task, read_class_weights
 
 # What stands between the labels of a cell that lists several.
 _BETWEEN = ("|", ";", ",")
@@ -14,32 +20,91 @@ _BETWEEN = ("|", ";", ",")
 _MOST_LABELS = 200
 
 
+# Texts that say that a row has none of the labels; a text that is not declared says the same.
+_NO_LABEL = ("none", "nothing")
+# Of two classes, one that fewer labels than this share have is proposed as rare.
+_RARE = 0.1
+# What an example of the common class then counts. A constant: it must not follow from how many there are.
+_COMMON_WEIGHT = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of a node, as far as the caller or the form of the labels says.
+
+    Attributes:
+        given: the settings of the task that the caller gave.
+        is_number: whether labels are numbers to predict.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    is_number: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        asked: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        roles: Roles,
+        profiles: Mapping[str, Profile],
+        words: Mapping[str, str],
+    ) -> Question:
+        """Decide whether labels are numbers.
+
+        Args:
+            asked: settings of the task, None or False where they are not given.
+            columns: the fields of `Columns` that are given.
+            roles: of the columns.
+            profiles: of the columns of nodes.
+            words: "number" for columns of numbers that are written in a special way.
+        """
+        given = {name: value for name, value in asked.items() if value not in (None, False)}
+        others = {name: given.get(name) for name in ("positive", "rare", "class_weight")}
+        is_asked = given.get("task") == "number" or "bounds" in given
+        if not is_asked or "bounds" in given or any(others.values()):
+            choose_other_task(given.get("task", "auto"), given.get("bounds"), others=others)
+        name = roles.label if isinstance(roles.label, str) else ""
+        profile = profiles.get(name)
+        is_declared = any(columns.get(key) is not None for key in ("classes", "separator")) or bool(given)
+        if profile is None or is_asked or is_declared:
+            return cls(given=given, is_number=is_asked)
+        is_spread = profile.is_number and (profile.distinct > MOST_CATEGORIES or profile.fractions > 0)
+        is_numbered = profile.integers == profile.filled and profile.distinct == (profile.most or 0) + 1
+        return cls(given=given, is_number=words.get(name) == "number" or (is_spread and not is_numbered))
+
+
 class LabelFinder(Finder):
     """Looks at the column of labels, or at the columns."""
 
+    question = Question()
+
     def check_label(self) -> None:
-        """Labels that are text, and labels that are no class."""
+        """Labels that are text, numbers, lists or no class at all."""
         if isinstance(self.roles.label, tuple):
             self._check_flags(self.roles.label)
             return
         profile = self._profile(0, self.roles.label)
         if profile is None:
             return
-        classes = self.settings.get("classes")
-        if self.settings.get("separator") is not None:
-            self._check_lists(profile, self.settings["separator"])
+        if self.question.is_number:
+            self._check_numbers(profile)
             return
+        separator = self.settings.get("separator")
+        if separator is not None or self.question.given.get("task") == "labels":
+            self._check_lists(profile, separator or self._find_separator(profile) or SEPARATOR)
+            return
+        classes = self.settings.get("classes")
         # Numbers from 0 without a gap are classes as they are.
         is_numbered = profile.integers == profile.filled and profile.distinct == (profile.most or 0) + 1
         if classes is None and not is_numbered:
             if self._find_other_task(profile):
                 return
-            names = self._values(profile)
-            self.listing.declared["classes"] = names
+            classes = self._values(profile)
+            self.listing.declared["classes"] = classes
             self._add(
-                *(0, profile.name, f"classes have names, {len(names)} of them", profile.filled),
+                *(0, profile.name, f"classes have names, {len(classes)} of them", profile.filled),
                 "list them with --classes if they are public, as the next command does",
-                tuple(map(repr, names[:EXAMPLES])),
+                tuple(map(repr, classes[:EXAMPLES])),
             )
         elif classes is not None:
             outside = (
@@ -54,19 +119,76 @@ class LabelFinder(Finder):
                 examples = self._examples(profile, outside)
                 what = f"{count:,} labels are not listed in classes"
                 self._add(0, profile.name, what, count, advice, examples, stops=True)
+        if classes or profile.distinct:
+            self._check_rare(profile, list(classes or map(str, range(profile.distinct))))
+        self._add_unlabelled(profile)
+
+    def _check_rare(self, profile: Profile, classes: list[str]) -> None:
+        """Check the settings of classes; of two of which one is rare, propose them."""
+        given = {name: value for name, value in self.question.given.items() if name != "bounds"}
+        weights = given.pop("class_weight", None)
+        choose_class_task(len(classes), classes, **given)
+        read_class_weights(weights, len(classes), classes)
+        if self.question.given or len(classes) != 2:
+            return
+        counts = [self._count(f"CAST({profile.sql} AS VARCHAR) = {quote(name)}") for name in classes]
+        share = min(counts) / max(sum(counts), 1)
+        if not 0 < share < _RARE:
+            return
+        place = counts.index(min(counts))
+        name, other = classes[place], classes[1 - place]
+        asked = {"positive": name, "rare": True, "class_weight": {other: _COMMON_WEIGHT}}
+        self.listing.asked.update(asked)
+        self.listing.looked_up.append("rare")
+        what = f"{100 * share:.2g}% of the labels are {name!r}"
+        advice = (
+            "a rare class (--positive, --rare, --class-weight), as the next command says; judge it by "
+            "ROC-AUC, since accuracy hides a model that finds nobody"
+        )
+        self._add(0, profile.name, what, min(counts), advice)
+
+    def _check_numbers(self, profile: Profile) -> None:
+        """Say that labels are numbers, propose bounds, and list cells that are none or lie outside."""
+        given = self.question.given
+        filled, value = self._filled(profile), feature_sql(self.rules, profile.name, profile.sql)
+        bounds = given.get("bounds")
+        if bounds is None:
+            least, most = self.connection.execute(
+                f"SELECT min(v), max(v) FROM (SELECT {value} AS v FROM raw_nodes WHERE {filled}) WHERE "
+                "isfinite(v)"
+            ).fetchone()
+            if least is None:
+                advice = "expected numbers for --task number; choose another --label, or leave out --task"
+                self._add(0, profile.name, "no cell is a number", profile.filled, advice, stops=True)
+                return
+            bounds = round_bounds(least, most)
+            self.listing.asked |= {"task": "number", "bounds": bounds}
+            self.listing.looked_up += ["bounds"] if "task" in given else ["task", "bounds"]
+            shown = ",".join(f"{bound:.12g}" for bound in bounds)
+            what = f"{profile.distinct:,} different numbers: this looks like a number to predict"
+            advice = (
+                f"--task number --bounds {shown}, as the next command says, or bounds you know; or bin it"
+            )
+            self._add(0, profile.name, what, profile.filled, advice)
+        else:
+            outside = f"{filled} AND NOT {value} BETWEEN {float(bounds[0])!r} AND {float(bounds[1])!r}"
+            count = self._count(outside)
+            if count:
+                what = f"{count:,} numbers lie outside the bounds"
+                advice = "they count as the nearer bound; give wider --bounds if these are numbers to predict"
+                self._add(0, profile.name, what, count, advice, self._examples(profile, outside))
+        not_number = f"{filled} AND {value} IS NULL"
+        count = self._count(not_number)
+        if count:
+            advice = "correct them, or count them as empty (--missing): such a row has no label"
+            examples = self._examples(profile, not_number)
+            what = f"{count:,} labels are not numbers"
+            self._add(0, profile.name, what, count, advice, examples, stops=True)
         self._add_unlabelled(profile)
 
     def _find_other_task(self, profile: Profile) -> bool:
-        """Whether the label is no class but a number, a list or free text; say so."""
-        is_number, is_whole = profile.numbers == profile.filled, profile.fractions == 0
-        if is_number and (profile.distinct > MOST_CATEGORIES or not is_whole):
-            what = f"{profile.distinct:,} different numbers: this looks like a number to predict"
-            advice = (
-                "bin it, or give --task number --bounds a,b with bounds that you know; for classes, expected "
-                "whole numbers from 0 or names"
-            )
-            self._add(0, profile.name, what, profile.filled, advice, stops=True)
-        elif (mark := self._find_separator(profile)) is not None:
+        """Whether the label is no class but a list or free text; say so."""
+        if (mark := self._find_separator(profile)) is not None:
             self._check_lists(profile, mark)
         elif profile.distinct > MOST_CATEGORIES:
             values = f"{profile.distinct:,} different values"
@@ -108,14 +230,19 @@ class LabelFinder(Finder):
     def _check_lists(self, profile: Profile, mark: str) -> None:
         """Say that labels are lists, and which labels a next command would have to declare."""
         classes, labels_sql = self.settings.get("classes"), self._labels_sql(profile, mark)
-        self.listing.task = "labels"
+        given = dict(self.question.given)
+        given.pop("task", None)
+        choose_other_task("labels", given.pop("bounds", None), others=given)
+        if self.question.given.get("task") != "labels":
+            self.listing.asked["task"] = "labels"
+            self.listing.looked_up.append("task")
         if mark != (self.settings.get("separator") or SEPARATOR):
             self.listing.declared["separator"] = mark
         if classes is None:
             rows = self.connection.execute(
                 f"SELECT DISTINCT label FROM {labels_sql} ORDER BY 1 LIMIT {_MOST_LABELS + 1}"
             ).fetchall()
-            labels = [str(label) for (label,) in rows]
+            labels = [str(label) for (label,) in rows if str(label).casefold() not in _NO_LABEL]
             is_long = len(labels) > _MOST_LABELS
             count = f"more than {_MOST_LABELS}" if is_long else str(len(labels))
             what = f"lists with {mark!r} between their labels, {count} different ones"
@@ -156,3 +283,14 @@ class LabelFinder(Finder):
         if profile.empty:
             what = f"{profile.empty:,} rows have no label"
             self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
+
+
+def round_bounds(least: float, most: float) -> tuple[float, float]:
+    """Round a range outwards to multiples of 1, 2 or 5 times a power of ten; a lower bound near 0 is 0."""
+    span = max(most - least, 1e-6 * max(abs(least), abs(most), 1.0))
+    step = 10.0 ** math.floor(math.log10(span))
+    step /= 5 if span < 2 * step else 2 if span < 5 * step else 1
+    low, high = step * math.floor(least / step), step * math.ceil(most / step)
+    if 0 < low <= span / 2:
+        low = 0.0
+    return float(f"{low:.12g}"), float(f"{max(high, low + step):.12g}")

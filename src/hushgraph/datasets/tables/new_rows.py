@@ -30,6 +30,7 @@ class NewRows(NamedTuple):
         indptr: integers [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
         places: identifiers.
         edges_skipped: how many records no row owns: they say whom other nodes list.
+        filled: bool [R, numbers], which numbers were empty; None where none may be.
     """
 
     names: npt.NDArray[Any] | None
@@ -37,6 +38,7 @@ class NewRows(NamedTuple):
     indptr: npt.NDArray[Any]
     places: npt.NDArray[Any]
     edges_skipped: int = 0
+    filled: npt.NDArray[np.bool_] | None = None
 
 
 @contextmanager
@@ -77,7 +79,7 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
         owners, places, skipped = lists.read()
         count = len(arrays["node_names"])
         indptr = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]).astype(np.int64)
-        yield NewRows(arrays["node_names"], arrays["x"], indptr, places, skipped)
+        yield NewRows(arrays["node_names"], arrays["x"], indptr, places, skipped, arrays.get("filled"))
 
 
 @dataclass(frozen=True, kw_only=True)

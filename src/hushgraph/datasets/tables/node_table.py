@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -95,12 +97,13 @@ class NodeTable:
                 table.check_date(name)
             elif not self._has_text_rule(name):
                 table.check_number(name)
+        target = columns.label_columns if self.kind == "number" else ()
         for role in ("fill", "decimal", "thousands", "percent"):
             for name in columns.constants if role == "fill" else getattr(columns, role):
                 if name == EVERY_NUMBER:
                     continue
                 table.check_exists(name, role)
-                if name not in (columns.features or ()):
+                if name not in (columns.features or ()) and (role == "fill" or name not in target):
                     what = "constants" if role == "fill" else "such rules"
                     raise GraphError(
                         f"{table.place(None, name)}: it is given as {role}, but is not a column of numbers; "
@@ -406,7 +409,9 @@ class NodeTable:
         where = self.table.place(row, name)
         if text is None or text in self.columns.missing:
             advice = self.table.advice(
-                f"fill empty cells (--fill {name}=0) or leave the column out (--ignore {name})", "fill it"
+                f"fill empty cells (--fill {shlex.quote(f'{name}=0')}) or leave the column out (--ignore "
+                f"{shlex.quote(name)})",
+                "fill it",
             )
             raise GraphError(f"{where}: empty; expected a number; {advice}")
         if name in self.columns.dates:
@@ -430,6 +435,15 @@ class NodeTable:
         if is_number:
             raise GraphError(f"{where}: {text[:40]!r} is not a finite float32; replace it, for example by 0")
         remedy = name_remedy(text, name)
+        # Labels are neither booleans nor dates.
+        is_label = name in self.columns.label_columns
+        if is_label and (remedy is None or remedy.startswith(("booleans", "dates"))):
+            advice = self.table.advice(
+                "leave out --task and --bounds and name the classes (--classes a,b,c), or count such cells "
+                f"as empty (--missing {shlex.quote(text[:40])})",
+                "correct it",
+            )
+            raise GraphError(f"{where}: {text[:40]!r} is not a number; {advice}")
         if remedy is not None:
             raise GraphError(
                 f"{where}: {text[:40]!r} is not a number; {self.table.advice(remedy, 'correct it')}"
@@ -466,7 +480,8 @@ class NodeTable:
             names = list(self.columns.classes)
             listed = f"among the {len(names)} classes" if len(names) > 1 else f"the one class, {names[0]!r}"
             advice = self.table.advice(
-                "name all classes in order (--classes a,b,c) or empty the cell",
+                _name_other_task(text[1:-1])
+                or "name all classes in order (--classes a,b,c) or empty the cell",
                 "correct it or empty the cell",
             )
             raise GraphError(f"{where}: {text} is not {listed}; {advice}{suggest(text[1:-1], names)}")
@@ -476,12 +491,24 @@ class NodeTable:
             negative = False
         if negative:
             raise GraphError(f"{where}: {text}; expected 0 or more; leave the cell empty for no label")
-        raise GraphError(
-            f"{where}: {text} is not a class number; name the classes in order (--classes a,b,c)"
-        )
+        advice = _name_other_task(text[1:-1]) or "name the classes in order (--classes a,b,c)"
+        raise GraphError(f"{where}: {text} is not a class number; {advice}")
 
     def _cell_text(self, row: int, name: str) -> str:
         return repr((self.table.cell(self.connection, row, name) or "")[:40])
+
+
+def _name_other_task(text: str) -> str | None:
+    """What to do about a label that is a number or a list; None for one that looks like a class."""
+    number = text.strip().removesuffix("%").replace(",", ".")
+    with contextlib.suppress(ValueError):
+        if not float(number).is_integer():
+            return "a number is predicted with --task number --bounds a,b; for classes, name them (--classes)"
+    mark = next((mark for mark in ("|", ";") if mark in text), None)
+    if mark is None:
+        return None
+    separator = "" if mark == SEPARATOR else f" --separator {shlex.quote(mark)}"
+    return f"several labels a cell are read with --task labels{separator} --classes a,b,c"
 
 
 def missing_sql(cell: str) -> str:

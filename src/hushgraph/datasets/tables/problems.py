@@ -8,7 +8,7 @@ from typing import Any
 from hushgraph.datasets.tables.cells import feature_sql
 from hushgraph.datasets.tables.findings import EXAMPLES, Listing
 from hushgraph.datasets.tables.findings import Problem as Problem
-from hushgraph.datasets.tables.label_problems import LabelFinder
+from hushgraph.datasets.tables.label_problems import LabelFinder, Question
 from hushgraph.datasets.tables.profile import Profile, empty_sql, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.datasets.tables.table import Table
@@ -17,6 +17,8 @@ from hushgraph.graph.columns import Columns
 
 # More different texts than this in a column of numbers are not ways to write an empty cell.
 _MOST_TEXTS = 8
+# Pairs of nodes with edges in both directions are few below this share.
+_MUTUAL = 0.1
 # Words for a column whose cells become numbers.
 NUMERIC = ("number", "boolean", "date")
 _LISTED = ("features", "ignore", "categorical", "hashed")
@@ -28,11 +30,14 @@ def list_problems(
     profiles: tuple[Mapping[str, Profile], Mapping[str, Profile]],
     roles: Roles,
     settings: Mapping[str, Any],
+    question: Question,
     *,
     missing: tuple[str, ...],
 ) -> Listing:
     """List the problems of tables that were copied as `raw_nodes` and `raw_edges`."""
     finder = _Finder(connection, tables, profiles, roles, dict(settings), missing)
+    finder.question = question
+    finder.listing.asked.update(question.given)
     finder.check_names()
     finder.check_ids()
     finder.check_label()
@@ -242,9 +247,17 @@ class _Finder(LabelFinder):
             self._add(
                 1, "", f"{_edges(count - different)} given more than once", count - different, "dropped"
             )
-        if different and undirected == different:
+        mutual = int(different) - int(undirected)
+        if different and mutual < _MUTUAL * undirected:
             advice = "give --symmetrize to train if an edge has no direction"
-            self._add(1, "", "no edge has its reverse", int(different), advice)
+            what = f"{mutual:,} of {undirected:,} pairs" if mutual else "no edge"
+            self._add(
+                1,
+                "",
+                f"{what} {'have both directions' if mutual else 'has its reverse'}",
+                int(different),
+                advice,
+            )
 
     def _link(self, source: str, target: str, node_id: str) -> str:
         """Return SQL of the ends of every edge as text and as rows of nodes, NULL where they are none."""

@@ -101,13 +101,16 @@ def _toml(value: Any) -> str:
 
 
 def format_flags(settings: Mapping[str, Any]) -> list[str]:
-    """Return fields of `Columns` as flags of a command line."""
+    """Return fields of `Columns`, or settings of the task, as flags of a command line."""
     words = []
     for key in (*_COMMENTS, *(name for name in settings if name not in _COMMENTS)):
         value = _shorten(settings.get(key))
         if value is None or (not value and value != 0):
             continue
         flag = FLAGS.get(key, key.replace("_", "-"))
+        if value is True:
+            words.append(f"--{flag}")
+            continue
         texts: Iterable[str]
         if isinstance(value, Mapping):
             texts = [
@@ -117,7 +120,7 @@ def format_flags(settings: Mapping[str, Any]) -> list[str]:
                 for name, each in value.items()
             ]
         elif isinstance(value, (list, tuple)):
-            texts = [join_list(value)]
+            texts = [join_list(map(_text, value))]
         else:
             texts = ["tab" if value == "\t" else _text(value)]
         for text in texts:

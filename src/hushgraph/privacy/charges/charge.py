@@ -72,7 +72,7 @@ class Charge(ABC):
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:
-        """Rows of the report's table: names and values."""
+        """Entries of the report's table: names and values."""
         return ()
 
     @property

@@ -43,7 +43,7 @@ class EvaluationCharge(CountsCharge):
 
     kind: ClassVar[str] = "evaluation"
     noun: ClassVar[str] = "tables"
-    use: ClassVar[str] = "Figures about quality are computed from noisy counts"
+    use: ClassVar[str] = "Figures about quality are computed from noisy tables"
     who: ClassVar[str] = "labelled row of the validation and test splits, and no training row,"
     number: ClassVar[str] = "tables that one evaluated row is counted in, m"
 

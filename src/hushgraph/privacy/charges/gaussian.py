@@ -111,7 +111,7 @@ class CountsCharge(GaussianCharge):
         """How far one row moves it, and the noise."""
         noun = self.noun.removesuffix("s") if self.num_counted == 1 else self.noun
         spread = digits_down(self.noise_std, digits=3)
-        return f"counted once in {self.num_counted} {noun}", f"noise {spread} on every count, once"
+        return f"moves {self.num_counted} {noun} by 1 at most", f"noise {spread} in every cell, once"
 
     @property
     def sentence(self) -> str:
@@ -119,6 +119,6 @@ class CountsCharge(GaussianCharge):
         one = f"the {self.noun.removesuffix('s')}"
         each = one if self.num_counted == 1 else f"each of {self.num_counted} {self.noun}"
         return (
-            f"{self.use}, released once: every {self.who} is counted in at most one cell of {each}, and "
+            f"{self.use}, released once: every {self.who} moves {each} by at most 1, and "
             f"noise with standard deviation {digits_down(self.noise_std, digits=6)} is added to every cell."
         )

@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from hushgraph._text import digits_up
 from hushgraph._validate import as_float, as_int
 from hushgraph.errors import PlanError
-from hushgraph.privacy.charges import BoardCharge, Charge, RowSteps, ScalingCharge, calibrate, name_board
-from hushgraph.privacy.plans.plan import SCALING_SHARE, PrivacyPlan, check_epsilon
+from hushgraph.privacy.charges import BoardCharge, RowSteps, ScalingCharge, calibrate, name_board
+from hushgraph.privacy.plans.calibration import SCALING_SHARE, check_epsilon
+from hushgraph.privacy.plans.plan import PrivacyPlan, Segment
 from hushgraph.privacy.statement import BILLBOARD_WORDS, Wording
 
 
@@ -51,7 +53,7 @@ class BillboardPlan(PrivacyPlan):
     label_change: float | None = None
 
     method: ClassVar[str] = "billboard"
-    words: ClassVar[Wording] = BILLBOARD_WORDS
+    takes_noise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Convert numbers, fill in what follows from other fields, then check everything."""
@@ -90,14 +92,20 @@ class BillboardPlan(PrivacyPlan):
         return wrong
 
     @property
+    def words(self) -> Wording:
+        """Of boards and readings."""
+        return BILLBOARD_WORDS
+
+    @property
     def changed_trees(self) -> int:
         """n: given the boards, a training example is a function of one row, and no other one differs."""
         return 1
 
     @property
-    def segment_ends(self) -> tuple[int, ...]:
-        """The steps at which a board is made anew, and the last step: a segment follows every board."""
-        return (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
+    def segments(self) -> tuple[Segment, ...]:
+        """Steps follow every board; a second one is made after half of them."""
+        ends = (self.steps,) if self.num_boards == 1 else (self.steps // 2, self.steps)
+        return tuple(Segment(self.board_charge(place), end) for place, end in enumerate(ends))
 
     @property
     def covers_predictions(self) -> bool:
@@ -127,11 +135,6 @@ class BillboardPlan(PrivacyPlan):
         """Steps on rows, which read their lists on the boards."""
         return RowSteps(draw=self.draw, sigma_over_clip=self.sigma_over_clip, times=self.steps)
 
-    def _releases_until(self, steps: int) -> tuple[Charge, ...]:
-        """The boards that are made by a run that has come this far."""
-        places = [place for place in range(self.num_boards) if place == 0 or steps >= self.segment_ends[0]]
-        return tuple(self.board_charge(place) for place in places)
-
     def calibrated(self, *, epsilon: float) -> Self:
         """The same plan with the smallest safe noise for `epsilon`, split by `board_share`.
 
@@ -149,6 +152,22 @@ class BillboardPlan(PrivacyPlan):
         noise = tuple(charge.noise_std for charge in noisy if isinstance(charge, BoardCharge))
         sigma = next(charge.sigma_over_clip for charge in noisy if isinstance(charge, RowSteps))
         return replace(self, board_noise=noise, sigma_over_clip=sigma, scaling_noise=scaling)
+
+    def with_classes(self, num_classes: int) -> Self:
+        """Ballots of other classes move a board by another length when a label changes."""
+        return replace(self, num_classes=num_classes)
+
+    def describe_model(self, model: str) -> str:
+        """Named by its method, whatever reads its boards."""
+        return self.method
+
+    def list_own_figures(self) -> list[tuple[str, str]]:
+        """The noise of boards, and what they cost."""
+        noise = ", ".join(digits_up(std, digits=6) for std in self.board_noise)
+        return [
+            (f"noise of {self.num_boards} board{'s' * (self.num_boards > 1)}", noise),
+            ("share of the boards", f"{self.board_share:.2g}"),
+        ]
 
     def with_steps_for(self, *, epsilon: float) -> Self:
         """Refused: with boards, epsilon and steps give the noise."""

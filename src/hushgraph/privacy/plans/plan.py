@@ -1,18 +1,18 @@
-"""`PrivacyPlan`: what every plan has: the fields, the figures that follow from its charges, and its JSON."""
+"""`PrivacyPlan`: fields, figures and JSON of every plan; one class, so that no two disagree, hence long."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
-from hushgraph._validate import as_float, show_value
 from hushgraph.accounting.events import Draw, Event, FixedSizeDraw, PoissonDraw
-from hushgraph.errors import BudgetExceededError, PlanError
+from hushgraph.errors import PlanError
 from hushgraph.privacy import choices
 from hushgraph.privacy.changes import (
     ONE_EDGE,
@@ -24,6 +24,7 @@ from hushgraph.privacy.changes import (
     rows_emptied,
 )
 from hushgraph.privacy.charges import (
+    BoardCharge,
     Charge,
     EvaluationCharge,
     ScalingCharge,
@@ -31,29 +32,36 @@ from hushgraph.privacy.charges import (
     epsilon,
     list_events,
 )
-from hushgraph.privacy.charges.gaussian import LARGEST_NOISE, LEAST_NOISE
-from hushgraph.privacy.fields import check_fields, check_keys, parse_fields, refuse_noise_multiplier
+from hushgraph.privacy.fields import check_fields, name_adjacency, refuse_noise_multiplier
+from hushgraph.privacy.plans.calibration import add_evaluation, add_scaling, calibrate_steps, fit_steps
+from hushgraph.privacy.plans.formats import FORMAT, read_plan
 from hushgraph.privacy.statement import Wording
 
 ADJACENCY = "node-level, zero-out"
-ADJACENCIES: dict[str, str] = {"node": ADJACENCY, "person": "person-level, zero-out"}
-# Plans of format 1 have no format number; their noise is sigma / (2 C n).
-FORMAT = 2
 PREDICTIONS = {True: "covered towards everybody else", False: "not covered"}
 FIGURES_ARE = {True: "covered", False: "not covered"}
-# The part of mu^2 that scaling gets, by rule: a tenth of it would do for tens of thousands of training rows.
-SCALING_SHARE = 0.05
-_REQUIRED = ("num_train_nodes", "batch_size", "steps")
 _METHODS: dict[str, type[PrivacyPlan]] = {}
 
 
+class Segment(NamedTuple):
+    """Steps of a run with one view of the data.
+
+    Attributes:
+        opening: what is released before its first step; None where rows read nothing that is released.
+        end: its last step.
+    """
+
+    opening: Charge | None
+    end: int
+
+
 @dataclass(frozen=True, kw_only=True)
-class PrivacyPlan:
+class PrivacyPlan(ABC):
     """What a training run may see and spend, and the guarantee that follows.
 
     Sampler, batches, noise and report all ask this object, so that no two of them can disagree. A subclass is
-    the plan of one method, and calling `PrivacyPlan` itself makes a `TreePlan`, or a `RowPlan` where there
-    are no layers. A subclass with a `method` is registered when it is defined: `from_json` then reads it.
+    the plan of one method: `BillboardPlan`, `TreePlan` or `RowPlan`. A subclass with a `method` is registered
+    when it is defined: `from_json` then reads it.
 
     Args:
         num_train_nodes: N, how many nodes are in the training split (public); how many persons have one,
@@ -76,7 +84,9 @@ class PrivacyPlan:
         noise: "common" or "per-layer".
         num_tables: m, how many tables an evaluated row is counted in; 0 releases no figures.
         table_noise: the standard deviation of the noise on every count; `with_evaluation` chooses it.
-        num_scaled: F, how many numeric columns are scaled by noisy histograms; 0 releases none.
+        num_scaled: F, how many columns have noisy histograms: numbers that are scaled by them, and the number
+            to predict where its bounds come from one; 0 releases none.
+        has_target: whether the number to predict is one of these columns.
         scaling_noise: the standard deviation of the noise on every bin of them; it follows from epsilon, or
             `with_scaling` chooses it.
         protects: whose row is protected: that of a "node", or that of a "person", all of whose nodes are
@@ -89,8 +99,8 @@ class PrivacyPlan:
         `guarantee` is "holds" only where sampler, clipping, noise and batches are all covered by a proof.
 
     Examples:
-        >>> from hushgraph import PrivacyPlan
-        >>> plan = PrivacyPlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
+        >>> from hushgraph import TreePlan
+        >>> plan = TreePlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
         >>> plan.changed_trees, plan.sampling_rate, plan.guarantee
         (4, 0.1, 'none')
         >>> private = plan.calibrated(epsilon=4.0)
@@ -120,20 +130,23 @@ class PrivacyPlan:
     num_scaled: int = 0
     scaling_noise: float = 0.0
     protects: choices.Unit = "node"
+    has_target: bool = False
 
     method: ClassVar[str] = ""
-    words: ClassVar[Wording]
+    # Whether sigma / C can be given; otherwise it follows from epsilon and steps.
+    takes_noise: ClassVar[bool] = True
     # What `from_json` read in an older format: its ledger has the digest of that.
     _text: ClassVar[str | None] = None
 
-    def __new__(cls, **given: Any) -> PrivacyPlan:
-        """Choose the class of a plan that names none."""
+    def __new__(cls, **given: Any) -> Self:
+        """Refuse what earlier versions took: noise in other units, and a plan of no method."""
         if "noise_multiplier" in given:
             refuse_noise_multiplier(given["noise_multiplier"])
-        chosen: type[PrivacyPlan] = cls
         if cls is PrivacyPlan:
-            chosen = _METHODS["trees" if given.get("num_layers") else "rows"]
-        return object.__new__(chosen)
+            raise PlanError(
+                "PrivacyPlan: expected the plan of a method; use BillboardPlan, TreePlan or RowPlan"
+            )
+        return object.__new__(cls)
 
     def __init_subclass__(cls, **others: Any) -> None:
         """Register the plan of a method."""
@@ -157,30 +170,30 @@ class PrivacyPlan:
                 "covers figures about them; leave it out"
             )
 
-    @classmethod
-    def non_private(cls, **others: Any) -> PrivacyPlan:
-        """The same training without noise: epsilon is infinite and nothing is guaranteed."""
-        return cls(**{**others, "sigma_over_clip": 0.0})
-
     @property
+    @abstractmethod
     def step_charge(self) -> Steps:
         """What all steps are charged as."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def changed_trees(self) -> int:
         """n: a node's own tree and the trees of others that differ when its row is emptied, at most N + 1."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def covers_predictions(self) -> bool:
         """Whether predictions for everybody else are covered together with the weights."""
-        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def words(self) -> Wording:
+        """What reports say of the method."""
 
     @property
     def adjacency(self) -> str:
         """The relation between neighbouring data sets."""
-        return ADJACENCIES[self.protects]
+        return name_adjacency(self.protects)
 
     @property
     def reads_edges(self) -> bool:
@@ -225,22 +238,41 @@ class PrivacyPlan:
         return FixedSizeDraw(size=self.batch_size, population=self.num_train_nodes)
 
     @property
-    def rows_per_root(self) -> int:
-        """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
+    def lines_per_root(self) -> int:
+        """The most lines that one tree has, those of all levels together; larger trees contribute zero."""
         return 1
 
-    def most_rows(self, num_nodes: int) -> int:
-        """The most rows that all trees of a batch have together, those of all levels."""
+    def most_lines(self, num_nodes: int) -> int:
+        """The most lines that all trees of a batch have together, those of all levels."""
         return num_nodes if self.protects == "person" else self.num_train_nodes
 
-    def mean_rows_per_root(self, num_nodes: int) -> float:
-        """The most rows that the deepest level of a tree has on average over all training nodes."""
+    def mean_lines_per_root(self, num_nodes: int) -> float:
+        """The most lines that the deepest level of a tree has on average over all training nodes."""
         return 1.0
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """How a session carries the plan out: what it releases, then the steps that read it, in order."""
+        return (Segment(None, self.steps),)
 
     @property
     def segment_ends(self) -> tuple[int, ...]:
         """The steps after which what roots see changes, and the last step."""
-        return (self.steps,)
+        return tuple(segment.end for segment in self.segments)
+
+    @property
+    def num_boards(self) -> int:
+        """How many boards rows read."""
+        return 0
+
+    @property
+    def board_noise(self) -> tuple[float, ...]:
+        """s of every board."""
+        return ()
+
+    def board_charge(self, place: int) -> BoardCharge:
+        """What a board is charged as."""
+        raise PlanError(f"board {place + 1}: a plan of method {self.method!r} has no boards")
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -256,30 +288,25 @@ class PrivacyPlan:
 
     def _releases_until(self, steps: int) -> tuple[Charge, ...]:
         """What is released between scaling and the figures, apart from steps."""
-        return ()
+        starts = (0, *self.segment_ends[:-1])
+        begun = [part for part, start in zip(self.segments, starts, strict=True) if start <= steps]
+        return tuple(part.opening for part in begun if part.opening is not None)
 
     @property
     def scaling_charge(self) -> ScalingCharge | None:
         """What the histograms of numeric columns are charged as; None where none are released."""
         if not self.num_scaled:
             return None
-        return ScalingCharge(num_columns=self.num_scaled, noise_std=self.scaling_noise)
+        return ScalingCharge(
+            num_columns=self.num_scaled, noise_std=self.scaling_noise, has_target=self.has_target
+        )
 
     def with_scaling(self, num_scaled: int) -> Self:
         """The same plan with histograms of this many columns; its epsilon grows by what they cost.
 
         The noise of steps and boards stays. Where epsilon is given, `calibrated` divides it instead.
         """
-        bare = replace(self, num_scaled=0, scaling_noise=0.0, num_tables=0, table_noise=0.0)
-        if not num_scaled or not bare.is_private:
-            return replace(self, num_scaled=num_scaled, scaling_noise=0.0)
-        from hushgraph.accounting.accountants import gaussian_shift
-
-        mu = gaussian_shift(bare.epsilon, bare.delta)
-        shift = mu * math.sqrt(SCALING_SHARE / (1 - SCALING_SHARE))
-        return replace(bare, **_choose_scaling(num_scaled, shift, bare.epsilon)).with_evaluation(
-            self.num_tables
-        )
+        return add_scaling(self, num_scaled)
 
     @property
     def evaluation_charge(self) -> EvaluationCharge | None:
@@ -309,23 +336,7 @@ class PrivacyPlan:
             The epsilon of the new plan is that of this plan without figures: what a row of the validation or
             test split pays is at most that.
         """
-        bare = replace(self, num_tables=0, table_noise=0.0)
-        if not num_tables or bare.guarantee != "holds" or not bare.can_evaluate:
-            return bare
-        from hushgraph.accounting.accountants import compose_shifts, gaussian_shift
-
-        (change,) = row_emptied("evaluated")
-        # Nothing that an evaluated row pays for is sampled, so that all of it is one Gaussian.
-        paid = compose_shifts(list_events(bare.charges, change))
-        total = gaussian_shift(bare.epsilon, bare.delta)
-        noise = math.sqrt(num_tables / max(total**2 - paid**2, 1e-300))
-        for margin in (0.0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3):
-            plan = replace(bare, num_tables=num_tables, table_noise=noise * (1 + margin))
-            if plan.epsilon_evaluated <= bare.epsilon:
-                return plan if LEAST_NOISE <= plan.table_noise <= LARGEST_NOISE else bare
-        raise PlanError(
-            f"epsilon={bare.epsilon}: no noise near {noise:.6g} is confirmed to cover figures; take another"
-        )
+        return add_evaluation(self, num_tables)
 
     @property
     def events(self) -> list[tuple[Event, int]]:
@@ -404,48 +415,7 @@ class PrivacyPlan:
         Guarantees:
             The epsilon of the new plan, computed anew, is at most `epsilon`.
         """
-        epsilon = check_epsilon(epsilon)
-        if self.num_tables:
-            return self.with_evaluation(0).calibrated(epsilon=epsilon).with_evaluation(self.num_tables)
-        if self.steps == 0:
-            raise PlanError("steps=0: expected at least one step to calibrate noise for; give steps")
-        if self.scaling_charge is not None:
-            return self._calibrate_with_scaling(self.scaling_charge, epsilon)
-        n = self.changed_trees
-        wanted = _find_noise(self.draw, n, self.steps, epsilon, self.delta, self.accountant)
-        # The noise is chosen as a multiple of 2n, which may lose the last bits: err upwards until it is safe.
-        for margin in (0.0, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3):
-            plan = self.with_paper_noise(wanted / (2 * n) * (1.0 + margin))
-            if plan.epsilon <= epsilon:
-                return plan
-        raise PlanError(
-            f"epsilon={epsilon}: no noise near sigma/C={wanted:.6g} is confirmed to meet it; "
-            "give sigma_over_clip instead"
-        )
-
-    def _calibrate_with_scaling(self, scaling: ScalingCharge, epsilon: float) -> Self:
-        """Scaling gets its share of mu^2, and steps the smallest noise that what is left pays for."""
-        from hushgraph.accounting.accountants import gaussian_shift
-        from hushgraph.accounting.calibrate import smallest_scale
-
-        self._check_can_scale()
-        mu = gaussian_shift(epsilon, self.delta)
-        plan = replace(self, **_choose_scaling(self.num_scaled, mu * math.sqrt(SCALING_SHARE), epsilon))
-        bare = replace(self, num_scaled=0).calibrated(epsilon=epsilon)
-        noise = smallest_scale(
-            spent=lambda sigma: replace(plan, sigma_over_clip=sigma).epsilon,
-            start=1.05 * bare.sigma_over_clip,
-            epsilon=epsilon,
-            delta=self.delta,
-        )
-        return replace(plan, sigma_over_clip=noise)
-
-    def _check_can_scale(self) -> None:
-        if self.accountant == "paper":
-            raise PlanError(
-                f"num_scaled={self.num_scaled} with accountant='paper': it prices steps alone; use "
-                "accountant='pair', or numbers='declared' or 'as-is'"
-            )
+        return calibrate_steps(self, epsilon)
 
     def with_paper_noise(self, multiplier: float) -> Self:
         """The same plan with the noise sigma = 2 C n `multiplier`, as the paper writes it."""
@@ -457,43 +427,22 @@ class PrivacyPlan:
         Guarantees:
             The epsilon of the new plan is at most `epsilon`.
         """
-        epsilon = check_epsilon(epsilon)
-        if self.num_tables:
-            return self.with_evaluation(0).with_steps_for(epsilon=epsilon).with_evaluation(self.num_tables)
-        if not self.is_private:
-            raise PlanError(
-                f"sigma_over_clip={self.sigma_over_clip}: expected a positive number; without noise no "
-                "finite epsilon pays for a step"
-            )
-        [(event, _)] = list_events([self.step_charge.once])
-        plan = replace(self, steps=_find_steps(event, epsilon, self.delta, self.accountant))
-        if self.num_scaled:
-            plan = plan._with_steps_beside_scaling(epsilon)
-        while plan.steps > 0 and plan.epsilon > epsilon:
-            plan = replace(plan, steps=plan.steps - 1)
-        if plan.steps == 0:
-            raise BudgetExceededError(
-                f"epsilon={epsilon} at sigma_over_clip={self.sigma_over_clip}: it pays for no step; "
-                "raise the noise or epsilon, or lower batch_size or max_readers"
-            )
-        return plan
+        return fit_steps(self, epsilon)
 
-    def _with_steps_beside_scaling(self, epsilon: float) -> Self:
-        """Scaling gets its share of mu^2; the most of these steps that what is left pays for."""
-        from hushgraph.accounting.accountants import gaussian_shift
+    def with_classes(self, num_classes: int) -> Self:
+        """The same plan for data with this many classes, where that changes a charge."""
+        return self
 
-        self._check_can_scale()
-        shift = gaussian_shift(epsilon, self.delta) * math.sqrt(SCALING_SHARE)
-        plan = replace(self, **_choose_scaling(self.num_scaled, shift, epsilon))
-        fits, too_many = 0, plan.steps + 1
-        while too_many - fits > 1:
-            middle = (fits + too_many) // 2
-            is_paid = replace(plan, steps=middle).epsilon <= epsilon
-            fits, too_many = (middle, too_many) if is_paid else (fits, middle)
-        return replace(plan, steps=fits)
+    def describe_model(self, model: str) -> str:
+        """What is trained, in a few words, where the configuration names its model so."""
+        return model.upper()
+
+    def list_own_figures(self) -> list[tuple[str, str]]:
+        """What only plans of this method have, for tables on the screen: names and values."""
+        return []
 
     def list_figures(self) -> list[tuple[str, str]]:
-        """Rows of the report's table: names and values."""
+        """Entries of the report's table: names and values."""
         figures = [row for charge in self.charges for row in charge.figures]
         return [
             *figures,
@@ -551,26 +500,21 @@ class PrivacyPlan:
             del fields["num_scaled"], fields["scaling_noise"]
         if self.protects == "node":
             del fields["protects"]
+        if not self.has_target:
+            del fields["has_target"]
         return json.dumps(tags | fields, sort_keys=True, allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> PrivacyPlan:
         """The plan that `to_json` wrote, in any format; unknown, missing and repeated keys are refused."""
-        values = parse_fields(text)
-        if "format" not in values:
-            return _read_format_1(values)
-        if values.pop("format") != FORMAT:
-            raise PlanError(f"plan: this version reads format {FORMAT} and earlier ones")
-        method = values.pop("method", None)
+        return read_plan(text, PrivacyPlan.of_method)
+
+    @staticmethod
+    def of_method(method: str | None) -> type[PrivacyPlan]:
+        """The class of the plans of a method; PlanError where no such method is known."""
         if method not in _METHODS:
             raise PlanError(f"plan: method={method!r}: expected {' or '.join(map(repr, sorted(_METHODS)))}")
-        return _METHODS[method](**_METHODS[method]._check_keys(values, _REQUIRED))
-
-    @classmethod
-    def _check_keys(cls, values: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
-        known = [field.name for field in fields(cls)]
-        adjacency = ADJACENCIES.get(str(values.get("protects", "node")), ADJACENCY)
-        return check_keys(values, known, required, adjacency=adjacency)
+        return _METHODS[method]
 
     def fingerprint(self) -> str:
         """SHA-256 of `to_json`; of the text itself for a plan that was read in an older format."""
@@ -582,75 +526,10 @@ def name_training(protects: str) -> str:
     return "persons with a training node, N" if protects == "person" else "training nodes, N"
 
 
-def _read_format_1(values: dict[str, Any]) -> PrivacyPlan:
-    """A plan of version 0.1: its noise is sigma / (2 C n), and a plan of trees has no tag."""
-    text = json.dumps(values, sort_keys=True, allow_nan=False)
-    method = values.pop("method", None)
-    if method is None:
-        method = "trees" if values.get("num_layers") else "rows"
-    if method not in _METHODS:
-        raise PlanError(f"plan: method={method!r}: expected 'billboard' or none")
-    cls = _METHODS[method]
-    multiplier = values.pop("noise_multiplier", None)
-    values = cls._check_keys(values, (*_REQUIRED, "num_layers", "max_readers"))
-    checked = None if multiplier is None else as_float(multiplier)
-    if (checked is None) != (multiplier is None) or (checked is not None and not 0 <= checked < math.inf):
-        raise PlanError(f"plan: noise_multiplier={show_value(multiplier)}: expected a number of at least 0")
-    later = {name: values.pop(name) for name in ("board_noise",) if name in values}
-    bare = cls(**values)
-    plan = replace(bare, sigma_over_clip=(checked or 0.0) * 2 * bare.changed_trees, **later)
-    object.__setattr__(plan, "_text", text)
-    return plan
-
-
 # Cached: a report asks for every figure several times.
 @lru_cache(maxsize=256)
 def _price(charges: tuple[Charge, ...], changes: tuple[Change, ...], delta: float, accountant: str) -> float:
     return epsilon(charges, changes, delta=delta, accountant=accountant)
-
-
-# Runs that differ in their seed alone ask for the same noise, or the same steps.
-@lru_cache(maxsize=256)
-def _find_noise(
-    draw: Draw, changed_trees: int, steps: int, epsilon: float, delta: float, accountant: str
-) -> float:
-    """The smallest sigma / C."""
-    # Imported here: whoever only reads a plan should not wait for the accountants' libraries.
-    from hushgraph.accounting.calibrate import smallest_noise
-
-    return smallest_noise(
-        draw=draw,
-        changed_trees=changed_trees,
-        steps=steps,
-        epsilon=epsilon,
-        delta=delta,
-        accountant=accountant,
-    )
-
-
-@lru_cache(maxsize=256)
-def _find_steps(event: Event, epsilon: float, delta: float, accountant: str) -> int:
-    """The most steps."""
-    from hushgraph.accounting.calibrate import most_steps
-
-    return most_steps(event=event, epsilon=epsilon, delta=delta, accountant=accountant)
-
-
-def _choose_scaling(num_scaled: int, shift: float, epsilon: float) -> dict[str, Any]:
-    """The fields of a plan whose scaling a training row shifts by `shift`."""
-    charge = ScalingCharge(num_columns=num_scaled).with_shift(shift)
-    charge.check_noise(epsilon)
-    return {"num_scaled": num_scaled, "scaling_noise": charge.noise_std}
-
-
-def check_epsilon(epsilon: float) -> float:
-    """The target as a 64-bit number: a narrower one would round what it is compared with."""
-    number = as_float(epsilon)
-    if number is None:
-        raise PlanError(f"epsilon={show_value(epsilon)}: expected a positive number")
-    if not (math.isfinite(number) and number > 0):
-        raise PlanError(f"epsilon={epsilon}: expected a finite number above 0")
-    return number
 
 
 def json_number(value: float) -> float | str:

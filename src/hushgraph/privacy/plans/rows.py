@@ -13,7 +13,16 @@ from hushgraph.privacy.statement import ROW_WORDS, TREE_WORDS, Wording
 
 @dataclass(frozen=True, kw_only=True)
 class RowPlan(PrivacyPlan):
-    """Steps on single rows; a prediction is a function of one's own row and the weights, so it is covered."""
+    """Steps on single rows; a prediction is a function of one's own row and the weights, so it is covered.
+
+    The fields are those of `PrivacyPlan`; there are no layers.
+
+    Examples:
+        >>> from hushgraph import RowPlan
+        >>> plan = RowPlan(num_train_nodes=1000, batch_size=1000, steps=10).calibrated(epsilon=4.0)
+        >>> plan.epsilon <= 4.0, plan.changed_trees, plan.covers_predictions
+        (True, 1, True)
+    """
 
     method: ClassVar[str] = "rows"
 
@@ -51,6 +60,6 @@ class RowPlan(PrivacyPlan):
         return self.guarantee == "holds"
 
     @property
-    def words(self) -> Wording:  # type: ignore[override]
+    def words(self) -> Wording:
         """Predictions are spoken of as covered where they are."""
         return ROW_WORDS if self.covers_predictions else TREE_WORDS

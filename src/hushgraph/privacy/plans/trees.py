@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushgraph._text import digits_down
+from hushgraph._text import digits_down, digits_up
 from hushgraph.privacy import bounds
 from hushgraph.privacy.charges import RowSteps, Steps, TreeSteps
 from hushgraph.privacy.plans.plan import PrivacyPlan
 from hushgraph.privacy.statement import TREE_WORDS, Wording
 
-# Trees of more rows contribute zero to a step: they would not fit memory.
+# Trees of more lines contribute zero to a step: they would not fit memory.
 LARGEST_TREE = 1 << 24
 
 
@@ -20,11 +20,21 @@ LARGEST_TREE = 1 << 24
 class TreePlan(PrivacyPlan):
     """Steps on trees; a prediction reads its neighbours in the clear, so it is not covered.
 
-    With K = 0 training reads no edge, but predictions do.
+    With K = 0 training reads no edge, but predictions do. The fields are those of `PrivacyPlan`.
+
+    Examples:
+        >>> from hushgraph import TreePlan
+        >>> plan = TreePlan(num_train_nodes=1000, num_layers=1, max_readers=3, batch_size=100, steps=10)
+        >>> plan.changed_trees, plan.covers_predictions
+        (4, False)
     """
 
     method: ClassVar[str] = "trees"
-    words: ClassVar[Wording] = TREE_WORDS
+
+    @property
+    def words(self) -> Wording:
+        """Of trees and what bounds them."""
+        return TREE_WORDS
 
     @property
     def reads_edges(self) -> bool:
@@ -73,6 +83,20 @@ class TreePlan(PrivacyPlan):
         is_bounded = self.sampler != "paper" or self.edge_owner != "reader" or not self.reads_edges
         return (() if is_bounded else ("paper sampler with reader-owned edges",)) + super().unproven
 
+    def describe_model(self, model: str) -> str:
+        """The architecture and its depth."""
+        return f"{model.upper()}, {self.num_layers} round{'s' * (self.num_layers != 1)} of messages"
+
+    def list_own_figures(self) -> list[tuple[str, str]]:
+        """What the noise covers, and what bounds the lists."""
+        return [
+            ("sigma / (2 C n)", digits_up(self.paper_noise_multiplier, digits=6)),
+            ("changed trees (n)", str(self.changed_trees)),
+            ("layers (r)", str(self.num_layers)),
+            ("max readers (K)", str(self.max_readers)),
+            ("max reads (D)", "unlimited" if self.max_reads is None else str(self.max_reads)),
+        ]
+
     def list_figures(self) -> list[tuple[str, str]]:
         """The same, with what bounds the lists."""
         reads = "unlimited" if self.max_reads is None else f"{self.max_reads:,}"
@@ -89,11 +113,11 @@ class TreePlan(PrivacyPlan):
         ]
 
     @property
-    def rows_per_root(self) -> int:
-        """The most rows that one tree has, those of all levels together; larger trees contribute zero."""
+    def lines_per_root(self) -> int:
+        """The most lines that one tree has, those of all levels together; larger trees contribute zero."""
         deepest = 1
         if self.reads_edges:
-            # A row has a copy of itself and its reads in the level below.
+            # A line has a copy of itself and its reads in the level below.
             unlimited = self.max_reads is None
             deepest = (
                 LARGEST_TREE
@@ -102,20 +126,20 @@ class TreePlan(PrivacyPlan):
             )
         return (self.num_layers + 1) * deepest
 
-    def most_rows(self, num_nodes: int) -> int:
-        """The most rows that all trees of a batch have together, those of all levels.
+    def most_lines(self, num_nodes: int) -> int:
+        """The most lines that all trees of a batch have together, those of all levels.
 
         A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l.
         """
         roots = num_nodes if self.protects == "person" else self.num_train_nodes
-        by_root = roots * self.rows_per_root
+        by_root = roots * self.lines_per_root
         if not self.reads_edges:
             return by_root
         copies: int = sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
         return min(by_root, num_nodes * copies)
 
-    def mean_rows_per_root(self, num_nodes: int) -> float:
-        """The most rows that the deepest level of a tree has on average over all training nodes.
+    def mean_lines_per_root(self, num_nodes: int) -> float:
+        """The most lines that the deepest level of a tree has on average over all training nodes.
 
         A node is at the end of at most K^j paths of j reads.
         """

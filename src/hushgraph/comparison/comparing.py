@@ -1,4 +1,4 @@
-"""Five models side by side on one split: what neighbours are worth, and what privacy costs."""
+"""Training five models on one split, charged together, and going on where that was interrupted."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hushgraph._files import write_whole
-from hushgraph._text import digits_up, rounded_up
+from hushgraph.comparison.result import BILLBOARD, FOLDERS, NAMES, TREES, Comparison, Entry, Total
 from hushgraph.errors import InputError, RunError
 from hushgraph.figures.names import KEYS
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
-from hushgraph.privacy.guarantee import (
-    CLASSES_NOT_RECORDED,
-    Assumption,
-    Guarantee,
-    judge_size,
-    name_assumed,
-    write_assumptions,
-)
-from hushgraph.privacy.plans import FIGURES_ARE, PREDICTIONS, json_number
+from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
 from hushgraph.settings import TABLE, RunSettings, check_names, with_settings
 
@@ -34,12 +26,22 @@ if TYPE_CHECKING:
     from hushgraph.training.session import OnStart
     from hushgraph.training.trainer import Observer
 
-FORMAT = 2
 SETTINGS = "settings.json"
-BILLBOARD, TREES = "DP-Billboard", "DP-GNN (trees)"
-# The rows in their order, each with the name of its run folder.
-FOLDERS = {"GNN": "gnn", "MLP": "mlp", BILLBOARD: "dp-billboard", TREES: "dp-gnn", "DP-MLP": "dp-mlp"}
-NAMES = tuple(FOLDERS)
+_BY_PLAN = {
+    ("trees", False): "GNN",
+    ("rows", False): "MLP",
+    ("billboard", True): BILLBOARD,
+    ("trees", True): TREES,
+    ("rows", True): "DP-MLP",
+}
+# What each is besides the settings that they share.
+_OWN: Mapping[str, dict[str, Any]] = {
+    "GNN": {"private": False},
+    "MLP": {"private": False, "model": "mlp"},
+    BILLBOARD: {"method": "billboard"},
+    TREES: {},
+    "DP-MLP": {"model": "mlp"},
+}
 # Private runs first: theirs are the plans that can be refused.
 _ORDER = (BILLBOARD, TREES, "DP-MLP", "GNN", "MLP")
 _MODELS = ("gcn", "gin", "gat")
@@ -48,235 +50,9 @@ _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant",
 # How the data is read, which is done once.
 _READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
-_NUMBERS = ("epsilon", "delta", "validation", "test", "macro_f1", "seconds")
 _OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting")
 # In the settings of a comparison: where each of its private runs is charged.
 _ENTRIES = "entries"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One of the runs.
-
-    Attributes:
-        name: "GNN", "MLP", "DP-Billboard", "DP-GNN (trees)" or "DP-MLP".
-        model: the architecture.
-        method: "billboard" or "trees".
-        private: whether it was trained with noise.
-        predictions: "covered towards everybody else" or "not covered".
-        epsilon, delta, guarantee: of this run by itself; epsilon is infinite without privacy.
-        figure: what the task is judged by, as results call it: "accuracy", "auc", "macro_auc" or "r2".
-        validation, test: that figure on these splits; None without labelled nodes, or where noise hides it.
-        macro_f1: on the test split; None for other tasks than classes.
-        seconds: how long training took.
-        plan: fingerprint of the run's plan.
-        figures: "covered" or "not covered".
-    """
-
-    name: str
-    model: str
-    method: str
-    private: bool
-    predictions: str
-    epsilon: float
-    delta: float
-    guarantee: str
-    validation: float | None
-    test: float | None
-    macro_f1: float | None
-    seconds: float
-    plan: str
-    figures: str = FIGURES_ARE[False]
-    figure: str = "accuracy"
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values; the figure stands under its own name, as val_auc and test_auc."""
-        values = {**asdict(self), "epsilon": json_number(self.epsilon)}
-        own = {f"val_{self.figure}": values.pop("validation"), f"test_{self.figure}": values.pop("test")}
-        return values | own
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Row:
-        """The row that `to_json` wrote."""
-        given = dict(values)
-        figure = str(given.get("figure", "accuracy"))
-        given["validation"], given["test"] = given.pop(f"val_{figure}"), given.pop(f"test_{figure}")
-        return cls(**given | {key: _number(given[key]) for key in _NUMBERS})
-
-
-class Total(NamedTuple):
-    """What all private runs cost together, and how it was computed, in words."""
-
-    epsilon: float
-    delta: float
-    composition: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Five runs on one split.
-
-    Attributes:
-        data: what the data was called.
-        seeded: whether a fixed seed made all of them reproducible, not private.
-        rows: GNN, MLP, DP-Billboard, DP-GNN (trees), DP-MLP.
-        total: of all private runs; None in files of older versions, which knew only the sum.
-        assumptions: what the guarantees of all of them take as public although nobody declared it.
-        notices: whether the graph helps, from covered figures and their intervals; empty where it does.
-        runs: by name; empty for a comparison that was read from a file.
-
-    Guarantees:
-        `release_all` is infinite unless the guarantee of every private model holds.
-
-    Examples:
-        >>> import hushgraph as hg
-        >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
-        >>> comparison = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
-        >>> [row.name for row in comparison.rows if row.private]
-        ['DP-Billboard', 'DP-GNN (trees)', 'DP-MLP']
-        >>> epsilon, delta = comparison.release_all
-        >>> 2.0 < epsilon < 6.0, delta == comparison.rows[2].delta
-        (True, True)
-    """
-
-    data: str
-    seeded: bool
-    rows: tuple[Row, ...]
-    total: Total | None = None
-    assumptions: tuple[Assumption, ...] = ()
-    notices: tuple[str, ...] = ()
-    runs: Mapping[str, Run] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def figure(self) -> str:
-        """What the models are judged by, as results call it; see `Row.figure`."""
-        return self.rows[0].figure if self.rows else "accuracy"
-
-    @property
-    def release_all(self) -> tuple[float, float]:
-        """Epsilon and delta of publishing all private models together: composed, or the sum."""
-        private = self._private
-        if self.seeded or any(row.guarantee != "holds" for row in private):
-            return math.inf, 1.0
-        if self.total is not None:
-            return self.total.epsilon, self.total.delta
-        return sum(row.epsilon for row in private), sum(row.delta for row in private)
-
-    @property
-    def composition(self) -> str:
-        """How `release_all` was computed, in words."""
-        return "basic composition" if self.total is None else self.total.composition
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is unusual about the comparison; public."""
-        name = f"epsilon of all {len(self._private)} private models together"
-        size = judge_size(*self.release_all, name=name)
-        return [] if size is None else [size.sentence]
-
-    @property
-    def cost(self) -> str:
-        """What the runs cost and what may be published, in words."""
-        unsafe = (
-            f"{_join(row.name for row in self.rows if not row.private)} are trained without privacy: they "
-            "have no guarantee at all and must not be released. "
-            f"{self._figures}"
-        )
-        if self.seeded:
-            names = _join(row.name for row in self._private)
-            fixed = f"The seed is fixed, so {names} are reproducible, not private: nothing is guaranteed."
-            return f"{fixed} {unsafe}"
-        unproven = [row for row in self._private if row.guarantee != "holds"]
-        if unproven:
-            words = "; ".join(f"the guarantee of {row.name}: {row.guarantee}" for row in unproven)
-            return f"Publishing all private models has no proven cost ({words}). {unsafe}"
-        epsilon = max(row.epsilon for row in self._private)
-        delta = max(row.delta for row in self._private)
-        total = self.release_all
-        how = self.composition if self.total is None else f"composition ({self.composition})"
-        return (
-            f"Each private model is ({rounded_up(epsilon)}, {digits_up(delta)})-differentially private by "
-            f"itself{name_assumed(self.assumptions)}; publishing all {len(self._private)} together costs up "
-            f"to ({rounded_up(total[0])}, {digits_up(total[1])}) by {how}. {self._predictions} {unsafe}"
-        )
-
-    @property
-    def _private(self) -> list[Row]:
-        return [row for row in self.rows if row.private]
-
-    @property
-    def _predictions(self) -> str:
-        """Whose predictions the epsilon of a model covers too."""
-        covered = [row.name for row in self._private if row.predictions != PREDICTIONS[False]]
-        others = [row.name for row in self._private if row.predictions == PREDICTIONS[False]]
-        words = f"Predictions of {_join(covered)} are covered towards everybody else. " if covered else ""
-        return words + (f"Predictions of {_join(others)} are not covered." if others else "")
-
-    @property
-    def _figures(self) -> str:
-        """Which figures are covered."""
-        covered = [row.name for row in self.rows if row.figures == FIGURES_ARE[True]]
-        others = [row.name for row in self.rows if row.figures != FIGURES_ARE[True]]
-        clear = (
-            f"Figures of {_join(others)} read the private graph and its labels in the clear, so neither they "
-            "nor a choice made by them is covered."
-        )
-        if not covered:
-            return clear
-        return f"Figures of {_join(covered)} are covered, from noisy counts. {clear}"
-
-    def to_json(self) -> str:
-        """One line of JSON; `from_json` gives the same comparison back, without its runs."""
-        epsilon, delta = self.release_all
-        about = {
-            "comparison": FORMAT,
-            "data": self.data,
-            "seeded": self.seeded,
-            "rows": [row.to_json() for row in self.rows],
-            "assumptions": write_assumptions(self.assumptions),
-            "release_all": {
-                "epsilon": json_number(epsilon),
-                "delta": delta,
-                "models": len(self._private),
-                "composition": self.composition,
-            },
-            "cost": self.cost,
-            "warnings": self.warnings,
-            "notices": list(self.notices),
-        }
-        return json.dumps(about, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Comparison:
-        """The comparison that `to_json` wrote."""
-        try:
-            about = json.loads(text)
-            if about["comparison"] != FORMAT:
-                raise RunError(
-                    f"the comparison has format {about['comparison']!r}, and this version reads format "
-                    f"{FORMAT}; compare again, or move the file away"
-                )
-            rows = tuple(Row.from_json(row) for row in about["rows"])
-            if tuple(row.name for row in rows) != NAMES:
-                raise ValueError(f"expected rows {', '.join(NAMES)}")
-            total = about["release_all"]
-            assumptions = (
-                tuple(Assumption(**each) for each in about["assumptions"])
-                if "assumptions" in about
-                else (CLASSES_NOT_RECORDED,)
-            )
-            return cls(
-                data=str(about["data"]),
-                seeded=bool(about["seeded"]),
-                rows=rows,
-                total=Total(float(total["epsilon"]), float(total["delta"]), str(total["composition"]))
-                if "composition" in total
-                else None,
-                assumptions=assumptions,
-                notices=tuple(map(str, about.get("notices", ()))),
-            )
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RunError(f"the comparison is damaged ({error}); restore it or compare again") from None
 
 
 @with_settings(RunSettings, without=(*_OURS, "progress"))
@@ -305,7 +81,7 @@ def compare(
             begins.
 
     Returns:
-        Rows with what the task is judged by on the validation and test splits, and the runs.
+        Entries with what the task is judged by on the validation and test splits, and the runs.
 
     Guarantees:
         Each private run spends at most `epsilon`, and `cost` says what publishing all of them costs. What is
@@ -315,7 +91,7 @@ def compare(
         >>> import hushgraph as hg
         >>> data = hg.datasets.synthetic(num_nodes=300, num_classes=3, seed=1)
         >>> comparison = hg.compare(data, epsilon=2.0, steps=3, hidden=8, device="cpu")
-        >>> [row.name for row in comparison.rows]
+        >>> [entry.name for entry in comparison.entries]
         ['GNN', 'MLP', 'DP-Billboard', 'DP-GNN (trees)', 'DP-MLP']
     """
     for ours in _OURS:
@@ -368,7 +144,7 @@ def compare(
     return Comparison(
         data=runs["GNN"].folder.data if name is None else name,
         seeded=seed is not None,
-        rows=tuple(_row(which, run) for which, run in ordered.items()),
+        entries=tuple(_describe_run(which, run) for which, run in ordered.items()),
         total=_add_up(ordered.values()),
         assumptions=runs[BILLBOARD].folder.assumptions,
         notices=tuple(_judge_graph(runs[BILLBOARD], runs["DP-MLP"])),
@@ -386,24 +162,17 @@ def _judge_graph(reads_graph: Run, reads_rows: Run) -> list[str]:
 
 
 def name_run(folder: RunFolder) -> str:
-    """The row that a run of a comparison is, by what it trains."""
-    is_mlp, is_private = folder.config.model == "mlp", folder.plan.is_private
-    if folder.plan.method == "billboard":
-        return BILLBOARD
-    if is_private:
-        return "DP-MLP" if is_mlp else TREES
-    return "MLP" if is_mlp else "GNN"
+    """Which run of a comparison a run is, by what it trains."""
+    return _BY_PLAN[folder.plan.method, folder.plan.is_private]
 
 
 def _arguments_of(which: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `train` for one of the runs."""
-    if which == BILLBOARD:
-        shared = {key: value for key, value in given.items() if not TABLE[key].trees}
-        return {**shared, "method": "billboard"}
-    shaped = {**given, "model": "mlp"} if which.endswith("MLP") else dict(given)
-    if which.startswith("DP-"):
-        return shaped
-    return {key: value for key, value in shaped.items() if key not in _PRIVATE_ONLY} | {"private": False}
+    own = _OWN[which]
+    left_out: set[str] = set() if own.get("private", True) else _PRIVATE_ONLY
+    if "method" in own:
+        left_out = {name for name, entry in TABLE.items() if entry.trees}
+    return {key: value for key, value in given.items() if key not in left_out} | own
 
 
 def _prepare_all(data: Any, each: Mapping[str, Mapping[str, Any]]) -> dict[str, Prepared]:
@@ -464,12 +233,6 @@ def _add_up(runs: Iterable[Run]) -> Total:
     return Total(epsilon, delta if math.isfinite(epsilon) else 1.0, describe_composition(charges))
 
 
-def _join(names: Iterable[str]) -> str:
-    """Names as a list in words."""
-    *firsts, last = names
-    return f"{', '.join(firsts)} and {last}" if firsts else last
-
-
 def _describe_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """The settings that two calls must share to be one comparison."""
     named = {key: value for key, value in settings.items() if value is not None}
@@ -527,10 +290,10 @@ def _read_begun(out: Path, settings: Mapping[str, str]) -> dict[str, Any] | None
     return known
 
 
-def _row(name: str, run: Run) -> Row:
+def _describe_run(name: str, run: Run) -> Entry:
     judged_by = run.folder.task.judged_by
     figure = KEYS.get(judged_by, judged_by)
-    return Row(
+    return Entry(
         name=name,
         model=run.config.model,
         method=run.plan.method,
@@ -547,7 +310,3 @@ def _row(name: str, run: Run) -> Row:
         figures=run.result["figures"],
         figure=figure,
     )
-
-
-def _number(value: Any) -> Any:
-    return None if value is None else float(value)

@@ -1,0 +1,245 @@
+"""Tables as people have them, made up: the data of the tutorials.
+
+    python docs/examples/tables.py bank             accounts and transfers, 1.5% of the accounts fraudulent
+    python docs/examples/tables.py hospital         patients, contacts, and days that they stayed
+    python docs/examples/tables.py social           users, whom they follow, and the genres that they like
+    python docs/examples/tables.py views            channels, whom they mention, and how often they are seen
+
+Each writes a folder of that name where you are; a number after the name says how many rows. Nobody in them
+exists.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Columns = dict[str, npt.NDArray[Any]]
+SEED = 7
+FRAUDULENT = 0.015
+# How much of what decides fraud no column tells.
+LUCK = 0.9
+
+
+def write_bank(folder: Path, accounts: int = 30_000) -> None:
+    """Write accounts.csv, with semicolons and decimal commas, and three months of transfers."""
+    rng = np.random.default_rng(SEED)
+    columns = draw_accounts(rng, accounts)
+    is_fraud = draw_fraud(rng, columns)
+    channel = rng.choice(["app", "branch", "web"], accounts)
+    last = date(2024, 12, 31)
+    names = [f"account{n:06}" for n in range(accounts)]
+    rows = [
+        [
+            f"Holder {n % (accounts - 12)}",
+            names[n],
+            european(columns["income"][n]),
+            int(columns["age"][n]),
+            european(columns["balance"][n]),
+            european(columns["largest_transfer"][n]),
+            f"{last - timedelta(days=min(int(columns['days_open'][n]), 20_000)):%d.%m.%Y}",
+            int(columns["logins"][n]),
+            int(columns["countries"][n]),
+            european(100 * columns["share_in_cash"][n]) + "%",
+            channel[n],
+            "yes" if is_fraud[n] else "no",
+        ]
+        for n in range(accounts)
+    ]
+    head = ["holder", "account", "income", "age", "balance", "largest transfer", "opened", "logins"]
+    head += ["countries", "paid in cash", "channel", "fraud"]
+    write(folder / "accounts.csv", head, rows, ";")
+    source = np.repeat(np.arange(accounts), 5)
+    target = rng.integers(0, accounts, len(source))
+    rings = np.flatnonzero(is_fraud)
+    to_ring = is_fraud[source] & (rng.random(len(source)) < 0.3)
+    target[to_ring] = rng.choice(rings, int(to_ring.sum()))
+    amount = rng.lognormal(4, 1.5, len(source))
+    for month, delimiter in ((1, ";"), (2, ","), (3, ";")):
+        mine = range(month - 1, len(source), 3)
+        head = ["booked", "payer", "payee", "amount"]
+        booked = f"{date(2024, month, 28)}"
+        moved = ([booked, names[source[n]], names[target[n]], european(amount[n])] for n in mine)
+        write(folder / f"transfers_{month:02}.csv", head, moved, delimiter)
+
+
+def draw_accounts(rng: np.random.Generator, count: int) -> Columns:
+    """The numbers of an account: euros, years, days, counts and a share."""
+    income = rng.lognormal(10.4, 0.6, count)
+    return {
+        "income": income.round(2),
+        "age": np.clip(rng.normal(46, 15, count), 18, 95).round(),
+        "balance": (rng.normal(0.1, 1, count) * income * 0.3).round(2),
+        "largest_transfer": (rng.lognormal(-1.5, 1.0, count) * income).round(2),
+        "days_open": rng.exponential(1_500, count).round(),
+        "logins": rng.negative_binomial(2, 0.02, count),
+        "countries": rng.poisson(1.2, count),
+        "share_in_cash": rng.beta(1.2, 6, count).round(4),
+    }
+
+
+def draw_fraud(rng: np.random.Generator, columns: Columns) -> npt.NDArray[np.bool_]:
+    """Who is fraudulent: the highest sums of what the columns say, each by its rank, and of luck."""
+    signs = {"income": -0.6, "age": -0.7, "balance": -0.5, "largest_transfer": 1.0, "days_open": -1.0}
+    signs |= {"logins": 0.6, "countries": 0.9, "share_in_cash": 1.0}
+    score = np.sum([sign * normal_rank(columns[name]) for name, sign in signs.items()], axis=0)
+    score = score / np.std(score) + LUCK * rng.normal(size=len(score))
+    return np.asarray(score >= np.quantile(score, 1 - FRAUDULENT))
+
+
+def normal_rank(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Ranks as quantiles of a normal distribution; equal values have their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    shares = (ranks - 0.5) / len(values)
+    return np.array([NormalDist().inv_cdf(share) for share in shares])[place]
+
+
+def write_hospital(folder: Path, patients: int = 4_000) -> None:
+    """Write patients.csv and contacts.csv: whoever shared a room with somebody infected stays longer."""
+    rng = np.random.default_rng(SEED)
+    born = [date(1935, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 30_000, patients)]
+    came = [date(2023, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 365, patients)]
+    severity = rng.integers(1, 6, patients)
+    ward = rng.integers(0, 4, patients)
+    room = rng.integers(0, 200, patients)
+    # An infection lives in a room for a while; no column tells which rooms have one.
+    is_infected = rng.random(200)[room] < 0.35
+    temperature = rng.normal(37.0, 0.5, patients) + 0.2 * severity
+    age = np.array([(day - first).days / 365 for day, first in zip(came, born, strict=True)])
+    mean = 1 + 1.3 * severity + 0.04 * age + 1.5 * ward + 9 * is_infected
+    stay = np.clip(mean + rng.normal(0, 2, patients), 0.5, 59.5).round(1)
+    rows = [
+        [
+            7_000 + n,
+            f"Patient {rng.integers(0, patients)}",
+            "FM"[int(rng.integers(2))],
+            born[n].strftime("%m/%d/%Y"),
+            f"{came[n]} {int(rng.integers(24)):02}:15",
+            ("medicine", "surgery", "cardiology", "intensive care")[ward[n]],
+            severity[n],
+            "" if rng.random() < 0.04 else f"{temperature[n]:.1f}",
+            stay[n],
+        ]
+        for n in range(patients)
+    ]
+    head = ["patient no", "name", "sex", "date of birth", "admitted", "ward", "severity", "temperature"]
+    write(folder / "patients.csv", [*head, "length of stay"], rows, ",")
+    order = np.argsort(room, kind="stable")
+    where = np.split(order, np.searchsorted(room[order], np.arange(1, 200)))
+    links = []
+    for n in range(patients):
+        mates = where[room[n]]
+        for mate in rng.choice(mates, min(len(mates), 6), replace=False):
+            links.append([f"{came[n]}", 7_000 + n, 7_000 + mate, int(rng.integers(5, 600))])
+    write(folder / "contacts.csv", ["day", "patient", "met", "minutes"], links, ",")
+
+
+GENRES = ("classical", "electronic", "folk", "hip hop", "jazz", "metal", "pop", "rock")
+
+
+def write_social(folder: Path, users: int = 4_000) -> None:
+    """Write users.tsv, with lists of genres, and follows.csv: friends have a scene in common."""
+    rng = np.random.default_rng(SEED)
+    scene = rng.integers(0, 4, users)
+    likes = rng.random((users, len(GENRES))) < 0.06
+    for step in (0, 1):
+        likes[np.arange(users), 2 * scene + step] |= rng.random(users) < 0.6
+    rows = [
+        [
+            f"u{n:05}",
+            f"@{('sun', 'moon', 'star')[n % 3]}{n % (users - 12)}",
+            int(np.clip(rng.normal(24 + 4 * scene[n], 9), 14, 90)),
+            ("NO", "SE", "DK", "FI")[int(rng.integers(4))],
+            ("true", "false")[int(rng.integers(2))],
+            "" if rng.random() < 0.1 else "|".join(np.array(GENRES)[likes[n]]) or "none",
+        ]
+        for n in range(users)
+    ]
+    write(folder / "users.tsv", ["user", "handle", "age", "country", "premium", "genres"], rows, "\t")
+    follower = np.repeat(np.arange(users), 10)
+    same = np.argsort(scene, kind="stable")
+    begin = np.searchsorted(scene[same], np.arange(5))
+    inside = (
+        begin[scene[follower]] + rng.integers(0, 1 << 30, len(follower)) % np.diff(begin)[scene[follower]]
+    )
+    followee = np.where(rng.random(len(follower)) < 0.7, same[inside], rng.integers(0, users, len(follower)))
+    links = ([f"u{u:05}", f"u{w:05}"] for u, w in zip(follower, followee, strict=True))
+    write(folder / "follows.csv", ["follower", "followee"], links, ",")
+
+
+def write_views(folder: Path, channels: int = 4_000) -> None:
+    """Write channels.csv, with views from 1 to millions, and mentions.csv."""
+    rng = np.random.default_rng(SEED)
+    fame = rng.normal(0, 1, channels)
+    months = rng.integers(1, 120, channels)
+    videos = rng.poisson(np.exp(1.5 + 0.4 * fame) * (1 + months / 40)) + 1
+    views = 10 ** np.clip(3.2 + 0.9 * fame + 0.5 * np.log10(videos) + rng.normal(0, 0.4, channels), 0, 8)
+    rows = [
+        [
+            f"c{n}",
+            f"Channel {n % (channels - 12)}",
+            months[n],
+            videos[n],
+            f"{int(views[n]):,}",
+            ("de", "en", "fr")[int(rng.integers(3))],
+            ("yes", "no")[int(rng.random() < 0.5 + 0.1 * fame[n])],
+        ]
+        for n in range(channels)
+    ]
+    write(
+        folder / "channels.csv",
+        ["channel", "title", "months", "videos", "views", "language", "mature"],
+        rows,
+        ",",
+    )
+    # Channels mention others about as famous as they are.
+    order = np.argsort(fame)
+    rank = np.empty(channels, np.int64)
+    rank[order] = np.arange(channels)
+    near = np.repeat(rank, 8) + rng.normal(0, channels / 12, 8 * channels).round().astype(np.int64)
+    mentioned = order[np.clip(near, 0, channels - 1)]
+    links = ([f"c{n // 8}", f"c{mentioned[n]}"] for n in range(8 * channels))
+    write(folder / "mentions.csv", ["who", "whom"], links, ",")
+
+
+def european(number: float) -> str:
+    """A number with a point between thousands and a comma before two decimals."""
+    return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+def write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str) -> None:
+    """Write one CSV file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+TABLES: dict[str, Callable[..., None]] = {
+    "bank": write_bank,
+    "hospital": write_hospital,
+    "social": write_social,
+    "views": write_views,
+}
+
+
+def main() -> None:
+    """Write the folder that the command line names."""
+    name, *counts = sys.argv[1:] or [""]
+    if name not in TABLES or len(counts) > 1 or not all(count.isdecimal() for count in counts):
+        sys.exit(f"expected one of {', '.join(TABLES)}, as: python docs/examples/tables.py bank")
+    TABLES[name](Path(name), *map(int, counts))
+
+
+if __name__ == "__main__":
+    main()

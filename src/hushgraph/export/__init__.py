@@ -1,0 +1,1 @@
+"""A released model in formats that other programs read: ONNX, Parquet and JSON."""

@@ -1,0 +1,91 @@
+"""run.json: what a run is, as its folder keeps it, in the format of this version and of earlier ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hushgraph._files import write_whole
+from hushgraph.errors import HushgraphError, RunError
+from hushgraph.graph.columns import Columns
+from hushgraph.privacy.budget import BudgetEntry
+from hushgraph.privacy.guarantee import CLASSES_NOT_RECORDED, Assumption
+from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.runs.config import TrainingConfig
+from hushgraph.tasks.classes import Classes
+from hushgraph.tasks.task import Task, read_task
+
+ABOUT = "run.json"
+FORMAT = 1
+
+
+def write_about(path: Path, about: Mapping[str, Any]) -> None:
+    """Write what a run is into its folder, with a checksum."""
+    checked = {**about, "sum": find_checksum(about)}
+    write_whole(path / ABOUT, json.dumps(checked, indent=2, sort_keys=True).encode())
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """The fields of a `RunFolder` that `write_about` wrote; RunError where they are missing or damaged."""
+    try:
+        about = json.loads((path / ABOUT).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        advice = (
+            "its ledger is there; restore run.json, or, if the run never began, remove the folder"
+            if (path / "ledger.jsonl").exists()
+            else "expected the folder of a run"
+        )
+        raise RunError(f"run={path}: no run.json in it; {advice}") from None
+    except OSError as error:
+        raise RunError(
+            f"run={path}: run.json cannot be read ({error.strerror}); check its permissions"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
+    try:
+        if about["format"] != FORMAT:
+            raise RunError(f"format {about['format']!r}; this version reads format {FORMAT}")
+        columns = Columns.of(about["columns"]) if about["columns"] else None
+        fields = {
+            "plan": PrivacyPlan.from_json(json.dumps(about["plan"])),
+            "config": TrainingConfig.from_json(json.dumps(about["config"])),
+            "num_features": int(about["num_features"]),
+            "asked": _read_task(about),
+            "split_id": str(about["split_id"]),
+            "data": str(about["data"]),
+            "columns": columns,
+            "budget": BudgetEntry.from_json(about.get("budget")),
+            "warnings": tuple(str(each) for each in about.get("warnings", ())),
+            "assumptions": _read_assumptions(about, columns),
+        }
+        if about.pop("sum") != find_checksum(about):
+            raise RunError("it was edited, so that it tells of another plan or another configuration")
+        return fields
+    except RunError as error:
+        raise RunError(f"run={path}: run.json is damaged ({error}); restore it") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, HushgraphError) as error:
+        reason = " ".join(repr(error).split())[:300]
+        raise RunError(f"run={path}: run.json is damaged ({reason}); restore it") from None
+
+
+def _read_task(about: Mapping[str, Any]) -> Task:
+    """What was asked of a node; an older run recorded only how many classes there were."""
+    if "task" in about:
+        return read_task(about["task"])
+    return Classes(num_classes=int(about["num_classes"]))
+
+
+def _read_assumptions(about: Mapping[str, Any], columns: Columns | None) -> tuple[Assumption, ...]:
+    """Those of a run; an older run recorded none, and only named classes are known to be declared."""
+    if "assumptions" in about:
+        return tuple(Assumption(**each) for each in about["assumptions"])
+    is_declared = columns is not None and columns.classes is not None
+    return () if is_declared else (CLASSES_NOT_RECORDED,)
+
+
+def find_checksum(about: Mapping[str, Any]) -> str:
+    """Recognises an edited run.json: the ledger guards the plan alone."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]

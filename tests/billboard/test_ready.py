@@ -1,0 +1,50 @@
+"""Boards that stay open give the readings of whole boards, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushgraph.billboard.board import Board
+from hushgraph.billboard.reading import combine_boards, read_rows
+from hushgraph.billboard.ready import ReadyBoards
+from hushgraph.errors import GraphError
+
+PLACES = 3000
+
+
+def make_boards(width: int, count: int, noise_std: float) -> list[Board]:
+    rng = np.random.default_rng(width)
+    return [
+        Board(
+            values=(rng.normal(size=(PLACES, width)) * rng.gamma(0.5, 4, (PLACES, 1))).astype(np.float32),
+            noise_std=noise_std * (k + 1),
+        )
+        for k in range(count)
+    ]
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("noise_std", [0.0, 1.7])
+@pytest.mark.parametrize(("width", "count"), [(1, 1), (2, 2), (3, 1), (9, 2), (40, 2), (131, 1)])
+def test_readings_are_those_of_whole_boards(width: int, count: int, noise_std: float, centred: bool) -> None:
+    """Guarantees: a reading is that of `read_rows` from the combined boards, number for number."""
+    boards = make_boards(width, count, noise_std)
+    ready, (whole_board, _) = ReadyBoards(boards, centred=centred), combine_boards(boards, centred=centred)
+    rng = np.random.default_rng(1)
+    lists = [[7], [], [PLACES, -1], [-1, 5, 5, 4], *(rng.integers(-9, PLACES + 9, n) for n in (3, 60, 900))]
+    for rows in ([*lists], *([each] for each in lists)):
+        indptr, places = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int64)
+        for damped in (True, False):
+            small, seen = ready.read_rows(indptr, places, damped=damped)
+            expected = read_rows(whole_board, indptr, places, damped=damped)
+            assert seen.values.tobytes() == expected.values.tobytes()
+            assert seen.known.tolist() == expected.known.tolist()
+            assert seen.unknown.tolist() == expected.unknown.tolist()
+            assert small.noise_std == whole_board.noise_std
+
+
+def test_places_that_are_no_integers_are_refused() -> None:
+    ready = ReadyBoards(make_boards(2, 1, 1.0), centred=True)
+    with pytest.raises(GraphError, match="places has dtype float64; expected integers"):
+        ready.read_rows([0, 1], [0.5], damped=True)
