@@ -586,6 +586,14 @@ class Settings(TypedDict, total=False):
             column="separator",
         ),
     ]
+    person: Annotated[
+        str | None,
+        _table(
+            "Column that says whose a node is, where people have several: protects persons. [none]",
+            metavar="COL",
+            column="person",
+        ),
+    ]
     split_column: Annotated[str | None, _table("Column with train, val, test. [split]", column="split")]
     source: Annotated[str | None, _table("Column of an edge: who is read. [source]", column="source")]
     target: Annotated[str | None, _table("Column of an edge: who reads. [target]", column="target")]
@@ -914,6 +922,16 @@ def take_columns(settings: Mapping[str, Any]) -> Columns | Mapping[str, Any] | N
     if not single:
         return columns
     return replace(columns, **single) if isinstance(columns, Columns) else {**(columns or {}), **single}
+
+
+def take_person(
+    columns: Columns | Mapping[str, Any] | None,
+) -> tuple[Columns | Mapping[str, Any] | None, str | None]:
+    """The attribute that tells persons of data that is no table, and the other columns; None for none."""
+    if not isinstance(columns, Mapping) or "person" not in columns:
+        return columns, None
+    others = {name: value for name, value in columns.items() if name != "person"}
+    return others or None, columns["person"]
 
 
 def list_given_for_trees(settings: Mapping[str, Any]) -> list[str]:

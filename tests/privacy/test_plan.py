@@ -336,6 +336,7 @@ def test_summary_has_the_keys_that_never_change() -> None:
         "accountant",
         "sampler",
         "adjacency",
+        "unit",
         "guarantee",
         "changed_trees",
         "epsilon_group_of_two",

@@ -40,6 +40,8 @@ _DEGREE, _LARGE_DEGREE, _LARGE_TRIALS, _LARGE_SECONDS = 4, 1000, 200, 2.5
 # Places of all canaries of a run together.
 _PLACES = 20_000
 _GUESSES = 400
+# Nodes of a canary, where persons are protected.
+_NODES_EACH = 3
 _HIDDEN_OF_TREES = 2
 # The part of the trials that each other difference between two worlds gets: one of so many.
 _PART = 4
@@ -203,7 +205,13 @@ def stage_boards(
     class_weights: tuple[float, ...] | None = None,
 ) -> Stage:
     """Runs with boards, with so many canaries each; inputs are those of the task."""
-    scene = plant_rows(plan, copies=copies, degree=degree, difference=difference, task=task)
+    several = _NODES_EACH if plan.protects == "person" and difference != "flipped" else 1
+    if several == 1:
+        # One label of one node is flipped.
+        plan = replace(plan, protects="node")
+    scene = plant_rows(
+        plan, copies=copies, degree=degree, difference=difference, task=task, nodes_each=several
+    )
     phases: Any = partial(point_rows, difference=difference, task=scene.task)
     reading = choose_reading(scene.task.name)
     inputs = {name: getattr(reading, name) for name in ("list_size", "own_place", "damped")}

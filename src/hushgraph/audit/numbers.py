@@ -220,6 +220,7 @@ def _move_plan(plan: PrivacyPlan) -> tuple[PrivacyPlan, Scene]:
     """One row in the graph or not, and nothing to read: noise is all that hides it."""
     steps = min(plan.steps, _MOST_STEPS)
     if plan.num_boards:
+        plan = replace(plan, protects="node")
         scene = plant_rows(plan, copies=1, degree=0)
         return replace(move_plan(plan, scene), steps=steps), scene
     plan = replace(plan, max_readers=0, max_reads=None, sampler="stable", steps=steps)

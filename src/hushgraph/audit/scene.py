@@ -61,6 +61,7 @@ class Scene:
         features, labels, splits: of every node, its feature in the column of its copy; labels are numbers of
             what `choose_labels` lists.
         columns: the column of every node.
+        owners: the first node of every node's person; itself where it is a person of its own.
         records: [count, 2], the row that owns a record and the other end.
         flips: whether worlds differ in a label instead of a row.
         is_sparse: how features are stored.
@@ -81,6 +82,16 @@ class Scene:
     flips: bool
     is_sparse: bool
     clip: float | None
+    owners: npt.NDArray[np.int64]
+
+    @property
+    def has_persons(self) -> bool:
+        """Whether canaries are persons with several nodes."""
+        return bool((self.owners != np.arange(len(self.owners))).any())
+
+    def count_units(self, nodes: npt.NDArray[Any]) -> int:
+        """How many of these nodes there are; with persons, how many persons."""
+        return len(np.unique(self.owners[nodes]))
 
     @cached_property
     def graphs(self) -> tuple[Graph, Graph]:
@@ -90,9 +101,12 @@ class Scene:
     def graph(self, is_there: Mask) -> Graph:
         """The graph in which these canaries are there."""
         features, labels, records = self.features.copy(), self.labels.copy(), self.records
-        gone, groups = self.canaries[~is_there], np.full(len(labels), -1)
+        # All nodes of a canary.
+        gone = np.flatnonzero(np.isin(self.owners, self.canaries[~is_there]))
+        copy_of = np.full(len(labels), -1)
         # A row that is gone keeps its group, so that it shows if rows without a label are counted.
-        groups[self.canaries] = np.arange(self.copies)
+        copy_of[self.canaries] = np.arange(self.copies)
+        groups = copy_of[self.owners]
         if self.flips:
             labels[gone] = FLIPPED
         else:
@@ -113,6 +127,7 @@ class Scene:
             task=self.task,
             directed=True,
             groups=groups,
+            persons=self.owners if self.has_persons else None,
         )
 
     @property
@@ -127,7 +142,9 @@ class Scene:
     @property
     def roots(self) -> tuple[int, int]:
         """Labelled training nodes of a copy, with the canary there and without."""
-        there, empty = (int(is_labelled(g.y[g.train_idx]).sum()) // self.copies for g in self.graphs)
+        there, empty = (
+            self.count_units(g.train_idx[is_labelled(g.y[g.train_idx])]) // self.copies for g in self.graphs
+        )
         return there, empty
 
 
@@ -142,13 +159,23 @@ class _Drawing:
     labels: list[int] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
     records: list[tuple[int, int]] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
 
-    def node(self, *, feature: float = 0.0, label: int = -1, split: Split = "train") -> int:
+    def node(
+        self, *, feature: float = 0.0, label: int = -1, split: Split = "train", owner: int | None = None
+    ) -> int:
         self.features.append(feature)
         self.columns.append(self.copy)
         self.labels.append(label)
         self.splits.append(split)
+        self.owners.append(len(self.owners) if owner is None else owner)
         return len(self.labels) - 1
+
+    @property
+    def num_training(self) -> int:
+        """How many nodes, or persons, are in the training split."""
+        each = zip(self.owners, self.splits, strict=True)
+        return len({owner for owner, split in each if split == "train"})
 
     def lists(self, node: int, places: Iterable[int]) -> int:
         self.records += [(node, place) for place in places]
@@ -185,7 +212,7 @@ def _repeat(
         drawing.copy = copy
         planted.append(draw(drawing))
     size, drawing.copy = len(drawing.labels), 0
-    for _ in range(count_bystanders(drawing.splits.count("train"), plan.sampling_rate)):
+    for _ in range(count_bystanders(drawing.num_training, plan.sampling_rate)):
         # Unlabelled: whether a bystander joins a batch would only hide the canaries.
         drawing.node()
     return Scene(
@@ -202,6 +229,7 @@ def _repeat(
         records=np.array(drawing.records, np.int64).reshape(-1, 2),
         flips=flips,
         is_sparse=is_sparse,
+        owners=np.array(drawing.owners, np.int64),
         clip=clip,
     )
 
@@ -237,6 +265,7 @@ def plant_rows(
     copies: int,
     degree: int,
     difference: Difference = "emptied",
+    nodes_each: int = 1,
     task: Task | None = None,
 ) -> Scene:
     """Canaries that list `degree` places, which two others read.
@@ -247,6 +276,7 @@ def plant_rows(
         degree: places that each lists.
         difference: "emptied" empties a row with a training label; "evaluated" one of the validation split,
             whose label is counted in tables of figures and nowhere else; "flipped" changes the label.
+        nodes_each: how many nodes a canary has, all with the same label, features and places.
         task: what the plan is for; one of c classes unless given.
     """
     # Where batches are drawn, whether somebody else joins would only hide the canary.
@@ -256,6 +286,8 @@ def plant_rows(
         places = [drawing.node(split="test") for _ in range(degree)]
         split: Split = "val" if difference == "evaluated" else "train"
         canary = drawing.lists(drawing.node(label=UNIQUE, split=split, feature=HOT), places)
+        for _ in range(nodes_each - 1):
+            drawing.lists(drawing.node(label=UNIQUE, split=split, feature=HOT, owner=canary), places)
         witnesses = [drawing.node(label=others_label), drawing.node(split="test")]
         drawing.lists(witnesses[0], [*places, canary])
         drawing.lists(witnesses[1], places)
@@ -316,7 +348,7 @@ def choose_temperatures(plan: PrivacyPlan) -> tuple[float, float]:
 
 def move_plan(plan: PrivacyPlan, scene: Scene) -> PrivacyPlan:
     """The plan for the training nodes of the scene, with the same noise and nearly the same batches."""
-    nodes = int((scene.splits == "train").sum())
+    nodes = scene.count_units(np.flatnonzero(scene.splits == "train"))
     changes: dict[str, Any] = {
         "num_train_nodes": nodes,
         "batch_size": max(1, round(plan.sampling_rate * nodes)),

@@ -23,6 +23,7 @@ from hushgraph.audit.statistics import Floats
 from hushgraph.audit.weights import find_outputs
 from hushgraph.billboard.ballots import GRID, Ballots
 from hushgraph.billboard.board import Board, cast
+from hushgraph.figures.tables import choose_grids
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import scores
@@ -274,11 +275,12 @@ class Attacker:
         view = Rerun(seen=self.seen, graph=self.graph).view(last)
         released = make_tables(folder, view, model, parts=parts).splits
         ratios = np.zeros(copies)
+        grids = choose_grids(folder.task, by_person=folder.plan.protects == "person")
         for split, tables in released.items():
-            counted = zip(folder.task.tables, tables, there[split], empty[split], strict=True)
-            for table, seen, with_row, without in counted:
+            counted = zip(grids, tables, there[split], empty[split], strict=True)
+            for grid, seen, with_row, without in counted:
                 apart = (seen - (with_row + without) / 2) * (with_row - without)
-                noise = folder.plan.table_noise * table.grid
+                noise = folder.plan.table_noise * grid
                 ratios += apart.reshape(copies, -1).sum(axis=1) / noise**2
         return ratios
 
@@ -309,7 +311,7 @@ class Attacker:
         if not self.seen.folder.num_boards:
             return 0
         nodes = np.arange(self.stage.scene.graphs[0].num_nodes)
-        is_other = ~np.isin(nodes, self.stage.scene.canaries)
+        is_other = ~np.isin(self.stage.scene.owners, self.stage.scene.canaries)
         differs = np.zeros(len(nodes), np.bool_)
         for pair in self.views:
             there, empty = (view.graph.features.take(nodes).dense for view in pair)

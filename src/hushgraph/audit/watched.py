@@ -148,7 +148,8 @@ def watch(plan: PrivacyPlan, plant: Plant, *, is_sparse: bool) -> Watched:
     """One run of whole batches on the random graph, and the second computation."""
     graph = _make_graph(is_sparse=is_sparse)
     nodes = len(graph.train_idx)
-    moved = replace(plan.with_evaluation(0), num_train_nodes=nodes, batch_size=nodes, steps=STEPS)
+    alone = replace(plan.with_evaluation(0), protects="node")
+    moved = replace(alone, num_train_nodes=nodes, batch_size=nodes, steps=STEPS)
     plan = moved.with_classes(_CLASSES).with_evaluation(len(graph.task.tables))
     config = choose_config(plan, hidden=HIDDEN)
     with watch_run(graph, plan, config, plant=plant, in_detail=True) as seen:

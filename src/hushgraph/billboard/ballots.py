@@ -4,6 +4,10 @@ A ballot is a vector in units of 1 / GRID, as wide as the task says: one number 
 places casts the same ballot b onto each of them, and d |b|^2 <= GRID^2 holds in integers. So emptying the row
 moves the tally of all places by at most GRID (Frobenius norm), whatever the other rows are.
 
+Of a person with several nodes, what the k that cast onto a board cast is added up place by place, divided by
+the root of k and cut to a norm of GRID, checked in integers. (1/sqrt(k) each without the cut is not enough:
+k nodes that list one place would move it by sqrt(k).)
+
 The places of a row are the other ends of the records it owns. A `Graph` holds no repeats and no self-loops,
 so its records are used as they are. Where records have weights, are of several relations or name places that
 are not people, a row has a coefficient for each place (`lists.py`): what it casts there is its ballot, made
@@ -28,6 +32,7 @@ from hushgraph.billboard.lists import Int64Array as Int64Array
 from hushgraph.billboard.lists import Lists, build_lists
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.persons import Members, count_members, gather
 from hushgraph.tasks.task import Task, is_labelled, no_label
 
 if TYPE_CHECKING:
@@ -55,6 +60,8 @@ class Ballots:
         soft: int32 [M, width], ballots of another form than a class against all others.
         lists: what every row casts its ballot onto, with a coefficient for each place; None where it casts
             the same onto every place that the graph lists.
+        person_lists: the lists of persons with several rows; None where nobody has.
+        undivided: the same ballots as if every row were a person of its own, where somebody has several.
     """
 
     width: int
@@ -66,6 +73,8 @@ class Ballots:
     soft_rows: Int64Array
     soft: Int32Array
     lists: Lists | None = None
+    person_lists: PersonLists | None = None
+    undivided: Ballots | None = None
 
     @property
     def divisors(self) -> Int64Array:
@@ -167,7 +176,8 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
     labels[graph.train_idx] = graph.y[graph.train_idx]
     lists = build_lists(graph, edge_owner)
     sizes = list_sizes(graph, edge_owner) if lists is None else lists.sizes
-    return ballots_of_lists(sizes, labels, edge_owner, task=task, lists=lists)
+    ballots = ballots_of_lists(sizes, labels, edge_owner, task=task, lists=lists)
+    return share_among_persons(ballots, PersonLists.of(graph, edge_owner))
 
 
 def ballots_of_lists(
@@ -179,6 +189,7 @@ def ballots_of_lists(
     lists: Lists | None = None,
 ) -> Ballots:
     """The ballots of rows that list this many places and have these training labels."""
+    has_label = is_labelled(labels)
     nobody = np.full(len(sizes), -1, np.int64)
     nothing = np.zeros(len(sizes), np.int64)
     ballots = Ballots(
@@ -192,7 +203,6 @@ def ballots_of_lists(
         soft=np.empty((0, task.ballot_width), np.int32),
         lists=lists,
     )
-    has_label = is_labelled(labels)
     if task.entry_squares is None:
         return _add_soft(ballots, has_label, lambda rows: task.make_ballots(labels[rows]))
     own, rest = ballot_entries(np.where(has_label, ballots.divisors, 0), task.entry_squares)
@@ -208,8 +218,8 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
         task: what predictions cast.
 
     Guarantees:
-        d |b|^2 <= GRID^2 is checked in integers for every ballot, whatever the numbers are. A row of numbers
-        that are not finite casts nothing: one row cannot stop a run.
+        d |b|^2 <= GRID^2 is checked in integers for every ballot, whatever the numbers are, and for all of a
+        person together. A row of numbers that are not finite casts nothing: one row cannot stop a run.
     """
     expected = (ballots.num_nodes, task.num_outputs)
     if tuple(outputs.shape) != expected:
@@ -217,7 +227,88 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
             f"outputs have shape {list(outputs.shape)}; expected {list(expected)}: one row per node, one "
             "column per output"
         )
-    return _add_soft(ballots, ~ballots.is_cast, lambda rows: task.predict_ballots(outputs[rows]))
+    undivided = ballots.undivided or ballots
+    others = ~undivided.is_cast
+    added = _add_soft(undivided, others, lambda rows: task.predict_ballots(outputs[rows]))
+    return share_among_persons(added, ballots.person_lists)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PersonLists:
+    """The lists of persons with several nodes.
+
+    Attributes:
+        members: the nodes of these persons.
+        pointers: int64 [len(members.nodes) + 1].
+        places: member i lists `places[pointers[i]:pointers[i + 1]]`, ascending.
+    """
+
+    members: Members
+    pointers: Int64Array
+    places: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, graph: Graph, edge_owner: EdgeOwner) -> PersonLists | None:
+        """Of a graph; None where nobody has several nodes."""
+        if graph.persons is None:
+            return None
+        sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
+        members = gather(graph.persons, np.flatnonzero(sizes > 1))
+        if not len(members.nodes):
+            return None
+        position = np.full(graph.num_nodes, -1, np.int64)
+        position[members.nodes] = np.arange(len(members.nodes))
+        nothing = np.empty(0, np.int64)
+        parts = [
+            (position[owners[kept]], places[kept])
+            for owners, places in owned_records(graph, edge_owner)
+            for kept in [position[owners] >= 0]
+        ]
+        owners = np.concatenate([nothing, *(owners for owners, _ in parts)])
+        places = np.concatenate([nothing, *(places for _, places in parts)])
+        counts = np.bincount(owners, minlength=len(members.nodes))
+        pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return cls(members=members, pointers=pointers, places=places[np.argsort(owners, kind="stable")])
+
+    def square(self, ballots: npt.NDArray[Any], num_places: int) -> npt.NDArray[Any]:
+        """[persons]: the squared norm of what the nodes of each person cast together, place by place."""
+        squares = np.zeros(len(self.members.pointers) - 1, ballots.dtype)
+        local = np.full(num_places, -1, np.int64)
+        _square_casts(self.members.pointers, self.pointers, self.places, ballots, local, squares)
+        return squares
+
+
+def share_among_persons(ballots: Ballots, lists: PersonLists | None) -> Ballots:
+    """Ballots of persons with several nodes: divided by the root of how many of them cast, cut to norm 1.
+
+    Guarantees:
+        What the nodes of one person cast together has norm at most GRID, which is checked in integers, and
+        depends on the rows of that person alone.
+    """
+    if lists is None:
+        return ballots
+    nodes, pointers = lists.members
+    person_of = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    dense = ballots.dense(nodes)
+    casts = (ballots.is_cast & (ballots.list_sizes > 0))[nodes]
+    counts = np.maximum(np.bincount(person_of[casts], minlength=len(pointers) - 1), 1)
+    squares = lists.square(dense.astype(np.float64), len(ballots.labels))
+    scales = np.minimum(1 / np.sqrt(counts), GRID / np.sqrt(np.maximum(squares, 1.0)))
+    shrinking = 2.0**-40
+    while True:
+        # Rounding towards zero may lengthen a sum of ballots that cancel, by little.
+        exact = np.trunc(dense * scales[person_of, None]).astype(np.int64)
+        too_long = lists.square(exact, len(ballots.labels)) > GRID**2
+        if not too_long.any():
+            break
+        scales[too_long] *= 1 - shrinking
+        shrinking = min(0.5, 4 * shrinking)
+    own, rest, soft = ballots.own.copy(), ballots.rest.copy(), ballots.soft.copy()
+    each = scales[person_of]
+    own[nodes], rest[nodes] = (np.trunc(entries[nodes] * each) for entries in (own, rest))
+    rows = ballots.soft_rows[nodes]
+    soft[rows[rows >= 0]] = exact[rows >= 0]
+    return replace(ballots, own=own, rest=rest, soft=soft, person_lists=lists, undivided=ballots)
 
 
 def _add_soft(
@@ -326,3 +417,26 @@ def add_shares(  # type: ignore[no-untyped-def]
                 loss = (share * rest[v]) >> GRID_BITS
                 tally[u, label] += ((share * own[v]) >> GRID_BITS) + loss
                 taken[u] += loss
+
+
+@numba.njit(cache=True, nogil=True)
+def _square_casts(who, pointers, places, ballots, local, squares):  # type: ignore[no-untyped-def]
+    """Add up what persons cast, place by place, and the squares of that; `local` is -1 before and after."""
+    width = ballots.shape[1]
+    for person in range(len(who) - 1):
+        first, last = who[person], who[person + 1]
+        cast = np.zeros((pointers[last] - pointers[first], width), ballots.dtype)
+        touched = 0
+        for i in range(first, last):
+            for at in range(pointers[i], pointers[i + 1]):
+                place = places[at]
+                if local[place] < 0:
+                    local[place] = touched
+                    touched += 1
+                for k in range(width):
+                    cast[local[place], k] += ballots[i, k]
+        for at in range(touched):
+            for k in range(width):
+                squares[person] += cast[at, k] * cast[at, k]
+        for at in range(pointers[first], pointers[last]):
+            local[places[at]] = -1

@@ -8,12 +8,17 @@ and 0 for an empty list. Plain reading has w_u = 1. Damped reading has w_u = 1 /
 Where rows have a coefficient a_vu for every place (`lists.py`), w_u a_vu stands for w_u and a_vu b_v for b_v,
 and a row has such a reading of every relation.
 
-Given the board, S_v is a function of the row of v alone. Sums are formed in float64 in ascending order of
-places, one row at a time, so that a reading depends neither on threads nor on other rows.
+Of a person with several nodes, what any of them cast onto the places of L_v is taken off: no label of a
+person helps to predict that person. (`read_rows` is for nodes that arrived later: they cast nothing, and no
+label of theirs is on the board.)
+
+Given the board, S_v is a function of the row of v, or of its person, alone. Sums are formed in float64 in
+ascending order of places, one row at a time, so that a reading depends neither on threads nor on other rows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +27,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, owned_records
+from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists, owned_records
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.lists import Lists, build_lists, check_blocks, find_starts, lists_of_rows, restrict
 from hushgraph.errors import GraphError
@@ -247,8 +252,8 @@ def read(
         float32 [len(rows), c]; of several relations, c columns for each.
 
     Guarantees:
-        Reads no row but the one the reading is for, and the board. What is taken off is what was cast: onto
-        places that are listed now and were listed then, the ballot of then.
+        Reads no row but the one the reading is for, or those of its person, and the board. What is taken off
+        is what was cast: onto places that are listed now and were listed then, the ballot of then.
     """
     if graph.relations or board.blocks:
         return _read_relations(board, graph, edge_owner, own, cast_graph, rows, damped=damped)
@@ -265,6 +270,7 @@ def read(
         # Per row, the sum of w over the places it cast onto.
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
+    lists = PersonLists.of(graph, edge_owner) if owns else None
     readings = np.empty((len(picked), board.width), np.float32)
     # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
@@ -276,6 +282,8 @@ def read(
             add_records(owners, places, slots, weights, values, sums, square)
         for part, ballots in owns:
             take_off(sums, part * own_weight, ballots, picked, columns)
+            if lists is not None and ballots.person_lists is not None:
+                take_off_others(sums, part, ballots, lists, ballots.person_lists, weights, slots, columns)
         for first in range(0, len(picked), _READ_BLOCK):
             block = slice(first, first + _READ_BLOCK)
             readings[block, columns] = normalise(sums[block], square[block])
@@ -414,6 +422,32 @@ def _read_new_lists(
     return Readings(values=values, known=lists.sizes, unknown=unknown.astype(np.int64))
 
 
+def take_off_others(
+    sums: FloatArray,
+    part: float,
+    own: Ballots,
+    now: PersonLists,
+    then: PersonLists,
+    weights: FloatArray,
+    slots: Int64Array,
+    columns: slice,
+) -> None:
+    """Subtract from every sum what the other nodes of its person cast onto the places it lists.
+
+    `now` are the lists that are read, `then` those that were cast from.
+    """
+    nodes, pointers = now.members
+    ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _READ_BLOCK)), len(pointers) - 1)
+    local = np.full(len(weights), -1, np.int64)
+    lists = (now.pointers, now.places, then.pointers, then.places)
+    for first, last in itertools.pairwise(ends):
+        block = nodes[pointers[first] : pointers[last]]
+        if len(block):
+            ballots = np.ascontiguousarray(own.dense(block)[:, columns]) * (part / float(GRID))
+            who = pointers[first : last + 1]
+            _take_off_others(who, slots[block], *lists, ballots, weights, local, sums)
+
+
 def _check_places(board: Board, num_nodes: int) -> None:
     if board.num_places != num_nodes:
         raise GraphError(
@@ -516,6 +550,50 @@ def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_send
             if not contains(indices, indptr[reader], indptr[reader + 1], sender):
                 continue
         own_weight[slot] += weights[places[i]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
+    at = np.searchsorted(sorted_list, wanted)
+    return at < len(sorted_list) and sorted_list[at] == wanted
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_off_others(  # type: ignore[no-untyped-def]
+    who, slots, now, now_places, then, then_places, ballots, weights, local, sums
+):
+    """For every person, add up what was cast by place, and take off what a node did not cast itself.
+
+    `local` is -1 for every place before and after.
+    """
+    width, start = ballots.shape[1], who[0]
+    for person in range(len(who) - 1):
+        first, last = who[person], who[person + 1]
+        cast = np.zeros((then[last] - then[first], width))
+        touched = 0
+        for i in range(first, last):
+            for at in range(then[i], then[i + 1]):
+                place = then_places[at]
+                if local[place] < 0:
+                    local[place] = touched
+                    touched += 1
+                for k in range(width):
+                    cast[local[place], k] += ballots[i - start, k]
+        for i in range(first, last):
+            slot = slots[i - start]
+            if slot < 0:
+                continue
+            mine = then_places[then[i] : then[i + 1]]
+            for at in range(now[i], now[i + 1]):
+                place = now_places[at]
+                if local[place] < 0:
+                    continue
+                is_mine = _contains(mine, place)
+                for k in range(width):
+                    others = cast[local[place], k] - (ballots[i - start, k] if is_mine else 0.0)
+                    sums[slot, k] -= weights[place] * others
+        for at in range(then[first], then[last]):
+            local[then_places[at]] = -1
 
 
 @numba.njit(cache=True, nogil=True)

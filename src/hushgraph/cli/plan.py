@@ -18,6 +18,7 @@ from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plans import PrivacyPlan, json_number
+from hushgraph.privacy.units import speak
 from hushgraph.settings import TABLE, Settings, complete, list_given_for_trees, list_settings
 
 if TYPE_CHECKING:
@@ -414,7 +415,8 @@ def show_plan(
     rows = [("epsilon", rounded_up(guarantee.epsilon)), ("delta", digits_up(plan.delta))]
     rows += [("guarantee", guarantee.kind_in_words), *_list_entries(plan, guarantee, more)]
     marks = {_NAMES.get(solved.solved_for, solved.solved_for): "  <- solved for"}
-    terminal.print_entries(screen, [(name, value + marks.get(name, "")) for name, value in rows])
+    shown = [(speak(name, plan.protects), value + marks.get(name, "")) for name, value in rows]
+    terminal.print_entries(screen, shown)
     for note in solved.notes:
         screen.print(f"\n{note}", highlight=False)
     statement = guarantee.statement

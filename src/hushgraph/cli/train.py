@@ -21,7 +21,7 @@ from hushgraph.errors import HushgraphError, InputError
 from hushgraph.figures.names import KEYS, format_figure, name_figure
 from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Guarantee
-from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan
+from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan, name_training
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import TABLE, WITH_ENGINE
 
@@ -344,8 +344,8 @@ def describe_training(
     drawn = f" The split {config.split} is drawn from the node ids." if config.split else ""
     return (
         f"Training {how} on {data}: {kind}, {num_features:,} features, {question}, "
-        f"{plan.num_train_nodes:,} training nodes; {reads}{plan.steps:,} steps of about "
-        f"{plan.batch_size:,} nodes.{drawn}"
+        f"{plan.num_train_nodes:,} {name_training(plan.protects).removesuffix(', N')}; "
+        f"{reads}{plan.steps:,} steps of about {plan.batch_size:,} {plan.protects}s.{drawn}"
     )
 
 

@@ -55,6 +55,7 @@ def load_graph(
     task: LabelKind = None,
     edge_weight: str | None = None,
     people: str | None = None,
+    person: Any = None,
 ) -> Graph:
     """Load any supported kind of data as a checked `Graph`.
 
@@ -77,6 +78,9 @@ def load_graph(
             an array of PyG or `.npz`, or an attribute of edges in NetworkX; "count" counts repeats. Weights
             are never read unless it is given.
         people: of a PyG `HeteroData`, the type of nodes that are people; all others are places.
+        person: whose every node is, where people have several nodes: the name of a column of tables, of an
+            attribute of a PyG `Data` or of NetworkX nodes, or of a key of an `.npz` file; or an array as
+            `Graph.with_persons` takes it.
 
     Returns:
         The checked graph.
@@ -89,6 +93,10 @@ def load_graph(
     """
     options: dict[str, Any] = {"split": split, "split_seed": split_seed, "symmetrize": symmetrize}
     options |= {"num_classes": num_classes, "directed": directed, "labels": labels}
+    if person is not None and not isinstance(person, str):
+        own: dict[str, Any] = {"root": root, "columns": columns, "task": task}
+        own |= {"edge_weight": edge_weight, "people": people}
+        return _give_persons(load_graph(data, **options, **own), person, split, split_seed)
     is_named = isinstance(data, str) and data in names()
     if edge_weight is not None and (isinstance(data, Graph) or is_named):
         raise GraphError(
@@ -98,6 +106,8 @@ def load_graph(
         raise GraphError(
             f"people={people!r}: it is for PyG's HeteroData, which has types of nodes; leave it out"
         )
+    if isinstance(data, Graph) or is_named:
+        _refuse_person(person, data)
     if isinstance(data, Graph):
         return _adapt(data, **options)
     # A folder named like a dataset, such as `demo`, does not hide the dataset.
@@ -107,13 +117,21 @@ def load_graph(
     known = None if isinstance(task, Number) else num_classes
     reading = options | {"num_classes": known, "task": task}
     if is_tables(data):
+        if person is not None and not isinstance(columns, Columns):
+            columns = {**(columns or {}), "person": person}
         return _load_tables(data, _with_weight(columns, edge_weight), **reading)
     reading["edge_weight"] = edge_weight
     if is_hetero(data):
+        if person is not None:
+            raise GraphError(
+                f"person={person!r} with HeteroData: several nodes a person are for one type of nodes and "
+                "plain records; leave it out"
+            )
         arrays = arrays_from_hetero(
             data, people, edge_weight=edge_weight, splits=split is None, labels=labels, classes=task is None
         )
         return _build(arrays, **reading | {"edge_weight": None})
+    reading["person"] = person if labels else None
     if is_networkx(data):
         if task == "labels":
             raise GraphError(
@@ -125,7 +143,7 @@ def load_graph(
         arrays = arrays_from_pyg(
             data, splits=split is None, labels=labels, classes=task is None, edge_weight=edge_weight
         )
-        return _build(arrays, **reading)
+        return _build(arrays | _read_persons(data, reading.pop("person")), **reading)
     path = Path(data)
     if path.suffix == ".npz":
         return load_npz(path, **reading)
@@ -136,6 +154,33 @@ def load_graph(
             f"{format_path(path)}: unknown kind of file; expected .npz, .pt, tables or a dataset name"
         )
     return _adapt(load(data, root), **options)
+
+
+def _refuse_person(person: Any, data: Any) -> None:
+    """Refuse a name where nothing has names."""
+    if person is not None:
+        name = data if isinstance(data, str) else "a Graph"
+        raise GraphError(
+            f"person={person!r}: {name} has no columns; give an array to Graph.with_persons, or to "
+            "hushgraph.datasets.load_graph(data, person=array)"
+        )
+
+
+def _give_persons(graph: Graph, persons: Any, split: str | None, seed: int) -> Graph:
+    """A graph whose nodes are these persons', with a split by person where one is drawn."""
+    graph = graph.with_persons(persons)
+    return graph if split is None or "/" not in split else _resplit(graph, split, seed)
+
+
+def _read_persons(data: Any, person: str | None) -> dict[str, Any]:
+    """The persons of an object with attributes, as an argument of `Graph.from_arrays`."""
+    if person is None:
+        return {}
+    if getattr(data, person, None) is None:
+        raise GraphError(
+            f"person={person!r}: the data has no such attribute; expected one that says whose every node is"
+        )
+    return {"persons": getattr(data, person)}
 
 
 def _adapt(
@@ -179,6 +224,7 @@ def load_npz(
     labels: bool = True,
     task: LabelKind = None,
     edge_weight: str | None = None,
+    person: str | None = None,
 ) -> Graph:
     """Load a graph from an `.npz` file.
 
@@ -193,7 +239,7 @@ def load_npz(
         path: the file.
         symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
         labels: as in `load_graph`; with False, neither `y` nor a split is read.
-        task: as in `load_graph`.
+        task, person: as in `load_graph`.
         edge_weight: as in `load_graph`: the key of an array [E] of weights.
 
     Returns:
@@ -205,7 +251,7 @@ def load_npz(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
-        arrays = read_npz(file, splits=split is None, labels=labels, edge_weight=edge_weight)
+        arrays = read_npz(file, splits=split is None, labels=labels, edge_weight=edge_weight, person=person)
         options["edge_weight"] = edge_weight
         declared = arrays.pop("num_classes", None)
         if num_classes is None and not isinstance(task, Number):
@@ -224,12 +270,13 @@ def load_pt(
     labels: bool = True,
     task: LabelKind = None,
     edge_weight: str | None = None,
+    person: str | None = None,
 ) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
     Args:
         path: the file. A dictionary of tensors can be read without torch-geometric.
-        symmetrize, num_classes, directed, split, split_seed, labels, edge_weight: as in `load_graph`.
+        symmetrize, num_classes, directed, split, split_seed, labels, edge_weight, person: as in `load_graph`.
 
     Returns:
         The checked graph.
@@ -239,8 +286,10 @@ def load_pt(
     """
     options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
     with _name_file_in_errors(Path(path)) as file:
+        fields = read_pt(file)
         how: dict[str, Any] = {"labels": labels, "classes": task is None, "edge_weight": edge_weight}
-        arrays = arrays_from_pyg(read_pt(file), splits=split is None, **how)
+        arrays = arrays_from_pyg(fields, splits=split is None, **how)
+        arrays |= _read_persons(fields, person)
         options["edge_weight"] = edge_weight
         return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
 
@@ -292,6 +341,7 @@ def from_networkx(
     num_classes: int | None = None,
     directed: bool | None = None,
     edge_weight: str | None = None,
+    person: str | None = None,
 ) -> Graph:
     """Build a graph from a NetworkX graph. The nodes keep their order.
 
@@ -309,6 +359,8 @@ def from_networkx(
         symmetrize, num_classes, directed: as in `Graph.from_arrays`.
         edge_weight: as in `load_graph`: an attribute of edges, such as "weight". Edges of a multigraph
             between two nodes are summed.
+        person: the attribute that says whose a node is, where people have several; a node without it is a
+            person of its own.
 
     Returns:
         The checked graph; `node_names` holds the nodes of the NetworkX graph.
@@ -327,6 +379,7 @@ def from_networkx(
         num_classes=num_classes,
         directed=directed,
         edge_weight=edge_weight,
+        person=person,
     )
 
 
@@ -340,6 +393,7 @@ def _build_from_networkx(
     split: str = "split",
     split_seed: int = 0,
     edge_weight: str | None = None,
+    person: str | None = None,
     **options: Any,
 ) -> Graph:
     """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
@@ -352,6 +406,7 @@ def _build_from_networkx(
         split=None if fractions else split,
         labels=labels,
         edge_weight=edge_weight,
+        person=person,
     )
     options["edge_weight"] = edge_weight
     return _build(arrays, split=fractions, split_seed=split_seed, labels=labels, **options)
@@ -483,5 +538,5 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
 
 
 def _resplit(graph: Graph, split: str, seed: int) -> Graph:
-    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed)
+    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, persons=graph.persons)
     return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])

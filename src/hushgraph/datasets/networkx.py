@@ -30,6 +30,7 @@ def arrays_from_networkx(
     split: str | None = "split",
     labels: bool = True,
     edge_weight: str | None = None,
+    person: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays`; without `labels`, no split is read either.
 
@@ -54,6 +55,8 @@ def arrays_from_networkx(
     arrays["x"] = _read_features(graph, nodes, features)
     if not labels:
         return arrays
+    if person is not None:
+        arrays["persons"] = _read_persons(graph, nodes, person)
     arrays["y"] = _read_labels(graph, nodes, label, classes)
     if split is not None:
         arrays |= _read_splits(graph, nodes, split)
@@ -119,6 +122,16 @@ def _read_labels(
             )
         y[position] = int(code)
     return y
+
+
+def _read_persons(graph: Any, nodes: list[Any], name: str) -> npt.NDArray[Any]:
+    whose: npt.NDArray[Any] = np.empty(len(nodes), object)
+    whose[:] = [graph.nodes[node].get(name) for node in nodes]
+    if all(each is None for each in whose):
+        raise GraphError(
+            f"person={name!r}: no node has such an attribute; expected one that says whose it is"
+        )
+    return whose
 
 
 def _read_splits(graph: Any, nodes: list[Any], name: str) -> dict[str, npt.NDArray[np.int64]]:

@@ -36,7 +36,12 @@ _PART = 1 << 20
 
 
 def read_npz(
-    path: Path, *, splits: bool, labels: bool = True, edge_weight: str | None = None
+    path: Path,
+    *,
+    splits: bool,
+    labels: bool = True,
+    edge_weight: str | None = None,
+    person: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` from the file.
 
@@ -45,11 +50,12 @@ def read_npz(
         splits: whether a split is required.
         labels: False reads only edges and features.
         edge_weight: as in `load_graph`; the weights are under "weights" then.
+        person: the key that says whose every node is, where people have several.
     """
     column = None if edge_weight is None else EdgeWeight.of(edge_weight).column
 
     def read(archive: Any) -> dict[str, Any]:
-        arrays = _read_members(archive, splits=splits, labels=labels)
+        arrays = _read_members(archive, splits=splits, labels=labels, person=person)
         if column is None:
             return arrays
         if column not in archive.files:
@@ -168,7 +174,7 @@ def _read_archive(path: Path, read: Callable[[Any], dict[str, Any]]) -> dict[str
             ) from error
 
 
-def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]:
+def _read_members(archive: Any, *, splits: bool, labels: bool, person: str | None) -> dict[str, Any]:
     keys = set(archive.files)
     has_sets = "y" not in keys and keys & set(_SETS)
     arrays = _read_arrays(archive, [_EDGES, *((_SETS if has_sets else ["y"]) if labels else [])])
@@ -177,6 +183,12 @@ def _read_members(archive: Any, *, splits: bool, labels: bool) -> dict[str, Any]
         arrays[_CLASSES] = int(check_integers(_CLASSES, _read_member(archive, _CLASSES), ndim=0))
     if labels and has_sets:
         arrays["y"] = _build_sets(*(arrays.pop(key) for key in _SETS))
+    if person is not None:
+        if person not in keys:
+            raise GraphError(
+                f"person={person!r}: no such key; expected one array that says whose every node is"
+            )
+        arrays["persons"] = _read_member(archive, person)
     if splits and labels:
         if not keys & {"train_idx", "train_mask"}:
             raise MissingSplitError(f"missing train_idx, or train_mask: {NO_SPLIT}")

@@ -26,7 +26,11 @@ def parse_fractions(text: str) -> tuple[float, float, float]:
 
 
 def random_split(
-    num_nodes: int, fractions: tuple[float, float, float], *, seed: int = 0
+    num_nodes: int,
+    fractions: tuple[float, float, float],
+    *,
+    seed: int = 0,
+    persons: npt.NDArray[np.int64] | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split nodes 0..num_nodes-1 into training, validation and test nodes.
 
@@ -34,13 +38,15 @@ def random_split(
         num_nodes: N.
         fractions: expected shares of the three parts. With a sum below 1, some nodes are in no part.
         seed: another seed gives another split.
+        persons: for every node the first node of its person; all nodes of a person are in the part of that
+            one.
 
     Returns:
         Three ascending int64 arrays of node ids.
 
     Guarantees:
-        The part of a node depends only on its id, the fractions and the seed: not on labels, edges, features,
-        other nodes or the number of nodes.
+        The part of a node depends only on its id, or its person's, the fractions and the seed: not on labels,
+        edges, features, other nodes or the number of nodes.
 
     Examples:
         >>> import hushgraph as hg
@@ -54,7 +60,8 @@ def random_split(
             f"split fractions={'/'.join(f'{f:g}' for f in fractions)}; expected none below 0, training above "
             "0, and a sum of at most 1"
         )
-    position = _hash(np.arange(num_nodes, dtype=np.uint64), seed).astype(np.float64) / 2.0**64
+    ids = np.arange(num_nodes) if persons is None else persons
+    position = _hash(ids.astype(np.uint64), seed).astype(np.float64) / 2.0**64
     train_end, val_end = fractions[0], fractions[0] + fractions[1]
     # The largest hashes round to 1.0, so fractions with a sum of 1 must include it.
     test_end = sum(fractions) if sum(fractions) < 1 - 1e-9 else 2.0

@@ -63,6 +63,7 @@ def resolve_columns(
             "memory (--engine memory)"
         )
     num_classes = len(given.classes) if num_classes is None and given.classes else num_classes
+    refuse_persons(given)
     if num_classes is None or num_classes < 2 or num_classes < len(given.classes or ()):
         raise InputError(
             f"num_classes={num_classes}: expected 2 or more, and as many as classes are named; it is public "
@@ -98,6 +99,15 @@ def check_engine_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     full = complete(settings, kind=RunSettings)
     check_settings(full)
     return full
+
+
+def refuse_persons(columns: Columns) -> None:
+    """Refuse people with several nodes: an engine casts, reads and clips row by row."""
+    if columns.person is not None:
+        raise InputError(
+            f"person={columns.person!r} with an engine: it casts and clips row by row, so that a person with "
+            "several nodes would count several times; train in memory (--engine memory)"
+        )
 
 
 def describe_run(out: Path, tables: PublicTables, settings: Mapping[str, Any], *, data: str) -> RunFolder:

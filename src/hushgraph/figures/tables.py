@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.errors import RunError
+from hushgraph.graph.persons import PERSON_GRID
 from hushgraph.noise import normal
 from hushgraph.noise.counts import NoisyCounts, add_noise
 from hushgraph.noise.rounded import Draws, Int64Array
@@ -26,11 +27,19 @@ class Scored(NamedTuple):
         shown: float [rows, num_outputs], what `Task.show` gives.
         labels: of the rows, as the task has them.
         groups: int64 [rows], the declared group of every row, -1 for none of them; None without groups.
+        shares: int64 [rows], what every row counts in steps of `PERSON_GRID`, where people have several; None
+            where every row counts 1.
     """
 
     shown: npt.NDArray[Any]
     labels: npt.NDArray[Any]
     groups: Int64Array | None = None
+    shares: Int64Array | None = None
+
+
+def choose_grids(task: Task, *, by_person: bool) -> tuple[int, ...]:
+    """How many steps one count has in every table; with several rows a person, each counts a part of 1."""
+    return tuple(max(table.grid, PERSON_GRID if by_person else 1) for table in task.tables)
 
 
 def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int = 0) -> Counts:
@@ -43,7 +52,8 @@ def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int = 0) -> C
 
     Guarantees:
         A row adds a vector of norm at most sqrt(m), or nothing: one without a label, or of no declared group,
-        is counted nowhere. What it adds depends on that row alone.
+        is counted nowhere. What it adds depends on that row alone. Rows with shares add, those of a person
+        together, a vector of norm at most sqrt(m) times the grid of `choose_grids`.
     """
     counts = [np.zeros((max(1, num_groups), *table.shape), np.int64) for table in task.tables]
     for part in parts:
@@ -54,13 +64,19 @@ def count_rows(task: Task, parts: Iterable[Scored], *, num_groups: int = 0) -> C
                 raise RunError("groups: the rows have none, and the run counts by group; give its own data")
             groups, is_counted = part.groups, part.groups >= 0
         cells, steps = task.locate(shown, part.labels), task.measure(shown, part.labels)
+        grids = choose_grids(task, by_person=part.shares is not None)
         first = 0
-        for table, count in zip(task.tables, counts, strict=True):
+        for table, count, grid in zip(task.tables, counts, grids, strict=True):
             own = slice(first, first + table.cells_of_a_row)
             first = own.stop
             rows = is_counted & (cells[:, own] >= 0).all(axis=1)
             flat = groups[rows, None] * count[0].size + cells[rows, own]
-            np.add.at(count.reshape(-1), flat, steps[rows, own])
+            added = steps[rows, own]
+            if part.shares is not None:
+                # Rounded towards zero, so that no norm grows.
+                sizes = np.abs(added) * (grid // table.grid) * part.shares[rows, None] // PERSON_GRID
+                added = np.sign(added) * sizes
+            np.add.at(count.reshape(-1), flat, added)
     return tuple(counts if num_groups else (count[0] for count in counts))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,10 @@ class TreeBatch:
         most_rows: r + 1 integers: no root has more rows at level l. Numbers, as asking a GPU for them waits.
         may_read: whether trees may have more than their roots, by the plan. How norms and sums are computed
             follows from this and never from the rows: one emptied row must not change that for the others.
+        members: int64 [persons + 1], where a root is a person with several nodes: their labels are
+            members[i]:members[i + 1]; None where every label is of a root of its own. Whose a node is, is
+            public.
+        by_node: the same trees with one root a label, where a root is a person.
         products: by the norm that features are scaled to, what norms need of them; filled when first used.
     """
 
@@ -42,6 +46,8 @@ class TreeBatch:
     most_rows: tuple[int, ...]
     may_read: bool = False
     loss: Loss = cross_entropy
+    members: Tensor | None = None
+    by_node: TreeBatch | None = None
     products: dict[float, PairProducts] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -51,12 +57,23 @@ class TreeBatch:
 
     @property
     def num_roots(self) -> int:
-        return len(self.labels)
+        return len(self.labels) if self.members is None else len(self.members) - 1
 
     @property
     def level_rows(self) -> tuple[int, ...]:
         """Rows of every level, roots first."""
-        return (self.num_roots, *(block.num_entries for block in self.blocks))
+        return (len(self.labels), *(block.num_entries for block in self.blocks))
+
+    def by_person(self, members: np.ndarray) -> TreeBatch:
+        """The same trees, where those of the nodes of a person are one root's.
+
+        Args:
+            members: int64 [persons + 1], the nodes of every person among the roots.
+        """
+        ends = torch.from_numpy(members).to(self.labels.device)
+        pointers = tuple(each[ends] for each in self.pointers)
+        most = tuple(int(each.diff().max()) if len(members) > 1 else 0 for each in pointers)
+        return replace(self, pointers=pointers, most_rows=most, members=ends, by_node=self)
 
     @property
     def is_shared(self) -> bool:

@@ -131,6 +131,12 @@ class Clipping:
         # A root without a label, -1, is given the last weight, and contributes nothing anyway.
         return factors * _place_weights((*self.class_weights, 0.0), factors.device)[labels]
 
+    @property
+    def of_persons(self) -> Clipping:
+        """What sums of clipped and weighted gradients are clipped with: to C at most, never up to it."""
+        kind = "groups" if self.kind == "groups" else "flat"
+        return Clipping(kind=kind, clip=self.clip, thresholds=self.thresholds)
+
     def factors(self, squared_norms: Tensor, sizes: Tensor | None = None) -> Tensor:
         """float64 factors [groups, roots] from squared norms [groups, roots] and sizes of what cancelled.
 

@@ -39,12 +39,20 @@ def clipped_sum(
 
     Guarantees:
         Every root's contribution has norm at most `clipping.clip` and depends on its own tree and label
-        alone. A root without a label, or whose gradient is not finite, contributes zero.
+        alone. A root without a label, or whose gradient is not finite, contributes zero. A root that is a
+        person with several nodes contributes the sum of their gradients, clipped; with class weights, each of
+        them is clipped and weighted before.
     """
     if batch.num_roots == 0:
         return {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
-    passed = _Pass.of(model, batch)
-    factors = clipping.weigh(clipping.factors(*passed.squared_norms()), batch.labels)
+    if batch.members is None or batch.by_node is None or clipping.class_weights is None:
+        passed = _Pass.of(model, batch)
+        factors = clipping.weigh(clipping.factors(*passed.squared_norms()), batch.labels)
+    else:
+        by_node = _Pass.of(model, batch.by_node)
+        of_nodes = clipping.weigh(clipping.factors(*by_node.squared_norms()), batch.labels)
+        passed = by_node.weigh_persons(of_nodes, batch, batch.members)
+        factors = clipping.of_persons.factors(*passed.squared_norms())
     sums = passed.weighted_sums(factors, clean=not waits)
     # Zero times infinity is not zero: roots that are not finite have factor 0, and spoil sums all the same.
     # Leaving them out changes no other number, only how long it takes.
@@ -102,6 +110,28 @@ class _Pass:
         }
         gradient = total_gradient(frontier.gradients) if frontier.gradients else None
         return cls(model, batch, rows, encoder, gradient)
+
+    def weigh_persons(self, factors: Tensor, batch: TreeBatch, members: Tensor) -> _Pass:
+        """The same pass with every root's gradients times its factor, and roots that are persons.
+
+        Args:
+            factors: float64 [groups, roots].
+            batch: the same trees by person.
+            members: int64 [persons + 1], the roots of every person.
+        """
+        persons = torch.arange(len(members) - 1, device=members.device)
+        person_of = torch.repeat_interleave(persons, members.diff())
+        rows = {
+            name: each._replace(
+                gradients=_weigh_rows(each.gradients, factors[group_of(name)][each.owners]),
+                pointers=each.pointers[members],
+                owners=person_of[each.owners],
+                most=int(each.pointers[members].diff().max()),
+                one_row=False,
+            )
+            for name, each in self.rows.items()
+        }
+        return _Pass(self.model, batch, rows, None, None)
 
     def squared_norms(self) -> tuple[Tensor, Tensor]:
         """float64 [groups, roots] each: squared norms, and what their rounding is measured against."""
@@ -163,6 +193,12 @@ def _first_inputs(model: GNN, batch: TreeBatch) -> Tensor | SparseInputs:
     if isinstance(batch.x, SparseInputs) and first.weight.dtype == torch.float32:
         return batch.x.scale(model.feature_norm)
     return model.scaled(batch.dense_x)
+
+
+def _weigh_rows(gradients: Tensor, factors: Tensor) -> Tensor:
+    """Rows times their factor; what has factor 0 is 0, finite or not."""
+    c = factors[:, None]
+    return torch.where(c == 0, 0.0, gradients.double() * c).to(gradients.dtype)
 
 
 def _all_finite(sums: dict[str, Tensor]) -> bool:

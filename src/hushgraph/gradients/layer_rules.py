@@ -60,7 +60,7 @@ def rows_of(name: str, records: list[Record], batch: TreeBatch, *, sees_roots: b
         times = record.inputs.shape[0] // max(1, record.tree_rows)
         if times > 1:
             pointers, owners, most = pointers * times, owners.repeat_interleave(times), most * times
-        one_row = (sees_roots or not batch.may_read) and times == 1
+        one_row = (sees_roots or not batch.may_read) and times == 1 and batch.members is None
         parts.append(Rows(record.inputs, record.gradients, pointers, owners, most, one_row))
     if not parts:
         return None

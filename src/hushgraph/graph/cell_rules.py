@@ -21,6 +21,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "id": ("id",),
     "ends": ("source", "target"),
     "split": ("split",),
+    "person": ("person",),
     "roles": ("categorical", "hashed", "ignore", "features"),
     "numbers": ("decimal", "thousands", "percent", "booleans"),
     "dates": ("dates", "date_format"),

@@ -17,9 +17,9 @@ from hushgraph.graph.cell_rules import suggest as suggest
 from hushgraph.graph.records import PLACES, EdgeWeight, count_buckets, read_places
 
 LARGEST_BUCKETS = 1 << 20
-_NAMES = ("id", "split", "source", "target", "delimiter", "separator")
+_NAMES = ("id", "split", "person", "source", "target", "delimiter", "separator")
 # Names that may be left out.
-_OPTIONAL = ("split", "delimiter", "separator")
+_OPTIONAL = ("split", "person", "delimiter", "separator")
 _CELL_LISTS = ("percent", "booleans", "looked_up")
 _LISTS = ("features", "ignore", "classes", "missing", "indicators", *_CELL_LISTS)
 # These lists may be empty.
@@ -79,6 +79,8 @@ class Columns:
             node may have several labels.
         split: column that holds train, val or test; an empty cell means no split. By default the column
             `split`, if there is one.
+        person: column that says whose a node is, where people have several nodes; what it holds is public. An
+            empty cell is a person of one's own. All of a person's nodes are then protected together.
         source, target: columns of an edge; the target reads the source.
         delimiter: of CSV files. By default the first line of each file, its names of columns, says whether it
             is a comma, a semicolon, a tab or "|"; lines of data never do.
@@ -118,8 +120,8 @@ class Columns:
             "hash:N", which hashes every name that is no node into one of N places. A record of a node and a
             place belongs to the node, whichever it names first; a place that is not declared is dropped.
         looked_up: what of these settings was read off rows rather than known: "classes", "id", "ends",
-            "split", "roles", "numbers", "dates", "missing", "task", "records". The guarantee then assumes
-            that it is public.
+            "split", "person", "roles", "numbers", "dates", "missing", "task", "records". The guarantee then
+            assumes that it is public.
 
     Numeric features come first, among them booleans and dates, then categorical, then hashed columns, then
     indicators, then cycles; categorical and hashed columns and cycles are sorted by name.
@@ -144,6 +146,7 @@ class Columns:
     classes: Sequence[str] | None = None
     separator: str | None = None
     split: str | None = None
+    person: str | None = None
     source: str = "source"
     target: str = "target"
     delimiter: str | None = None
@@ -253,7 +256,16 @@ class Columns:
         features = self.features
         labels = self._expand_label(names)
         if features is None:
-            other = {self.id, *labels, split, *self.ignore, *self.categorical, *self.hashed, *self.group}
+            other = {
+                self.id,
+                *labels,
+                split,
+                self.person,
+                *self.ignore,
+                *self.categorical,
+                *self.hashed,
+                *self.group,
+            }
             features = tuple(name for name in names if name not in other)
         elif self.booleans or self.dates:
             # Declared as numbers of another kind: to name them twice would say nothing more.
@@ -505,6 +517,7 @@ class Columns:
         """Raise InputError if a column of the node table has two roles."""
         roles: dict[str, str] = {}
         named = {"id": [self.id], "label": self.label_columns, "split": [self.split] if self.split else []}
+        named["person"] = [self.person] if self.person else []
         lists = {"features": self.features or (), "ignore": self.ignore}
         dates = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.booleans, "boolean")
         for role, columns in (
@@ -540,7 +553,7 @@ def merge_columns(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
         merged["looked_up"] = cell_rules.merge_looked_up(file, flags)
     kinds = ("ignore", "categorical", "hashed", "percent", "booleans", "dates")
     by_flag = {name: _columns_in(flags.get(name)) for name in ("features", *kinds)}
-    named = {flags[role] for role in ("id", "label", "split") if isinstance(flags.get(role), str)}
+    named = {flags[role] for role in ("id", "label", "split", "person") if isinstance(flags.get(role), str)}
     named |= _columns_in(None if isinstance(flags.get("label"), str) else flags.get("label"))
     rules = ("percent", "booleans", "dates")
     for name in by_flag:

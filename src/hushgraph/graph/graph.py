@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.errors import GraphError
+from hushgraph.graph.persons import name_persons
 from hushgraph.graph.records import Relation, join_people
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.task import Task, no_label
@@ -66,12 +67,16 @@ class Graph:
             so they are public.
         relations: records that have weights, are of several kinds or name places that are not people; the
             reads are then those of all relations between people. Empty where the reads are all there is.
+        persons: int64 [N], for every node the first node of its person, where people have several nodes; None
+            where every node is a person. Whose a node is, is public.
 
     `x` and `y` may share memory with the given arrays: do not write to them.
 
     Guarantees:
         There are no self-loops and no repeated edges; every id is in range; features are finite; splits are
         disjoint. Nodes of any split may be unlabelled: refusing them would reveal that a row is empty.
+        With persons, nobody reads a node of one's own, and no person with a training node has a node in
+        another split.
 
     Examples:
         >>> import numpy as np
@@ -105,6 +110,7 @@ class Graph:
     groups: Array | None = None
     filled: Array | None = None
     relations: tuple[Relation, ...] = ()
+    persons: Array | None = None
 
     def __post_init__(self) -> None:
         x = check_features(self.x)
@@ -134,6 +140,8 @@ class Graph:
                 f"{self.num_nodes}"
             )
         self._check_reads()
+        if self.persons is not None:
+            self._check_persons()
 
     @classmethod
     def from_arrays(
@@ -156,6 +164,7 @@ class Graph:
         groups: Array | None = None,
         filled: Array | None = None,
         relations: Sequence[Relation] = (),
+        persons: Any = None,
     ) -> Graph:
         """Check arrays and build a graph.
 
@@ -172,6 +181,7 @@ class Graph:
             node_names, columns, clean_up, unread, groups, filled: as in the attributes.
             relations: as in the attributes; `edge_index` is None then, and `symmetrize` is for each of them.
             task: what is asked of a node, with labels `y` as it takes them; declared, and so public.
+            persons: whose every node is, as in `with_persons`; every node is a person unless given.
 
         Returns:
             The checked graph.
@@ -207,7 +217,7 @@ class Graph:
                     f"y[{int(labels.argmax())}]={num_classes - 1} means more classes than nodes; number the "
                     "classes from 0, or give num_classes"
                 )
-        return cls(
+        graph = cls(
             num_nodes=num_nodes,
             indptr=reads.indptr,
             indices=reads.indices,
@@ -230,6 +240,7 @@ class Graph:
             filled=filled,
             relations=tuple(relations),
         )
+        return graph if persons is None else graph.with_persons(persons)
 
     @property
     def task(self) -> Task:
@@ -252,6 +263,36 @@ class Graph:
         mask = np.zeros(self.num_nodes, np.bool_)
         mask[self.train_idx] = True
         return mask
+
+    @property
+    def num_train_units(self) -> int:
+        """How many training nodes there are; with persons, how many persons have one."""
+        if self.persons is None:
+            return len(self.train_idx)
+        return len(np.unique(self.persons[self.train_idx]))
+
+    def with_persons(self, persons: Any) -> Graph:
+        """Return this graph with several nodes a person.
+
+        Records between nodes of one person go, and nodes of the validation and test split whose person has a
+        training node leave their split.
+
+        Args:
+            persons: for every node a text or a number that tells whose it is, such as an account's owner. A
+                gap (None, NaN, an empty text, a number below 0) is a person of one's own.
+        """
+        if self.relations:
+            raise GraphError(
+                "person: people with several nodes have plain records so far, without weights, relations or "
+                "places; leave out one of both"
+            )
+        names = name_persons(persons, self.num_nodes)
+        is_trained = np.isin(names, names[self.train_idx])
+        evaluated = {
+            name: nodes[~is_trained[nodes]] for name in SPLITS[1:] for nodes in [getattr(self, name)]
+        }
+        kept = names[self.indices] != np.repeat(names, np.diff(self.indptr))
+        return self._filter_reads(kept, persons=names, **evaluated)
 
     def edge_chunks(
         self, chunk_edges: int = 1 << 20, *, targets: tuple[int, int] | None = None
@@ -299,7 +340,7 @@ class Graph:
         return self._filter_reads(kept, relations=relations)
 
     def with_row_emptied(self, v: int, edge_owner: EdgeOwner) -> Graph:
-        """Return the adjacent dataset in which the row of node `v` is empty.
+        """Return the adjacent dataset in which the row of node `v`, or of its person, is empty.
 
         Its features become zero, its label and its group -1. The edges it owns are removed: those by which
         others read it (`edge_owner="sender"`) or those by which it reads (`"reader"`). Its id, its membership
@@ -309,21 +350,24 @@ class Graph:
             raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")
         if edge_owner not in ("sender", "reader"):
             raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
+        nodes = np.array([v]) if self.persons is None else np.flatnonzero(self.persons == self.persons[v])
+        kept = np.ones(self.num_edges, np.bool_)
         if edge_owner == "sender":
-            kept = self.indices != v
-        else:
-            kept = np.ones(self.num_edges, np.bool_)
-            kept[self.indptr[v] : self.indptr[v + 1]] = False
+            kept = ~np.isin(self.indices, nodes)
         x, y = self.x.copy(), self.y.copy()
+        for node in nodes:
+            if edge_owner == "reader":
+                kept[self.indptr[node] : self.indptr[node + 1]] = False
+            if sparse.issparse(x):
+                x.data[x.indptr[node] : x.indptr[node + 1]] = 0
+            else:
+                x[node] = 0
         if sparse.issparse(x):
-            x.data[x.indptr[v] : x.indptr[v + 1]] = 0
             x.eliminate_zeros()
-        else:
-            x[v] = 0
-        y[v] = no_label(y.dtype)
+        y[nodes] = no_label(y.dtype)
         groups = None if self.groups is None else self.groups.copy()
         if groups is not None:
-            groups[v] = -1
+            groups[nodes] = -1
         relations = tuple(each.with_row_emptied(v, edge_owner) for each in self.relations)
         return self._filter_reads(kept, x=x, y=y, groups=groups, relations=relations)
 
@@ -360,6 +404,19 @@ class Graph:
                     "Graph.from_arrays"
                 )
             last = key[-1]
+
+    def _check_persons(self) -> None:
+        """Raise GraphError unless persons are those of `with_persons`."""
+        persons = check_integers("persons", self.persons, ndim=1)
+        own = np.arange(self.num_nodes)
+        is_named = persons.shape == own.shape and bool(np.all((persons >= 0) & (persons <= own)))
+        if not is_named or np.any(persons[persons] != persons):
+            raise GraphError("persons does not hold the first node of every person; use Graph.with_persons")
+        is_trained = np.isin(persons, persons[self.train_idx])
+        if is_trained[self.val_idx].any() or is_trained[self.test_idx].any():
+            raise GraphError("a person has nodes in train_idx and in another split; use Graph.with_persons")
+        if np.any(persons[self.indices] == np.repeat(persons, np.diff(self.indptr))):
+            raise GraphError("a node reads another node of its person; use Graph.with_persons")
 
     def _filter_reads(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:
         """Return this graph with the reads where `kept` is true, and with other changes."""

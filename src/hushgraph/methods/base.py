@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
+from hushgraph.privacy import choices
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.tasks.classes import Classes
@@ -30,6 +31,7 @@ class PublicFigures(NamedTuple):
         is_weighted: whether records have weights.
         num_relations: how many relations records are of.
         has_relations: whether records are anything else than a list of nodes.
+        protects: "person" where people have several nodes; `num_train_nodes` then counts persons.
     """
 
     num_nodes: int
@@ -40,6 +42,7 @@ class PublicFigures(NamedTuple):
     num_tables: int = 0
     task: str = "classes"
     num_scaled: int = 0
+    protects: choices.Unit = "node"
     has_target: bool = False
     is_weighted: bool = False
     num_relations: int = 1

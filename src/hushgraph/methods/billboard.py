@@ -50,6 +50,7 @@ class Billboard:
             num_boards=1 if has_own_model else min(public.most_boards, defaults.reading.num_boards),
             board_share=defaults.board_share,
             num_scaled=public.num_scaled,
+            protects=public.protects,
             has_target=public.has_target,
             is_weighted=public.is_weighted,
             num_relations=public.num_relations,

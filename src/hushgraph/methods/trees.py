@@ -63,6 +63,7 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
         **{name: settings[name] for name in ("edge_owner", "directed", "clip", "clipping", "delta")},
         **{name: settings[name] for name in ("sampler", "accountant", "noise")},
         num_scaled=public.num_scaled,
+        protects=public.protects,
         has_target=public.has_target,
     )
     _check_tree_size(plan, public.num_nodes)

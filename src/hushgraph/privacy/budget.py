@@ -205,7 +205,17 @@ class DataBudget:
             pass
 
     def check(self, *charges: RunCharge) -> None:
-        """Raise BudgetExceededError where the total does not allow these charges after all others."""
+        """Raise BudgetExceededError where the total does not allow these charges after all others.
+
+        Also RunError where they protect nodes and others persons: epsilon of a person is not the sum of both.
+        """
+        for charge in charges:
+            if charge.unit != (self.charges[0].unit if self.charges else charge.unit):
+                raise RunError(
+                    f"budget={self.path}: its runs protect each {self.charges[0].unit}, and this one each "
+                    f"{charge.unit}; their epsilons do not add up: train with the same --person, or charge "
+                    "another budget"
+                )
         if self.total is None or not charges:
             return
         for charge in charges:
@@ -236,6 +246,7 @@ class DataBudget:
         alone = [self.price_alone(charge) for charge in self.charges]
         return {
             "budget": str(self.path),
+            "unit": self.charges[0].unit if self.charges else "node",
             "total_epsilon": self.total,
             "delta": self.delta,
             "epsilon_spent": json_number(self.spent),

@@ -31,6 +31,11 @@ SMALLEST_CLIP, LARGEST_CLIP = 1e-15, 1e15
 MOST_LAYERS = 1_000
 
 
+def name_adjacency(protects: Any) -> str:
+    """What the relation between neighbouring data sets is called."""
+    return f"{'person' if protects == 'person' else 'node'}-level, zero-out"
+
+
 def default_delta(num_train_nodes: int) -> float:
     """1 / (10 N), the delta of a plan that names none."""
     return 1.0 / (10.0 * num_train_nodes)
@@ -92,6 +97,8 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if fields[name] not in allowed:
             expected = " or ".join(repr(choice) for choice in allowed)
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
+    if fields.get("protects", "node") not in get_args(choices.Unit):
+        wrong.append(f"protects={show_value(fields['protects'])}: expected 'node' or 'person'")
     for name in ("directed", "has_target"):
         if not isinstance(fields.get(name, False), bool):
             wrong.append(f"{name}={show_value(fields[name])}: expected True or False")

@@ -76,6 +76,7 @@ LOOKED_UP = {
         "id": "the choice of the column of ids",
         "ends": "the choice of the columns of edges",
         "split": "the choice of the column of splits",
+        "person": "the choice of the column of persons",
         "roles": "the choice of columns to hash or leave out",
         "numbers": "the way numbers are written",
         "dates": "the choice of the columns of dates",

@@ -42,6 +42,7 @@ class RunCharge:
         time: of the charge, in UTC.
         why: why nothing is guaranteed; empty where a guarantee holds.
         has_copy: whether the budget keeps a copy of the run's ledger; older versions kept none.
+        unit: whose row epsilon is about: that of a "node", or of a "person" with several nodes.
     """
 
     run: str
@@ -56,6 +57,7 @@ class RunCharge:
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     why: str = ""
     has_copy: bool = False
+    unit: str = "node"
 
     @classmethod
     def of_plan(
@@ -83,6 +85,7 @@ class RunCharge:
             plan=plan.fingerprint(),
             why=" ".join(reason.sentence for reason in guarantee.why),
             has_copy=has_copy,
+            unit=plan.protects,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -100,6 +103,8 @@ class RunCharge:
             "charges": [[charge.to_json(), charge.times] for charge in self.charges],
             "why": self.why,
         }
+        if self.unit != "node":
+            fields["unit"] = self.unit
         return fields | {"has_copy": True} if self.has_copy else fields
 
     @classmethod

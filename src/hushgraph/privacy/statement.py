@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hushgraph._text import digits_up, rounded_up
+from hushgraph.privacy.units import speak, speak_all
 
 if TYPE_CHECKING:
     from hushgraph.privacy.guarantee import Guarantee, Reason
@@ -93,7 +94,21 @@ class Wording:
 
 
 def write_statement(guarantee: Guarantee) -> Statement:
-    """Say a guarantee in words."""
+    """Say a guarantee in words: those of who is protected."""
+    statement, protects = _write_statement(guarantee), guarantee.plan.protects
+    return Statement(
+        sentence=speak(statement.sentence, protects),
+        caveat=statement.caveat,
+        topics=tuple(
+            replace(topic, heading=speak(topic.heading, protects), text=speak(topic.text, protects))
+            for topic in statement.topics
+        ),
+        not_covered=speak_all(statement.not_covered, protects),
+        covers=statement.covers,
+    )
+
+
+def _write_statement(guarantee: Guarantee) -> Statement:
     plan = guarantee.plan
     if plan.guarantee == "none":
         return Statement(sentence=_join("Nothing is guaranteed.", guarantee.why))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up
 from hushgraph.figures.names import KEYS, name_figure
+from hushgraph.privacy.units import speak
 from hushgraph.report.attributes import write_relations
 from hushgraph.report.facts import ACCURACIES, collect_facts, describe_standing
 from hushgraph.report.pages import (
@@ -102,7 +103,7 @@ def render_card(
         # The page has a line about accuracies on it; the card has a section.
         not_covered=[item for item in facts["not_covered"] if not item.startswith(ACCURACIES)],
     )
-    return text.rstrip() + "\n"
+    return speak(text, facts["unit"]).rstrip() + "\n"
 
 
 def render_summary(folder: RunFolder, result: Mapping[str, Any], *, is_temporary: bool) -> str:

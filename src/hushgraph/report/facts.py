@@ -24,6 +24,7 @@ from hushgraph.privacy.guarantee import (
 )
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import json_number
+from hushgraph.privacy.units import speak_all
 from hushgraph.report.about import read_about
 from hushgraph.report.attack import read_audit
 from hushgraph.report.attributes import describe_attributes
@@ -65,6 +66,10 @@ _READING_EDGES = (
 )
 
 
+# What speaks of nodes and rows, and of persons where they are protected.
+_IN_UNITS = ("standing", "words", "charges", "figures", "strength", "rests_on", "not_covered", "warnings")
+
+
 def collect_facts(
     folder: RunFolder,
     *,
@@ -93,8 +98,9 @@ def collect_facts(
     spending = _read_spending(folder)
     strength = describe_strength(guarantee)
     has_exact = evaluation is not None or any(each["val_accuracy"] is not None for each in spending)
-    return {
+    facts = {
         "report": FORMAT,
+        "unit": plan.protects,
         "written": format_now(),
         "data": folder.data if comparison is None else comparison["data"],
         "standing": describe_standing(guarantee, comparison),
@@ -131,6 +137,7 @@ def collect_facts(
         "versions": _read_versions(folder),
         "ledger": _summarise_ledger(folder),
     }
+    return facts | {name: speak_all(facts[name], plan.protects) for name in _IN_UNITS}
 
 
 def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None = None) -> dict[str, str]:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from hushgraph._files import write_whole
 from hushgraph._text import digits_up, rounded_up
+from hushgraph.privacy.units import speak
 from hushgraph.report.budget import write_spent
 from hushgraph.report.charts import element
 from hushgraph.report.facts import collect_facts, list_uncovered
@@ -103,10 +104,10 @@ def collect_label(folder: RunFolder, *, about: str | os.PathLike[str] | None = N
         "epsilon_two_rows": figures["epsilon_group_of_two"],
         "epsilon_edge": figures["epsilon_edge"],
         "edge": folder.plan.edge_name,
-        "unit": _UNIT,
+        "unit": speak(_UNIT, facts["unit"]),
         "unit_in_this_data": facts["about"]["unit_of_privacy"],
         "adjacency": figures["adjacency"],
-        "neighbours": _NEIGHBOURS,
+        "neighbours": speak(_NEIGHBOURS, facts["unit"]),
         "trust": "central: whoever trains sees the data",
         "mechanisms": _list_mechanisms(folder),
         "accountant": _ACCOUNTANTS[facts["guarantee"]["accountant"]],
@@ -140,8 +141,9 @@ def render_label(label: Mapping[str, Any]) -> str:
     draw.write(label["name"], size=_BASE, colour=_SOFT)
     draw.rule(6)
     draw.write(label["standing"], size=15, weight=700, colour=colour)
+    unit = "person" if label["adjacency"].startswith("person") else "node"
     for name, value in _list_headline(label):
-        draw.pair(name, value, size=17 if name in ("epsilon", "delta") else _BASE)
+        draw.pair(speak(name, unit), value, size=17 if name in ("epsilon", "delta") else _BASE)
     draw.rule(3)
     for name, value in _list_fields(label):
         draw.field(name, value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.figures.names import name_figure
+from hushgraph.privacy.units import speak
 from hushgraph.report.about import FIELDS
 from hushgraph.report.attack import tabulate_audit, write_audit
 from hushgraph.report.attributes import tabulate_attributes, write_attributes
@@ -114,7 +115,7 @@ def check_report_path(path: str | os.PathLike[str], folder: RunFolder, *, reads_
 
 def render_report(facts: Mapping[str, Any]) -> str:
     """Render the page that shows these facts."""
-    return render_template(
+    page = render_template(
         "report.html",
         facts=facts,
         headings=_report_headings(facts),
@@ -144,6 +145,7 @@ def render_report(facts: Mapping[str, Any]) -> str:
         settings=_tabulate_settings(facts),
         provenance=_tabulate_provenance(facts),
     )
+    return speak(page, facts["unit"])
 
 
 def name_model(facts: Mapping[str, Any]) -> str:

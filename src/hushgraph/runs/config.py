@@ -58,6 +58,7 @@ class TrainingConfig:
         symmetrize, split, split_seed: how the data was read.
         edge_weight, people: the same, of data that is no tables: where weights of edges come from, and which
             type of nodes is people.
+        person: the attribute that told whose a node is, of data that is no table; tables name it by columns.
         numbers: what numeric columns of tables are scaled with: "private" is constants from noisy histograms,
             or declared ones where there are some, "declared" only these, "as-is" none.
         exact_figures: whether a private run's result has exact figures beside covered ones, and curves of
@@ -98,6 +99,7 @@ class TrainingConfig:
     split_seed: int = 0
     edge_weight: str | None = None
     people: str | None = None
+    person: str | None = None
     numbers: choices.Numbers = "as-is"
     exact_figures: bool = False
     train_accuracy: bool = False

@@ -430,6 +430,7 @@ class RunFolder:
             task=name_labels(_as_read(self.asked)),
             edge_weight=config.edge_weight if self.columns is None else None,
             people=config.people,
+            person=config.person,
         )
         if not _needs_bounds(graph.task):
             graph = replace(graph, declared_task=self.task)
@@ -437,8 +438,8 @@ class RunFolder:
             graph = graph.disjoint()
         if (graph.num_features, split_id(graph)) != (self.num_features, self.split_id):
             raise RunError(
-                f"run={self.path}: the data has {len(graph.train_idx)} training nodes and "
-                f"{graph.num_features} features, the run has {self.plan.num_train_nodes} and "
+                f"run={self.path}: the data has {graph.num_train_units} training nodes, or persons with one, "
+                f"and {graph.num_features} features, the run has {self.plan.num_train_nodes} and "
                 f"{self.num_features}, or its training nodes are others; give the data it began with"
             )
         if tuple(each.info for each in graph.relations) != self.relations:
@@ -555,8 +556,9 @@ def name_data(data: Any) -> str:
 
 
 def split_id(graph: Graph) -> str:
-    """A digest of what is public about the nodes: how many there are, and which are in the training split."""
-    public = np.concatenate([[graph.num_nodes], graph.train_idx]).astype("<i8")
+    """A digest of what is public about the nodes: how many, which are in the training split, and whose."""
+    persons = graph.train_idx[:0] if graph.persons is None else graph.persons
+    public = np.concatenate([[graph.num_nodes], graph.train_idx, persons]).astype("<i8")
     return hashlib.sha256(public.tobytes()).hexdigest()[:32]
 
 

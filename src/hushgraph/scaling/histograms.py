@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.persons import share_count
 from hushgraph.noise import normal
 from hushgraph.noise.counts import NoisyCounts, add_noise
 from hushgraph.noise.rounded import Draws, Int64Array
@@ -48,14 +49,17 @@ def count_numbers(graph: Graph, names: Sequence[str]) -> Int64Array:
     Guarantees:
         A training row adds 1 to at most one bin of every line; which one depends on that row alone. An empty
         cell adds nothing, filled or not, and neither does a row whose features are all zero or missing; to
-        the last line, a row without a label adds nothing. Rows of other splits add nothing.
+        the last line, a row without a label adds nothing. Rows of other splits add nothing. Where people have
+        several nodes, the training rows of a person add at most `PERSON_GRID` to a line together.
     """
     counts = _count_columns(graph, names)
     if not isinstance(graph.task, Number) or not graph.task.needs_bounds:
         return counts
-    labels = graph.y[graph.train_idx]
-    target = np.bincount(locate(labels[~np.isnan(labels)]), minlength=NUM_BINS)
-    return np.concatenate([counts, target[None].astype(np.int64)])
+    labelled = graph.train_idx[~np.isnan(graph.y[graph.train_idx])]
+    shares = share_count(graph.persons, graph.train_idx, graph.num_nodes)
+    target = np.zeros((1, NUM_BINS), np.int64)
+    np.add.at(target[0], locate(graph.y[labelled]), 1 if shares is None else shares[labelled])
+    return np.concatenate([counts, target])
 
 
 def _count_columns(graph: Graph, names: Sequence[str]) -> Int64Array:
@@ -64,6 +68,7 @@ def _count_columns(graph: Graph, names: Sequence[str]) -> Int64Array:
     flags = 0 if columns is None else len(columns.indicators)
     places = [numbers.index(name) for name in names]
     counts = np.zeros((len(names), NUM_BINS), np.int64)
+    shares = share_count(graph.persons, graph.train_idx, graph.num_nodes)
     for begin in range(0, len(graph.train_idx), _ROWS):
         rows = graph.train_idx[begin : begin + _ROWS]
         part = graph.x[rows]
@@ -74,8 +79,9 @@ def _count_columns(graph: Graph, names: Sequence[str]) -> Int64Array:
         others = part[:, len(numbers) : part.shape[1] - flags]
         is_used = (is_given & (values != 0)).any(axis=1) | _has_nonzero(others)
         for number, place in enumerate(places):
-            counted = values[is_given[:, place] & is_used, place]
-            counts[number] += np.bincount(locate(counted), minlength=NUM_BINS)
+            is_counted = is_given[:, place] & is_used
+            bins = locate(values[is_counted, place])
+            np.add.at(counts[number], bins, 1 if shares is None else shares[rows[is_counted]])
     return counts
 
 
@@ -109,17 +115,19 @@ class NoisyHistograms(NoisyCounts):
     Attributes:
         names: of the columns.
         counts: int64 [lines, NUM_BINS]: a line of every column, and one of the number to predict where its
-            bounds are paid for.
+            bounds are paid for. In steps of which one count has `grid`.
+        grid: 1 unless people have several nodes.
     """
 
     names: tuple[str, ...]
     counts: Int64Array
+    grid: int = 1
 
     @cached_property
     def scales(self) -> dict[str, tuple[float, float]]:
         """Centre and spread of asinh, by column: a function of the noisy counts alone."""
         return {
-            name: find_scale(counts, noise_std=self.noise_std)
+            name: find_scale(counts, noise_std=self.noise_std * self.grid)
             for name, counts in zip(self.names, self.counts, strict=False)
         }
 
@@ -131,7 +139,7 @@ class NoisyHistograms(NoisyCounts):
     @cached_property
     def bounds(self) -> tuple[float, float]:
         """Of the number to predict: a function of the noisy counts alone."""
-        return find_bounds(self.counts[-1], noise_std=self.noise_std)
+        return find_bounds(self.counts[-1], noise_std=self.noise_std * self.grid)
 
     def write_tables(self) -> dict[str, Any]:
         """Counts and constants by column."""
@@ -144,7 +152,7 @@ class NoisyHistograms(NoisyCounts):
         }
         if self.has_target:
             tables["target"] = {"bounds": list(self.bounds), "counts": self.counts[-1].tolist()}
-        return tables
+        return tables | ({} if self.grid == 1 else {"grid": self.grid})
 
     @classmethod
     def read_tables(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +160,8 @@ class NoisyHistograms(NoisyCounts):
         columns = values["columns"]
         lines = [*columns, values["target"]] if "target" in values else columns
         counts = np.asarray([each["counts"] for each in lines], np.int64).reshape(-1, NUM_BINS)
-        return {"names": tuple(each["name"] for each in columns), "counts": counts}
+        names = tuple(each["name"] for each in columns)
+        return {"names": names, "counts": counts, "grid": int(values.get("grid", 1))}
 
 
 def find_scale(counts: Int64Array, *, noise_std: float = 0.0) -> tuple[float, float]:
@@ -219,6 +228,7 @@ def release_histograms(
     noise_std: float,
     draws: Draws = normal.draw,
     plan: str = "",
+    grid: int = 1,
 ) -> NoisyHistograms:
     """Add noise to all histograms of a run, once, as `add_noise` says.
 
@@ -226,7 +236,7 @@ def release_histograms(
         counts: what `count_numbers` gave.
         names: of the columns.
         noise_std, draws: as in `add_noise`.
-        plan: as in `NoisyHistograms`.
+        plan, grid: as in `NoisyHistograms`.
     """
-    noisy, std = add_noise(counts, noise_std=noise_std, draws=draws)
-    return NoisyHistograms(names=tuple(names), counts=noisy, noise_std=std, plan=plan)
+    noisy, std = add_noise(counts, noise_std=noise_std, draws=draws, grid=grid)
+    return NoisyHistograms(names=tuple(names), counts=noisy, noise_std=std, plan=plan, grid=grid)

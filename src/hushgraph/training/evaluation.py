@@ -13,7 +13,7 @@ from torch import nn
 from hushgraph.errors import RunError
 from hushgraph.figures.describe import describe_figures
 from hushgraph.figures.names import KEYS
-from hushgraph.figures.tables import Counts, NoisyTables, Scored
+from hushgraph.figures.tables import Counts, NoisyTables, Scored, choose_grids
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.task import Task, is_labelled
@@ -42,7 +42,7 @@ def make_tables(folder: RunFolder, view: View, model: nn.Module, *, parts: Parts
         noise_std=folder.plan.table_noise,
         draws=parts.table_draws(),
         groups=folder.group_names,
-        grids=tuple(table.grid for table in folder.task.tables),
+        grids=choose_grids(folder.task, by_person=folder.plan.protects == "person"),
         plan=folder.plan.fingerprint(),
     )
 

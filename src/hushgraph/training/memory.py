@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Thread
 
+import numpy as np
 import torch
 from scipy import sparse
 from torch import nn
@@ -13,6 +14,7 @@ from torch import nn
 from hushgraph.figures.tables import Scored
 from hushgraph.gradients.rows_torch import load_kernels
 from hushgraph.graph.chunks import digest_edges
+from hushgraph.graph.persons import share_count
 from hushgraph.inference.in_memory import WholeGraph, score_nodes
 from hushgraph.inputs.features import Features
 from hushgraph.noise.rounded import Int64Array
@@ -44,9 +46,13 @@ class GraphView:
         nodes = {"train": graph.train_idx, "val": graph.val_idx, "test": graph.test_idx}[split]
         if not len(nodes):
             return
+        # Validation and test split share one noise: a person counts once in both together.
+        evaluated = np.concatenate([graph.val_idx, graph.test_idx])
+        shares = share_count(graph.persons, evaluated, graph.num_nodes)
         for part, outputs in score_nodes(model, self.graph, nodes, depth=self.folder.plan.num_layers):
             groups = None if graph.groups is None else graph.groups[part]
-            yield Scored(task.show(outputs).cpu().numpy(), graph.y[part], groups)
+            own = None if shares is None else shares[part]
+            yield Scored(task.show(outputs).cpu().numpy(), graph.y[part], groups, own)
 
 
 @dataclass(eq=False)

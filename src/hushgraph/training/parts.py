@@ -97,7 +97,15 @@ class ReleaseHistograms(Protocol):
     """The histograms of numeric columns, with noise."""
 
     def __call__(
-        self, counts: Int64Array, /, *, names: Sequence[str], noise_std: float, draws: Draws, plan: str
+        self,
+        counts: Int64Array,
+        /,
+        *,
+        names: Sequence[str],
+        noise_std: float,
+        draws: Draws,
+        plan: str,
+        grid: int,
     ) -> NoisyHistograms: ...
 
 

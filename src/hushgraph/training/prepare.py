@@ -11,6 +11,7 @@ from torch import nn
 from hushgraph._validate import show_value
 from hushgraph.datasets.loading import load_for_training
 from hushgraph.datasets.splits import parse_fractions, random_split
+from hushgraph.datasets.tables.files import is_tables
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import Graph
 from hushgraph.methods.base import Method, PublicFigures, describe_task
@@ -21,7 +22,7 @@ from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
-from hushgraph.settings import Settings, complete, take_columns, with_settings
+from hushgraph.settings import Settings, complete, take_columns, take_person, with_settings
 from hushgraph.tasks.choose import check_task, choose_class_task, choose_other_task, read_class_weights
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.number import Number
@@ -67,6 +68,8 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     full = complete(settings)
     method = check_settings(full)
     split, columns = full["split"], take_columns(full)
+    if not is_tables(data):
+        columns, full["person"] = take_person(columns)
     # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
     if split is not None and "/" in str(split):
         random_split(0, parse_fractions(split))
@@ -81,6 +84,7 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         split=split,
         columns=columns,
         task=other_task,
+        person=full["person"],
         **{name: full[name] for name in ("split_seed", "symmetrize", "num_classes")},
         **{name: full[name] for name in ("edge_weight", "people")},
     )
@@ -106,10 +110,11 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     has_evaluated = len(graph.val_idx) + len(graph.test_idx) > 0
     figures = PublicFigures(
         graph.num_nodes,
-        len(graph.train_idx),
+        graph.num_train_units,
         graph.num_classes,
         num_scaled=num_columns + has_target,
         has_target=has_target,
+        protects="node" if graph.persons is None else "person",
         **describe_task(graph.task, has_evaluated=has_evaluated),
         **_describe_relations(graph),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from hushgraph.errors import RunError
+from hushgraph.graph.persons import PERSON_GRID
 from hushgraph.noise.rounded import Int64Array
 from hushgraph.privacy.charges import SCALING
 from hushgraph.privacy.ledger import Ledger
@@ -41,7 +42,12 @@ def release_scaling(folder: RunFolder, source: Source, ledger: Ledger, *, parts:
     def make() -> NoisyHistograms:
         draws = parts.scaling_draws(folder.config.seed)
         return parts.release_histograms(
-            count_numbers(), names=folder.paid_columns, noise_std=noise_std, draws=draws, plan=plan
+            count_numbers(),
+            names=folder.paid_columns,
+            noise_std=noise_std,
+            draws=draws,
+            plan=plan,
+            grid=PERSON_GRID if folder.plan.protects == "person" else 1,
         )
 
     release_counts(NoisyHistograms, folder.scaling_path, ledger, charge, make, plan=plan, parts=parts)

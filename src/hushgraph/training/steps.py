@@ -14,6 +14,7 @@ from hushgraph.gradients.recorded import RecordedTreeSums
 from hushgraph.gradients.rows import RowSums, find_chain
 from hushgraph.gradients.rows_torch import RecordedRowSums
 from hushgraph.gradients.unclipped import gradient_sum
+from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
@@ -50,12 +51,17 @@ def build_steps(
         "rng": KeyedGenerator(key),
         "group": group,
     }
-    if takes_rows(plan, state.model):
+    if takes_rows(plan, state.model) and not has_shared_roots(view.graph):
         rows = RowBatches(**common, feature_norm=getattr(state.model, "feature_norm", 0.0))
         sums = RowSums(state.model) if device.type == "cpu" else RecordedRowSums(device)
         return StepParts(rows, parts.adapt_sum(sums), sums)
     trees = TreeBatches(**common, resample_every=folder.config.resample_every, make_lists=parts.make_lists)
-    clipped_sum = choose_tree_sums(plan, view.graph.num_nodes, device)
+    # A root of several nodes has a row for each, as a tree has.
+    clipped_sum = (
+        ghost.clipped_sum
+        if has_shared_roots(view.graph)
+        else choose_tree_sums(plan, view.graph.num_nodes, device)
+    )
     return StepParts(trees, parts.adapt_sum(clipped_sum), gradient_sum)
 
 
@@ -103,6 +109,11 @@ def takes_rows(plan: PrivacyPlan, model: nn.Module) -> bool:
     """Whether steps are taken on rows and not on trees; follows from plan and model, never from the data."""
     chain = None if plan.reads_edges or plan.clipping == "percentile" else find_chain(model)
     return chain is not None and chain.is_float32
+
+
+def has_shared_roots(graph: Graph) -> bool:
+    """Whether a person has several training nodes, which is public: roots are then persons, not rows."""
+    return graph.persons is not None and graph.num_train_units < len(graph.train_idx)
 
 
 def choose_tree_sums(plan: PrivacyPlan, num_nodes: int, device: torch.device) -> ClippedSum:

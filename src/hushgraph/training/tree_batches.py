@@ -16,6 +16,7 @@ from hushgraph.accounting.events import Draw
 from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.persons import gather
 from hushgraph.inputs.features import Features
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
@@ -78,6 +79,8 @@ class TreeBatches:
         A root keeps its place in the batch whatever its row holds, and pieces begin at multiples of `CHUNK`
         roots, so that no row changes which others it is added up with. A root whose tree is too large
         contributes zero: nothing stops because of one row.
+        Where people have several nodes, a root is a person with the trees of all their training nodes, and
+        persons are drawn.
     """
 
     graph: Graph
@@ -91,7 +94,8 @@ class TreeBatches:
     has_own_threads = False
 
     def __post_init__(self) -> None:
-        slots = self.plan.num_train_nodes
+        slots, graph = self.plan.num_train_nodes, self.graph
+        self._members = None if graph.persons is None else gather(graph.persons, graph.train_idx)
         self._roots: PoissonBatches | FixedSizeBatches = (
             PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
             if self.plan.batches == "poisson"
@@ -131,16 +135,29 @@ class TreeBatches:
                     yield sample.full_batch
                 else:
                     # One draw over all roots, the same in every process; only then is it shared out.
-                    roots = self.group.share(self.graph.train_idx[self._roots.draw()])
-                    yield self.cut_pieces(sample.lists, roots)
+                    yield self._cut(sample.lists, self.group.share(self._roots.draw()))
 
     def _sample(self, seed: int) -> _Sample:
         lists = self.sample_lists(seed)
         if self.plan.sampling_rate < 1:
             return _Sample(lists, None)
         # All roots are in every batch, so their trees serve until the lists change.
-        roots = self.group.share(self.graph.train_idx)
-        return _Sample(lists, list(self.cut_pieces(lists, roots)))
+        slots = self.group.share(np.arange(self.plan.num_train_nodes))
+        return _Sample(lists, list(self._cut(lists, slots)))
+
+    def _cut(self, lists: BoundedLists, slots: np.ndarray) -> Iterator[TreeBatch]:
+        """The pieces of a batch of training nodes, or of persons, by their places in the training split."""
+        if self._members is None:
+            yield from self.cut_pieces(lists, self.graph.train_idx[slots])
+            return
+        (nodes, starts), sizes = self._members, self._members.sizes
+        for part in _cut_persons(slots, sizes, self._roots_per_piece()):
+            each = [nodes[starts[slot] : starts[slot + 1]] for slot in part]
+            roots = np.concatenate([nodes[:0], *each])
+            ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[part])])
+            depth = self.plan.num_layers
+            piece = tree_batch(grow(lists, roots, depth), self.features, self.graph.y, may_read=False)
+            yield piece.by_person(ends)
 
     def sample_lists(self, seed: int | None = None) -> BoundedLists:
         """Bounded lists with the keys of `seed`, or of a fresh one."""
@@ -175,6 +192,11 @@ class TreeBatches:
 
     def _draw_seed(self) -> int:
         return int(self.rng.integers(2**63))
+
+
+def _cut_persons(slots: np.ndarray, sizes: np.ndarray, most: int) -> list[np.ndarray]:
+    """Persons in parts of about `most` nodes; whose a node is, is public."""
+    return np.split(slots, np.flatnonzero(np.diff(np.cumsum(sizes[slots]) // most)) + 1)
 
 
 def _replace_large_trees(roots: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

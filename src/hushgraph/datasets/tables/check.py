@@ -28,7 +28,7 @@ from hushgraph.graph.columns import Columns, merge_columns
 PRIVATE = "This shows private data. It is for the owner of the data alone: do not share it."
 # Texts that usually mean an empty cell. A fixed list: collecting such texts from the data would publish them.
 MISSING = ("NA", "N/A", "n/a", "NULL", "null", "None", "?", "-")
-_ROLES = ("id", "label", "split", "source", "target")
+_ROLES = ("id", "label", "split", "person", "source", "target")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,8 @@ class ColumnCheck:
     Attributes:
         table: "nodes" or "edges".
         name: of the column.
-        looks_like: "id", "label", "split", "number", "boolean", "date", "category", "text", "weight",
-            "source", "target" or a reason to leave it out.
+        looks_like: "id", "label", "split", "person", "number", "boolean", "date", "category", "text",
+            "weight", "source", "target" or a reason to leave it out.
         holds: its range or its number of values, and how many cells are empty; private.
     """
 
@@ -397,6 +397,7 @@ def _describe(profile: Profile, word: str) -> str:
     notes = {
         "category": f"hashed to {BUCKETS} buckets unless its values are listed",
         "text": "left out",
+        "person": "several nodes of one: all of them are protected together",
         "another split": "left out: only one column is the split",
         "another id": "left out: different in every row",
         "empty": "left out",

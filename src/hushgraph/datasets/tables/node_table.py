@@ -85,6 +85,9 @@ class NodeTable:
         # Checked even if it is not read: a name without a column is a mistake.
         if (self.splits or self.labels) and columns.split is not None:
             table.check_exists(columns.split, "split")
+        if self.labels and columns.person is not None:
+            table.check_exists(columns.person, "person")
+            table.check_scalar(columns.person, "person")
         for role, rule in (("date", columns.dates), ("boolean", columns.booleans)):
             for name in rule:
                 table.check_exists(name, role)
@@ -139,6 +142,8 @@ class NodeTable:
             for name, values in columns.group.items():
                 # A row of no declared group is counted nowhere; it never stops a run.
                 cells.append(f"COALESCE({self._enum('group', values).format(sql(name))}, -1) AS group_no")
+            if columns.person is not None:
+                cells.append(f"trim(CAST({sql(columns.person)} AS VARCHAR)) AS person")
         if self._split is not None:
             cells.append(f"{_split_sql(sql(self._split))} AS split")
         for number, name in enumerate(columns.features or ()):
@@ -262,6 +267,7 @@ class NodeTable:
         y = self._empty_labels(count)
         split = np.full(count, -1, np.int64)
         groups = np.full(count, -1, np.int64) if self.labels and columns.group else None
+        persons: npt.NDArray[Any] = np.full(count if self.labels and columns.person else 0, None, object)
         unknown = 0
         may_fill = bool(columns.constants)
         filled = np.zeros((count if may_fill else 0, len(columns.features or ())), np.bool_)
@@ -277,6 +283,10 @@ class NodeTable:
                 y[rows] = self._read_labels(block, y)
             if groups is not None:
                 groups[rows] = np.ma.getdata(block["group_no"])
+            if len(persons):
+                whose = np.ma.getdata(block["person"]).astype(object)
+                whose[np.ma.getmaskarray(block["person"])] = None
+                persons[rows] = whose
             if "split" in block:
                 split[rows] = self._codes(block, "split", str(self._split))
             places = {name: number for number, name in enumerate(columns.features or ())}
@@ -303,6 +313,8 @@ class NodeTable:
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
         if groups is not None:
             arrays["groups"] = groups
+        if len(persons):
+            arrays["persons"] = persons
         if may_fill:
             arrays["filled"] = filled
         arrays["clean_up"] = {"numbers filled": int(filled.sum()), "categories not listed": unknown}

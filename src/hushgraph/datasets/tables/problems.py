@@ -43,6 +43,7 @@ def list_problems(
     finder.check_ids()
     finder.check_label()
     finder.check_split()
+    finder.check_person()
     for name, word in roles.nodes.items():
         if word in NUMERIC and name in profiles[0]:
             finder.check_number(profiles[0][name])
@@ -115,6 +116,19 @@ class _Finder(RecordFinder):
             examples = tuple(repr(text[:40]) for (text,) in twice)
             what = f"{extra:,} rows repeat an id"
             self._add(0, name, what, extra, "keep one row for each id", examples, stops=True)
+
+    def check_person(self) -> None:
+        """No such column, and nodes of nobody."""
+        name = self.roles.person
+        profile = self._profile(0, name)
+        if name is not None and profile is None:
+            near = suggest(name, self.profiles[0])
+            self._add(0, name, "no such column, given as person", 1, f"correct the name{near}", stops=True)
+        if profile is None or not profile.empty:
+            return
+        rows = self._rows(f"NOT ({self._filled(profile)})")
+        what = f"{profile.empty:,} nodes are of nobody"
+        self._add(0, profile.name, what, profile.empty, "fine: each is a person of its own", rows)
 
     def check_split(self) -> None:
         """Cells that name no split, and no training node."""

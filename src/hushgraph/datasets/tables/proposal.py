@@ -22,6 +22,7 @@ _COMMENTS = {
     "classes": "names of the classes in the order of their numbers; public",
     "separator": "between the labels of a cell that lists several",
     "split": "train, val or test (or 0, 1, 2); public",
+    "person": "whose a node is, where people have several; public, and persons are protected",
     "source": "of an edge: who is read",
     "target": "of an edge: who reads",
     "features": "columns of numbers",

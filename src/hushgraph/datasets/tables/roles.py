@@ -81,6 +81,24 @@ _CODE_WORDS = {
         "segment",
     ]
 }
+# Words in names such as `owner_id` or `CustomerNo`: several rows may be of one of them.
+_PERSON_WORDS = {
+    *[
+        "person",
+        "owner",
+        "customer",
+        "client",
+        "holder",
+        "cardholder",
+        "user",
+        "member",
+        "patient",
+        "household",
+        "subscriber",
+    ]
+}
+# Rows of one person, on average, up to which a column of few values is no category.
+_ROWS_OF_A_PERSON = 20
 # Columns tried as ids, columns of edges tried as ends, and edges that are looked at for it.
 _TRIED, _SAMPLE = 12, 50_000
 # Shares of matching ends that differ by less are equal.
@@ -94,6 +112,7 @@ class Roles:
     Attributes:
         nodes, edges: the word for what a column looks like, by column.
         id, label, split, source, target: names of columns; of labels, perhaps several.
+        person: the column that says whose a node is, where some have several.
         hashed, ignored: columns that are categories, and columns to leave out.
         looked_up: which of these follow from what columns hold rather than from their names.
     """
@@ -107,6 +126,7 @@ class Roles:
     target: str | None
     hashed: tuple[str, ...]
     ignored: tuple[str, ...]
+    person: str | None = None
     looked_up: tuple[str, ...] = ()
 
     @property
@@ -143,7 +163,8 @@ class RoleGuess:
         labels: set[str | None] = {*label} if isinstance(label, tuple) else {label}
         node_id, source, target = self._find_ids(without=labels)
         split = self._find_split(without={node_id, *labels})
-        taken = {node_id: "id", split: "split"} | dict.fromkeys(labels, "label")
+        person = self._find_person(without={node_id, split, *labels})
+        taken = {node_id: "id", split: "split", person: "person"} | dict.fromkeys(labels, "label")
         words, hashed, ignored = {}, [], []
         for name, profile in self.nodes.items():
             word = taken.get(name) or self._name_feature(profile)
@@ -169,6 +190,7 @@ class RoleGuess:
             target=target,
             hashed=tuple(hashed),
             ignored=tuple(ignored),
+            person=person,
             looked_up=tuple(self.looked_up),
         )
 
@@ -205,6 +227,19 @@ class RoleGuess:
             return "category" if is_code and _CODE_WORDS & _split_words(name) else "number"
         is_category = profile.distinct <= MOST_CATEGORIES and profile.distinct * 2 <= profile.filled
         return "category" if is_category else "text"
+
+    def _find_person(self, without: set[str | None]) -> str | None:
+        """A column named like a person, in which values repeat: several nodes of one person."""
+        if self.given.get("person") is not None:
+            return str(self.given["person"])
+        for name, profile in self.nodes.items():
+            if name in without or self._is_given(name) or not _PERSON_WORDS & _split_words(name):
+                continue
+            repeats = 2 <= profile.distinct < profile.filled
+            if repeats and profile.distinct * _ROWS_OF_A_PERSON >= profile.filled:
+                self.looked_up.append("person")
+                return name
+        return None
 
     def _find_split(self, without: set[str | None]) -> str | None:
         if self.given.get("split") is not None:

@@ -14,6 +14,10 @@ Where records have weights, the other records of a row grow when one goes or its
 whose coefficients are 0 or more before and after, moves by at most 2 squared. Two ends move by 1 + 1 at each
 other's place and by (1 + 1)^2 at a third one: 6. All records of a pair over several relations move no more.
 
+Where people have several nodes, a row is a person's. One undirected edge then moves a board of labels by as
+many as its training ends: a list that becomes empty changes what the other nodes of its person cast, by at
+most 1 for each end, and both ends may move the same places.
+
 An edge record of a row without a training label changes its reading, and with it the probabilities that it
 casts onto a board that everybody casts onto: a ballot of norm 1 may become any other, which is a move of 2
 for each end.
@@ -39,11 +43,13 @@ class BoardCharge(GaussianCharge):
         label_move: the norm by which a ballot changes where its label becomes another; sqrt(2 c / (c - 1))
             for c classes.
         is_weighted: whether records have weights.
+        by_person: whether a row is that of a person with several nodes.
     """
 
     by_everybody: bool = False
     label_move: float = 2.0
     is_weighted: bool = False
+    by_person: bool = False
 
     kind: ClassVar[str] = "board"
     noun: ClassVar[str] = "boards"
@@ -57,16 +63,16 @@ class BoardCharge(GaussianCharge):
             return self.label_move if training else 0.0
         if self.by_everybody:
             return 2.0 * (1 if change.what == "record" else len(change.kinds))
+        if self.by_person:
+            return float(training)
         if self.is_weighted or change.what == "pair":
             return math.sqrt((0, 2, 6)[training])
         return math.sqrt(training)
 
     def to_json(self) -> dict[str, Any]:
-        """As in `Charge`; without weights, as before there were weights."""
-        values = super().to_json()
-        if not self.is_weighted:
-            del values["is_weighted"]
-        return values
+        """As in `Charge`; lines of plain boards stay as they were."""
+        unused = [name for name in ("is_weighted", "by_person") if not getattr(self, name)]
+        return {name: value for name, value in super().to_json().items() if name not in unused}
 
     @property
     def figures(self) -> tuple[tuple[str, str], ...]:

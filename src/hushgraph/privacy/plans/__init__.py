@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from hushgraph.privacy.plans.billboard import BillboardPlan
-from hushgraph.privacy.plans.plan import ADJACENCY, FIGURES_ARE, PREDICTIONS, PrivacyPlan, json_number
+from hushgraph.privacy.plans.plan import (
+    ADJACENCY,
+    FIGURES_ARE,
+    PREDICTIONS,
+    PrivacyPlan,
+    json_number,
+    name_training,
+)
 from hushgraph.privacy.plans.rows import RowPlan
 from hushgraph.privacy.plans.trees import LARGEST_TREE, TreePlan
 
@@ -17,4 +24,5 @@ __all__ = [
     "RowPlan",
     "TreePlan",
     "json_number",
+    "name_training",
 ]

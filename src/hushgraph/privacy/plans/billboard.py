@@ -135,6 +135,7 @@ class BillboardPlan(PrivacyPlan):
             by_everybody=place > 0,
             label_move=math.sqrt(change),
             is_weighted=self.is_weighted,
+            by_person=self.protects == "person",
         )
 
     @property

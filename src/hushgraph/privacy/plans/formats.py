@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._validate import as_float, show_value
 from hushgraph.errors import PlanError
-from hushgraph.privacy.fields import check_keys, parse_fields
+from hushgraph.privacy.fields import check_keys, name_adjacency, parse_fields
 
 if TYPE_CHECKING:
     from hushgraph.privacy.plans.plan import PrivacyPlan
@@ -54,4 +54,4 @@ def _read_format_1(values: dict[str, Any], of_method: OfMethod) -> PrivacyPlan:
 
 def _check_keys(cls: type[PrivacyPlan], values: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
     known = [field.name for field in fields(cls)]
-    return check_keys(values, known, required, adjacency=cls.adjacency)
+    return check_keys(values, known, required, adjacency=name_adjacency(values.get("protects", "node")))

@@ -32,7 +32,7 @@ from hushgraph.privacy.charges import (
     epsilon,
     list_events,
 )
-from hushgraph.privacy.fields import check_fields, refuse_noise_multiplier
+from hushgraph.privacy.fields import check_fields, name_adjacency, refuse_noise_multiplier
 from hushgraph.privacy.plans.calibration import add_evaluation, add_scaling, calibrate_steps, fit_steps
 from hushgraph.privacy.plans.formats import FORMAT, read_plan
 from hushgraph.privacy.statement import Wording
@@ -64,7 +64,8 @@ class PrivacyPlan(ABC):
     when it is defined: `from_json` then reads it.
 
     Args:
-        num_train_nodes: N, how many nodes are in the training split (public).
+        num_train_nodes: N, how many nodes are in the training split (public); how many persons have one,
+            where `protects` is "person".
         num_layers: r, rounds of message passing.
         max_readers: K, how many training nodes read one node, at most. 0 reads no edge in training.
         batch_size: expected number of roots in a batch, 1 to N.
@@ -88,6 +89,8 @@ class PrivacyPlan(ABC):
         has_target: whether the number to predict is one of these columns.
         scaling_noise: the standard deviation of the noise on every bin of them; it follows from epsilon, or
             `with_scaling` chooses it.
+        protects: whose row is protected: that of a "node", or that of a "person", all of whose nodes are
+            emptied together.
 
     Guarantees:
         A plan that exists is consistent: a batch the accountant does not price cannot be combined with it.
@@ -126,9 +129,9 @@ class PrivacyPlan(ABC):
     table_noise: float = 0.0
     num_scaled: int = 0
     scaling_noise: float = 0.0
+    protects: choices.Unit = "node"
     has_target: bool = False
 
-    adjacency: ClassVar[str] = ADJACENCY
     method: ClassVar[str] = ""
     # Whether sigma / C can be given; otherwise it follows from epsilon and steps.
     takes_noise: ClassVar[bool] = True
@@ -156,6 +159,11 @@ class PrivacyPlan(ABC):
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, value in check_fields(given).items():
             object.__setattr__(self, name, value)
+        if self.protects == "person" and (self.reads_edges or self.unproven):
+            raise PlanError(
+                "person: trees with messages, and what the paper claims, are bounded for single nodes, not "
+                "for people with several; use the billboard, model='mlp' or max_readers=0"
+            )
         if self.num_tables and not self.can_evaluate:
             raise PlanError(
                 f"num_tables={self.num_tables}: predictions of this plan are not covered, so that no noise "
@@ -181,6 +189,11 @@ class PrivacyPlan(ABC):
     @abstractmethod
     def words(self) -> Wording:
         """What reports say of the method."""
+
+    @property
+    def adjacency(self) -> str:
+        """The relation between neighbouring data sets."""
+        return name_adjacency(self.protects)
 
     @property
     def reads_edges(self) -> bool:
@@ -231,7 +244,7 @@ class PrivacyPlan(ABC):
 
     def most_lines(self, num_nodes: int) -> int:
         """The most lines that all trees of a batch have together, those of all levels."""
-        return self.num_train_nodes
+        return num_nodes if self.protects == "person" else self.num_train_nodes
 
     def mean_lines_per_root(self, num_nodes: int) -> float:
         """The most lines that the deepest level of a tree has on average over all training nodes."""
@@ -443,7 +456,7 @@ class PrivacyPlan(ABC):
         figures = [row for charge in self.charges for row in charge.figures]
         return [
             *figures,
-            ("training nodes, N", f"{self.num_train_nodes:,}"),
+            (name_training(self.protects), f"{self.num_train_nodes:,}"),
             ("accountant", self.accountant),
         ]
 
@@ -465,6 +478,7 @@ class PrivacyPlan(ABC):
             "accountant": self.accountant,
             "sampler": self.sampler,
             "adjacency": self.adjacency,
+            "unit": self.protects,
             "guarantee": self.guarantee,
             "changed_trees": self.changed_trees,
             "epsilon_group_of_two": json_number(self.epsilon_group_of_two),
@@ -497,7 +511,8 @@ class PrivacyPlan(ABC):
         """Fields that are not used: fingerprints of plans that were made before they existed stay."""
         tables = () if self.num_tables else ("num_tables", "table_noise")
         scaled = () if self.num_scaled else ("num_scaled", "scaling_noise")
-        return (*tables, *scaled, *(() if self.has_target else ("has_target",)))
+        target = () if self.has_target else ("has_target",)
+        return (*tables, *scaled, *target, *(("protects",) if self.protects == "node" else ()))
 
     @staticmethod
     def from_json(text: str) -> PrivacyPlan:
@@ -514,6 +529,11 @@ class PrivacyPlan(ABC):
     def fingerprint(self) -> str:
         """SHA-256 of `to_json`; of the text itself for a plan that was read in an older format."""
         return hashlib.sha256((self._text or self.to_json()).encode()).hexdigest()
+
+
+def name_training(protects: str) -> str:
+    """What N counts, as the name of a figure."""
+    return "persons with a training node, N" if protects == "person" else "training nodes, N"
 
 
 # Cached: a report asks for every figure several times.

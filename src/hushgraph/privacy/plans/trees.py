@@ -131,7 +131,8 @@ class TreePlan(PrivacyPlan):
 
         A node is read by at most K training nodes, so that it is at most (1 + K)^l times in level l.
         """
-        by_root = self.num_train_nodes * self.lines_per_root
+        roots = num_nodes if self.protects == "person" else self.num_train_nodes
+        by_root = roots * self.lines_per_root
         if not self.reads_edges:
             return by_root
         copies: int = sum((1 + self.max_readers) ** level for level in range(self.num_layers + 1))
