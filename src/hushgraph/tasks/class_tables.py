@@ -180,17 +180,19 @@ def compute_average_precision(positive: FloatArray, negative: FloatArray, noise_
     """Mean precision over the recall: within a bin, that of its two ends.
 
     Precision at the lower end alone, which is right where scores are tied, is 0.01 to 0.02 too low on
-    tolokers: scores of one bin are not tied.
+    tolokers: scores of one bin are not tied. Bins at the top are taken together as long as noise may be all
+    that they hold. A precision from noise alone is near 0 on average, which makes the mean too low.
     """
     positive, negative = positive[:, ::-1], negative[:, ::-1]
+    places = np.arange(positive.shape[1])
     rows = np.cumsum(positive + negative, axis=1)
-    std = noise_std * np.sqrt(2 * np.arange(1, rows.shape[1] + 1))
-    bounded = bound_denominator(rows, std)
-    precision = np.where(
-        bounded > 0, np.cumsum(positive, axis=1) / np.where(bounded > 0, bounded, 1.0), np.nan
-    )
+    bounded = bound_denominator(rows, noise_std * np.sqrt(2 * (places + 1)))
+    is_told = (rows >= bounded) & (rows > 0)
+    # From the first told place on, all are: a few empty bins may exceed their noise by chance.
+    first = np.where(is_told, -1, places).max(1, keepdims=True) + 1
+    first = np.minimum(first, places[-1])
+    precision = np.cumsum(positive, axis=1) / np.where(bounded > 0, bounded, 1.0)
+    precision = np.where(places < first, np.take_along_axis(precision, first, axis=1), precision)
     before = np.concatenate([precision[:, :1], precision[:, :-1]], axis=1)
-    before = np.where(np.isnan(before), precision, before)
-    # Without noise nothing is above the first bin that has rows.
-    sums = np.nansum(positive * (before + precision) / 2, axis=1)
+    sums = (positive * (before + precision) / 2).sum(1)
     return divide(sums, positive.sum(1), noise_std * np.sqrt(positive.shape[1]))
