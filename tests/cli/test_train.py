@@ -77,7 +77,7 @@ CONTRACT = {
     *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
-    *("epsilon_evaluated", "epsilon_other"),
+    *("epsilon_evaluated", "epsilon_other", "unit"),
     *("directed", "assumptions", "task", "figures", "notices"),
 }
 
