@@ -48,7 +48,7 @@ import hushgraph as hg
 from hushgraph.billboard import board
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.reading import combine_boards
-from hushgraph.engines import duck, records
+from hushgraph.engines import duck_phases, records
 from hushgraph.errors import RunError
 from hushgraph.privacy.charges import FIGURES
 from hushgraph.privacy.ledger import Ledger
@@ -146,9 +146,9 @@ class Life:
         noted = self.note_board(board.cast_and_release)
         begin = import_module("hushgraph.training.train")
         begin.Parts = partial(Parts, release_board=noted)  # type: ignore[attr-defined]
-        duck.release = self.note_board(duck.release)
+        duck_phases.release = self.note_board(duck_phases.release)
         session.release_board = self.watch_board(session.release_board)  # type: ignore[attr-defined]
-        duck.release_board = self.watch_board(duck.release_board)  # type: ignore[attr-defined]
+        duck_phases.release_board = self.watch_board(duck_phases.release_board)  # type: ignore[attr-defined]
         for name in CALLS:
             setattr(os, name, self.count_call(name, getattr(os, name)))
 

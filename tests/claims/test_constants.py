@@ -32,7 +32,7 @@ from hushgraph.billboard.board import cast
 from hushgraph.engines.tables import ParquetTable
 from hushgraph.errors import GraphError, InputError
 from hushgraph.privacy.guarantee import CLASSES_FROM_LABELS, CLASSES_NOT_RECORDED, Guarantee
-from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan, TreePlan
 from hushgraph.runs.about import find_checksum
 from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.classes import Classes
@@ -486,7 +486,7 @@ def test_plans_of_older_versions_keep_their_fingerprint() -> None:
     """The field is new, and what is read of an older plan keeps the digest that its ledger has."""
     trees: dict[str, Any] = {"num_train_nodes": 100, "batch_size": 50, "steps": 3, "edge_owner": "reader"}
     for make, more in (
-        (PrivacyPlan, {"num_layers": 1, "max_readers": 2, "max_reads": 2}),
+        (TreePlan, {"num_layers": 1, "max_readers": 2, "max_reads": 2}),
         (BillboardPlan, {}),
     ):
         plan, declared = make(**trees, **more), make(**trees, **more, directed=True)

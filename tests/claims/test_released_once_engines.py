@@ -19,7 +19,7 @@ import pytest
 from benchmark_scripts import ROOT, script
 from hushgraph._files import draft_path
 from hushgraph.billboard.board import digest_board, load_board
-from hushgraph.engines import duck, make_rows, released, resume_rows, train_rows
+from hushgraph.engines import duck_phases, make_rows, released, resume_rows, train_rows
 from hushgraph.errors import RunError
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.lines import write_line
@@ -251,11 +251,11 @@ def kill_when_named() -> None:
 
 
 def kill_while_rendered() -> None:
-    duck.write_about = die  # type: ignore[assignment]
+    duck_phases.write_about = die  # type: ignore[assignment]
 
 
 def kill_when_published() -> None:
-    duck.publish = after(duck.publish)
+    duck_phases.publish = after(duck_phases.publish)
 
 
 @pytest.mark.parametrize("patch", [kill_when_named, kill_while_rendered, kill_when_published])
@@ -345,12 +345,12 @@ def test_a_resume_with_another_memory_limit_writes_every_row_once(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(duck.Phases, "_most_rows", 100)
+        patch.setattr(duck_phases.Phases, "_most_rows", 100)
         patch.setattr(Path, "rename", rename)
         with pytest.raises(KeyboardInterrupt):
             begin(home, out)
     with monkeypatch.context() as patch:
-        patch.setattr(duck.Phases, "_most_rows", 120)
+        patch.setattr(duck_phases.Phases, "_most_rows", 120)
         resume(home, out)
     with duckdb.connect() as connection:
         ids = connection.execute(f"SELECT id FROM read_parquet('{out}.rows/*.parquet')").fetchnumpy()["id"]

@@ -40,7 +40,7 @@ SUMMARY = {
     *("method", "predictions", "epsilon_spent", "epsilon_edge", "epsilon_label"),
     *("epsilon_evaluated", "epsilon_other"),
     # Which task, and whether figures are computed from noisy tables.
-    *("task", "figures"),
+    *("task", "figures", "unit"),
 }
 # Exact where figures are not covered, and then of the folder alone; else computed from noisy tables.
 FIGURES = {"val_accuracy", "test_accuracy", "val_macro_f1", "test_macro_f1"}
@@ -80,7 +80,11 @@ RELEASED = {
     "public_split",
 }
 # Settings that say how a run was watched or drawn, or that are elsewhere in the file.
-UNRELEASED_SETTINGS = {"seed", "exact_figures", "train_accuracy", "evaluate_every", "split", "split_seed"}
+UNRELEASED_SETTINGS = {
+    *("seed", "exact_figures", "train_accuracy", "evaluate_every", "split", "split_seed"),
+    # Written where they are used.
+    *("edge_weight", "people"),
+}
 GUARANTEE = {
     *("kind", "epsilon", "delta", "adjacency", "epsilon_edge", "epsilon_group_of_two"),
     *("priced_epsilon", "priced_group_of_two", "why", "assumptions"),
@@ -116,7 +120,7 @@ def plan_keys(kind: type[PrivacyPlan], *, has_figures: bool) -> set[str]:
     """The fields of a plan, and what says how to read them."""
     keys = {field.name for field in fields(kind)} | {"format", "method", "adjacency"}
     # A plan has the keys of what it pays for.
-    keys -= {"num_scaled", "scaling_noise"}
+    keys -= {"num_scaled", "scaling_noise", "has_target", "protects", "is_weighted", "num_relations"}
     return keys if has_figures else keys - {"num_tables", "table_noise"}
 
 

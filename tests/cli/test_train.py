@@ -77,7 +77,7 @@ CONTRACT = {
     *("epsilon_group_of_two", "paper_noise_multiplier", "sigma_over_clip", "steps", "sampling_rate"),
     *("max_readers", "max_reads", "edge_owner", "val_accuracy", "test_accuracy", "seconds", "device"),
     *("method", "predictions", "epsilon_edge", "epsilon_label", "epsilon_spent", "warnings"),
-    *("epsilon_evaluated", "epsilon_other"),
+    *("epsilon_evaluated", "epsilon_other", "unit"),
     *("directed", "assumptions", "task", "figures", "notices"),
 }
 
@@ -436,7 +436,7 @@ def test_the_figures_in_the_help_are_the_defaults(run: Run) -> None:
     trees = choose_private(**many, epsilon=1.0, delta=1e-8, num_layers=1, num_classes=5)
     private = choose_billboard(**many, epsilon=1.0, delta=1e-8, num_classes=5)
     assert f"[{private.steps}; trees {trees.steps}; fewer without privacy]" in text
-    assert choose_billboard_non_private(**many).steps < private.steps
+    assert choose_billboard_non_private(**many, num_classes=5).steps < private.steps
     assert choose_non_private(num_train_nodes=10, num_classes=5).steps < trees.steps
     assert f"[all, up to {private.batch_size:,}:" in text
     assert f"[{private.hidden}; trees {trees.hidden}: noise grows with it]" in text

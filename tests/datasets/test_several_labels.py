@@ -259,11 +259,11 @@ def test_check_says_what_lists_hold(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "edges.csv").write_text(EDGES)
     checked = hg.check(tmp_path, columns={"label": "genres"})
-    assert checked.task == "labels"
+    assert checked.asked["task"] == "labels"
     assert checked.declared["classes"] == ["jazz", "polka", "pop", "rock"]
     declared = hg.check(tmp_path, columns={"label": "genres", "classes": list(GENRES)})
     assert declared.can_train
-    assert declared.task == "labels"
+    assert declared.asked["task"] == "labels"
     assert declared.looked_up == ("task",)
     texts = [problem.to_text() for problem in declared.problems]
     assert any(

@@ -29,7 +29,9 @@ class Billboard:
                 task=public.task,
             )
             if settings["private"]
-            else choose_billboard_non_private(num_train_nodes=num_train_nodes, task=public.task)
+            else choose_billboard_non_private(
+                num_train_nodes=num_train_nodes, num_classes=public.num_classes, task=public.task
+            )
         )
         has_own_model = settings["model"] is not None
         if has_own_model:

@@ -180,17 +180,21 @@ _READINGS = {
         travel=2.0,
         most_share=0.5,
     ),
-    # Noise of a reading enters every output; the size of a list says more, and which way it points is learnt.
-    "labels": ReadingDefaults(
-        num_boards=1, list_size=2.0, damped=False, reading_scale=0.03, feature_norm=1.0, hidden=16
-    ),
+    # The scale is that of the whole reading, see `choose_reading`.
+    "labels": ReadingDefaults(num_boards=1, list_size=2.0, damped=False, feature_norm=1.0, hidden=16),
     "number": ReadingDefaults(num_boards=1, list_size=0.5, own_place=True, feature_norm=2.0, travel=0.25),
 }
 
 
-def choose_reading(task: str) -> ReadingDefaults:
-    """Choose how rows read, by the name of the task; one from outside reads as numbers do."""
-    return _READINGS.get(task, _READINGS["number"])
+def choose_reading(task: str, num_outputs: int = 1) -> ReadingDefaults:
+    """Choose how rows read, by the name of the task and its outputs; one from outside reads as numbers do.
+
+    Noise of a reading enters every output, so that the reading of L labels is scaled by 1 / sqrt(L): its
+    noise is as long for many labels as for one.
+    """
+    reading = _READINGS.get(task, _READINGS["number"])
+    scale = reading.reading_scale / math.sqrt(num_outputs) if task == "labels" else reading.reading_scale
+    return reading._replace(reading_scale=scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +227,7 @@ def choose_billboard(
     share = _USUAL_BOARD_SHARE * min(1.0, strength / _WEAK_STRENGTH)
     if strength > _STRONG_STRENGTH:
         share += 0.25 * math.log(strength / _STRONG_STRENGTH)
-    reading = choose_reading(task)
+    reading = choose_reading(task, num_classes)
     share = min(max(share, _LEAST_BOARD_SHARE), _MOST_BOARD_SHARE, reading.most_share)
     # Noise on the mean gradient of a run that is a single Gaussian step.
     noise = 1 / (num_train_nodes * mu * math.sqrt(1 - share))
@@ -239,7 +243,9 @@ def choose_billboard(
     )
 
 
-def choose_billboard_non_private(*, num_train_nodes: int, task: str = "classes") -> BillboardDefaults:
+def choose_billboard_non_private(
+    *, num_train_nodes: int, num_classes: int, task: str = "classes"
+) -> BillboardDefaults:
     """Choose the settings of a billboard run without noise, against which the cost of privacy is measured."""
     return BillboardDefaults(
         board_share=0.5,
@@ -248,5 +254,5 @@ def choose_billboard_non_private(*, num_train_nodes: int, task: str = "classes")
         learning_rate=0.01,
         hidden=128,
         momentum=0.9,
-        reading=choose_reading(task),
+        reading=choose_reading(task, num_classes),
     )
