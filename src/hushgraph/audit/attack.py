@@ -22,6 +22,7 @@ from hushgraph.audit.scene import Difference, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_rows, point_trees, spread
+from hushgraph.billboard.lists import Block
 from hushgraph.errors import InputError, PlanError
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
@@ -203,14 +204,21 @@ def stage_boards(
     difference: Difference = "emptied",
     task: Task | None = None,
     class_weights: tuple[float, ...] | None = None,
+    blocks: tuple[Block, ...] | None = None,
 ) -> Stage:
-    """Runs with boards, with so many canaries each; inputs are those of the task."""
+    """Runs with boards, with so many canaries each; inputs are those of the task, records of the blocks."""
     several = _NODES_EACH if plan.protects == "person" and difference != "flipped" else 1
     if several == 1:
         # One label of one node is flipped.
         plan = replace(plan, protects="node")
     scene = plant_rows(
-        plan, copies=copies, degree=degree, difference=difference, task=task, nodes_each=several
+        plan,
+        copies=copies,
+        degree=degree,
+        difference=difference,
+        task=task,
+        nodes_each=several,
+        blocks=blocks,
     )
     phases: Any = partial(point_rows, difference=difference, task=scene.task)
     reading = choose_reading(scene.task.name)

@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph.billboard.lists import Block
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.privacy.plans import PrivacyPlan
+from hushgraph.graph.records import Relation
+from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.labels import Labels
@@ -39,6 +41,8 @@ _RATE_TOLERANCE = 0.005
 _READS_PER_CHANGED_TREE = 8
 # Group thresholds below every group's gradient, so that each group is clipped. Epsilon does not depend on C.
 _SMALL_CLIP = 1e-3
+# The weight of the first place that a row lists, where that of the others is 1: it has all of the norm.
+_HEAVY = 1e9
 # Keys are no secret, so the attacker chooses their seed.
 KEY_SEED = 7
 
@@ -66,6 +70,8 @@ class Scene:
         flips: whether worlds differ in a label instead of a row.
         is_sparse: how features are stored.
         clip: C of runs on it, where it is not that of the plan.
+        blocks: the relations that every record is of, with their places; none where the records are the reads
+            of the graph. Hashed places are one for each copy: all names of a copy share it.
     """
 
     copies: int
@@ -83,6 +89,7 @@ class Scene:
     is_sparse: bool
     clip: float | None
     owners: npt.NDArray[np.int64]
+    blocks: tuple[Block, ...] = ()
 
     @property
     def has_persons(self) -> bool:
@@ -116,8 +123,10 @@ class Scene:
         x: Any = sparse.csr_matrix((features, (np.arange(len(labels)), self.columns)), shape=shape)
         x.eliminate_zeros()
         split = {name: np.flatnonzero(self.splits == name) for name in ("train", "val", "test")}
+        edges = (records if self.owner == "sender" else records[:, ::-1]).T
         return Graph.from_arrays(
-            edge_index=(records if self.owner == "sender" else records[:, ::-1]).T,
+            edge_index=None if self.blocks else edges,
+            relations=[self._relate(block, records) for block in self.blocks],
             x=x if self.is_sparse else x.toarray(),
             y=choose_labels(self.task)[labels],
             train_idx=split["train"],
@@ -130,14 +139,41 @@ class Scene:
             persons=self.owners if self.has_persons else None,
         )
 
+    def _relate(self, block: Block, records: npt.NDArray[np.int64]) -> Relation:
+        """These records as those of one relation; what places are called is the number of a node or copy."""
+        weights, (owners, named) = None, records.T
+        if block.is_weighted:
+            weights = np.ones(len(records))
+            weights[np.unique(owners, return_index=True)[1]] = _HEAVY
+        if block.kind == "nodes":
+            ends = np.stack([owners, named] if self.owner == "sender" else [named, owners])
+            return Relation.between_people(block.name, ends, num_nodes=len(self.labels), weights=weights)
+        is_hashed = block.kind == "hashed"
+        return Relation.to_places(
+            block.name,
+            owners,
+            self.columns[named] if is_hashed else named,
+            num_nodes=len(self.labels),
+            num_places=block.size,
+            weights=weights,
+            is_hashed=is_hashed,
+        )
+
     @property
     def is_evaluated(self) -> bool:
         """Whether canaries are rows that figures are computed from."""
         return bool((self.splits[self.canaries] == "val").all())
 
     def by_copy(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[copies, ...]: what belongs to the nodes of each copy, of values for all nodes."""
-        return values[: self.copies * self.nodes_per_copy].reshape(self.copies, -1)
+        """[copies, ...]: what belongs to the places of each copy, of values for all places of a board."""
+        # Behind the nodes of copies come bystanders, which nobody lists.
+        ends = np.cumsum([block.size for block in self.blocks])[:-1]
+        used = [
+            self.copies if block.kind == "hashed" else self.copies * self.nodes_per_copy
+            for block in self.blocks or (Block(name="", size=0),)
+        ]
+        parts = zip(np.split(values, ends), used, strict=True)
+        return np.concatenate([part[:count].reshape(self.copies, -1) for part, count in parts], axis=1)
 
     @property
     def roots(self) -> tuple[int, int]:
@@ -204,6 +240,7 @@ def _repeat(
     flips: bool = False,
     is_sparse: bool = False,
     clip: float | None = None,
+    blocks: tuple[Block, ...] = (),
 ) -> Scene:
     """So many copies of what `draw` draws; it returns the canary and the witnesses."""
     drawing = _Drawing(owner="reader" if plan.edge_owner == "reader" else "sender")
@@ -231,6 +268,19 @@ def _repeat(
         is_sparse=is_sparse,
         owners=np.array(drawing.owners, np.int64),
         clip=clip,
+        blocks=tuple(
+            replace(block, size=copies if block.kind == "hashed" else len(drawing.labels)) for block in blocks
+        ),
+    )
+
+
+def choose_blocks(plan: PrivacyPlan) -> tuple[Block, ...]:
+    """As many relations as the plan has, with weights where it has weights; none for plain records."""
+    if not isinstance(plan, BillboardPlan) or not (plan.is_weighted or plan.num_relations > 1):
+        return ()
+    return tuple(
+        Block(name=f"relation {number}", size=0, is_weighted=plan.is_weighted)
+        for number in range(plan.num_relations)
     )
 
 
@@ -267,6 +317,7 @@ def plant_rows(
     difference: Difference = "emptied",
     nodes_each: int = 1,
     task: Task | None = None,
+    blocks: tuple[Block, ...] | None = None,
 ) -> Scene:
     """Canaries that list `degree` places, which two others read.
 
@@ -278,7 +329,11 @@ def plant_rows(
             whose label is counted in tables of figures and nowhere else; "flipped" changes the label.
         nodes_each: how many nodes a canary has, all with the same label, features and places.
         task: what the plan is for; one of c classes unless given.
+        blocks: the relations that every record is of, of any size; those of the plan unless given. Of
+            weights, a row gives nearly all to the first place it lists.
     """
+    if blocks is None:
+        blocks = choose_blocks(plan)
     # Where batches are drawn, whether somebody else joins would only hide the canary.
     others_label = 0 if plan.sampling_rate == 1 else -1
 
@@ -294,7 +349,7 @@ def plant_rows(
         return canary, witnesses
 
     flips = difference == "flipped"
-    return _repeat(plan, copies, draw, task=shrink(task), flips=flips, is_sparse=True)
+    return _repeat(plan, copies, draw, task=shrink(task), flips=flips, is_sparse=True, blocks=blocks)
 
 
 def plant_trees(

@@ -405,10 +405,12 @@ def add_shares(  # type: ignore[no-untyped-def]
         label, row = labels[v], soft_rows[v]
         if label < 0 and row < 0:
             continue
-        for i in range(indptr[v], indptr[v + 1]):
+        # Places of a row are ascending.
+        begin, end = indptr[v], indptr[v + 1]
+        for i in range(begin + np.searchsorted(places[begin:end], first), end):
             u, share = places[i] - first, coefficients[i]
-            if u < 0 or u >= len(tally):
-                continue
+            if u >= len(tally):
+                break
             if row >= 0:
                 for k in range(soft.shape[1]):
                     product = share * soft[row, k]

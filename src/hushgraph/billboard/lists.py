@@ -139,15 +139,18 @@ def build_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
     blocks = list_blocks(graph)
     starts = find_starts(blocks)
     owned = [relation.list_by_owner(edge_owner) for relation in graph.relations]
-    rows = np.concatenate([each.list_pairs()[0] for each in owned])
-    places = np.concatenate([each.indices + start for each, start in zip(owned, starts, strict=False)])
-    weights = np.concatenate(
-        [np.ones(len(each.indices)) if each.weights is None else each.weights for each in owned]
-    )
-    # Blocks come in order, and places within each: a stable sort by rows leaves them ascending.
-    order = np.argsort(rows, kind="stable") if len(owned) > 1 else slice(None)
-    indptr = np.concatenate([[0], np.cumsum(sum(np.diff(each.indptr) for each in owned))]).astype(np.int64)
-    return _divide(blocks, indptr, places[order], weights[order])
+    sizes = [np.diff(each.indptr) for each in owned]
+    indptr = np.concatenate([[0], np.cumsum(sum(sizes))]).astype(np.int64)
+    places, weights = np.empty(indptr[-1], np.int64), np.ones(indptr[-1])
+    # Blocks come in order within a row, and places within each: they are ascending.
+    free = indptr[:-1].copy()
+    for each, size, start in zip(owned, sizes, starts, strict=False):
+        at = np.repeat(free - each.indptr[:-1], size) + np.arange(len(each.indices))
+        places[at] = each.indices + start
+        if each.weights is not None:
+            weights[at] = each.weights
+        free += size
+    return _divide(blocks, indptr, places, weights)
 
 
 def lists_of_rows(
@@ -214,16 +217,19 @@ def divide_weights(indptr, places, weights, starts, coefficients):  # type: igno
     """
     for v in range(len(indptr) - 1):
         begin, end = indptr[v], indptr[v + 1]
-        relations, last = 0, -1
+        # Block b ends where `starts[b + 1]` is; `behind` is the first start behind a place.
+        relations, behind = 0, 0
         for i in range(begin, end):
-            block = np.searchsorted(starts, places[i], side="right")
-            if block != last:
-                relations, last = relations + 1, block
-        at = begin
+            if places[i] >= starts[behind]:
+                relations += 1
+                while places[i] >= starts[behind]:
+                    behind += 1
+        at, behind = begin, 0
         while at < end:
-            block = np.searchsorted(starts, places[at], side="right")
+            while places[at] >= starts[behind]:
+                behind += 1
             stop, largest = at, 0.0
-            while stop < end and places[stop] < starts[block]:
+            while stop < end and places[stop] < starts[behind]:
                 largest = max(largest, weights[stop])
                 stop += 1
             square = 0.0

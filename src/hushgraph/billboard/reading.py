@@ -316,8 +316,9 @@ def _read_relations(
     step = max(1, _HELD_SUMS // readings.shape[1])
     for begin in range(0, len(picked), step):
         part = picked[begin : begin + step]
-        cast = None if then is None else restrict(then, part)
-        sums, square, own_weight = _sum_lists(board, restrict(now, part), weights, cast)
+        listed = restrict(now, part)
+        cast = None if then is None or is_same else restrict(then, part)
+        sums, square, own_weight = _sum_lists(board, listed, weights, cast)
         for share, ballots in owns:
             mine = ballots.dense(part) / float(GRID)
             sums -= share * own_weight[:, :, None] * mine[:, None, :]

@@ -1,0 +1,218 @@
+"""Promise: runs with weights, relations and places let out about one row what is claimed, and nothing more.
+
+The canary has nearly all of its weight on one place, records in every relation, and names that all share one
+hashed place.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hushgraph.accounting.accountants import gaussian_epsilon, gaussian_shift
+from hushgraph.audit.attack import Difference, audit_plan, stage_boards
+from hushgraph.audit.faults import get_fault
+from hushgraph.audit.runs import Plant, plant_nothing
+from hushgraph.audit.scene import plant_rows
+from hushgraph.billboard.ballots import Ballots
+from hushgraph.billboard.board import Board
+from hushgraph.billboard.lists import Block, build_lists, hash_names
+from hushgraph.datasets import load_graph
+from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
+from hushgraph.privacy.charges import epsilon
+from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.tasks.task import Task
+from hushgraph.training.parts import Parts
+
+DELTA, DEGREE = 1e-5, 4
+# A small shift takes more trials to see.
+COPIES = {1.0: 8_000, 4.0: 2_000}
+RECORDS = {
+    "weights": (Block(name="pays", size=0, is_weighted=True),),
+    "relations": (Block(name="calls", size=0), Block(name="pays", size=0)),
+    "places": (Block(name="uses", size=0, kind="places"),),
+    "hashed": (Block(name="uses", size=0, kind="hashed"),),
+    "together": (
+        Block(name="pays", size=0, is_weighted=True),
+        Block(name="calls", size=0),
+        Block(name="shops", size=0, kind="places", is_weighted=True),
+        Block(name="devices", size=0, kind="hashed"),
+    ),
+}
+CHANGES = {
+    "emptied": TRAINING_ROW,
+    "evaluated": next(iter(row_emptied("evaluated"))),
+    "flipped": Change("label", ("training",)),
+}
+
+
+def make_plan(blocks: tuple[Block, ...], claim: float, *, boards: int = 1) -> BillboardPlan:
+    plan = BillboardPlan(
+        num_train_nodes=1_000,
+        batch_size=1_000,
+        steps=2,
+        num_classes=3,
+        num_boards=boards,
+        delta=DELTA,
+        is_weighted=any(block.is_weighted for block in blocks),
+        num_relations=len(blocks),
+    )
+    return plan.calibrated(epsilon=claim).with_evaluation(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """How far apart the worlds with a row and without are: as claimed, by exact sums, and as a run shows."""
+
+    claimed: float
+    exact: float
+    seen: float
+    error: float
+
+    @property
+    def is_as_claimed(self) -> bool:
+        """No further than claimed, and the canary is the worst: at most a little less."""
+        within = abs(self.seen - self.claimed) < 3 * self.error
+        return within and 0.999 * self.claimed < self.exact <= self.claimed * (1 + 1e-6)
+
+
+def attack(
+    name: str,
+    claim: float,
+    *,
+    difference: Difference = "emptied",
+    boards: int = 1,
+    plant: Plant = plant_nothing,
+) -> Shift:
+    plan, copies = make_plan(RECORDS[name], claim, boards=boards), COPIES[claim]
+    stage = stage_boards(plan, plant, copies, degree=DEGREE, difference=difference, blocks=RECORDS[name])
+    shown = stage.run(np.random.default_rng(3))
+    assert plant is not plant_nothing or shown.changed == 0
+    there, empty = shown.pair(0)
+    # All is Gaussian: log-likelihood ratios of both worlds are mu^2 apart, with a deviation of mu.
+    spread = math.sqrt((there.var() + empty.var()) / 2)
+    return Shift(
+        claimed=gaussian_shift(epsilon(stage.plan.charges, [CHANGES[difference]], delta=DELTA), DELTA),
+        exact=shown.shift,
+        seen=(there.mean() - empty.mean()) / spread,
+        error=math.sqrt(4 / copies),
+    )
+
+
+@pytest.mark.parametrize("claim", [1.0, 4.0])
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_row_shows_what_is_claimed(name: str, claim: float) -> None:
+    shift = attack(name, claim)
+    assert gaussian_epsilon(shift.claimed, DELTA) == pytest.approx(claim, rel=1e-3)
+    assert shift.is_as_claimed, shift
+
+
+def test_a_flipped_label_shows_what_is_claimed() -> None:
+    shift = attack("together", 4.0, difference="flipped")
+    assert shift.is_as_claimed, shift
+
+
+def test_an_evaluated_row_shows_what_is_claimed() -> None:
+    shift = attack("together", 4.0, difference="evaluated")
+    # The exact one leaves out tables of figures.
+    assert abs(shift.seen - shift.claimed) < 3 * shift.error, shift
+
+
+@pytest.mark.parametrize("claim", [1.0, 4.0])
+def test_two_boards_show_what_is_claimed(claim: float) -> None:
+    shift = attack("together", claim, boards=2)
+    assert shift.is_as_claimed, shift
+
+
+def lengthen_lists(real: Parts, factor: float) -> Parts:
+    """Coefficients are so many times too large."""
+
+    def label_ballots(graph: Graph, edge_owner: EdgeOwner, /, *, task: Task) -> Ballots:
+        ballots = real.label_ballots(graph, edge_owner, task=task)
+        assert ballots.lists is not None
+        coefficients = (factor * ballots.lists.coefficients).astype(np.int64)
+        return replace(ballots, lists=replace(ballots.lists, coefficients=coefficients))
+
+    return replace(real, label_ballots=label_ballots)
+
+
+def forget_to_share(real: Parts) -> Parts:
+    """Each of four relations has a whole ballot: 1 / |w| instead of 1 / (|w| sqrt(4))."""
+    return lengthen_lists(real, math.sqrt(len(RECORDS["together"])))
+
+
+def divide_before_hashing(real: Parts) -> Parts:
+    """Four names get 1 / 2 each, and the place that they share gets 4 / 2."""
+    return lengthen_lists(real, DEGREE / math.sqrt(DEGREE))
+
+
+def halve_all_noise(real: Parts) -> Parts:
+    """Boards and steps have half of the noise that was paid for."""
+
+    def release_board(graph: Graph, ballots: Ballots, /, *, noise_std: float, **given: Any) -> Board:
+        return real.release_board(graph, ballots, noise_std=noise_std / 2, **given)
+
+    return get_fault("half-noise").plant(replace(real, release_board=release_board))
+
+
+@pytest.mark.parametrize("claim", [1.0, 4.0])
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [
+        ("together", forget_to_share),
+        ("hashed", divide_before_hashing),
+        ("weights", halve_all_noise),
+    ],
+    ids=["not shared", "divided before hashing", "half noise"],
+)
+def test_faults_show_more_than_is_claimed(name: str, plant: Plant, claim: float) -> None:
+    shift = attack(name, claim, plant=plant)
+    assert shift.seen > shift.claimed + 3 * shift.error, shift
+
+
+def test_an_audit_of_a_plan_attacks_its_records() -> None:
+    """The command makes weights and relations where the plan has them."""
+    blocks = tuple(replace(block, is_weighted=True) for block in RECORDS["relations"])
+    plan = make_plan(blocks, 4.0)
+    made = plant_rows(plan, copies=2, degree=DEGREE).blocks
+    assert [(block.kind, block.is_weighted) for block in made] == [("nodes", True)] * 2
+    audit = audit_plan(plan, trials=60, numbers=False)
+    assert audit.shift == pytest.approx(audit.shift_at_most, rel=1e-3)
+    assert not audit.exceeds
+    assert audit.others_changed == 0
+    assert [check.name for check in audit.checks if check.failure] == []
+    assert plant_rows(make_plan((Block(name="", size=0),), 4.0), copies=2, degree=DEGREE).blocks == ()
+
+
+def test_names_that_share_a_bucket_are_read_as_the_attack_has_them() -> None:
+    """The hash is public: an attacker finds four names for every bucket. From tables to the lists of rows."""
+    copies = 20
+    pool = np.array([f"device{number}" for number in range(100 * copies)])
+    bucket = hash_names(pool, copies)
+    scene = plant_rows(
+        make_plan(RECORDS["hashed"], 4.0), copies=copies, degree=DEGREE, blocks=RECORDS["hashed"]
+    )
+    made = scene.graphs[0]
+    canaries = scene.canaries.tolist()
+    edges = [
+        {"source": f"p{canary}", "target": name}
+        for copy, canary in enumerate(canaries)
+        for name in pool[bucket == copy][:DEGREE]
+    ]
+    nodes = pd.DataFrame({"id": [f"p{v}" for v in range(made.num_nodes)], "label": 0, "age": 1.0})
+    columns = {"places": f"hash:{copies}"}
+    read = load_graph((nodes, pd.DataFrame(edges)), columns=columns, num_classes=3, split="1/0/0")
+    lists, wanted = (build_lists(graph, "sender") for graph in (read, made))
+    assert lists is not None
+    assert wanted is not None
+    for copy, canary in enumerate(canaries):
+        mine, theirs = (slice(each.indptr[canary], each.indptr[canary + 1]) for each in (lists, wanted))
+        # Before the places come those of people, whom nobody lists.
+        assert (lists.places[mine] - lists.starts[-2]).tolist() == wanted.places[theirs].tolist() == [copy]
+        assert lists.coefficients[mine].tolist() == wanted.coefficients[theirs].tolist()
