@@ -97,8 +97,9 @@ _PERSON_WORDS = {
         "subscriber",
     ]
 }
-# Rows of one person, on average, up to which a column of few values is no category.
-_ROWS_OF_A_PERSON = 20
+# Rows of one person, on average, up to which a column of few values is no category; and the part of values
+# that may differ: a few people of one name are not one person.
+_ROWS_OF_A_PERSON, _MOST_DIFFERENT = 20, 0.95
 # Columns tried as ids, columns of edges tried as ends, and edges that are looked at for it.
 _TRIED, _SAMPLE = 12, 50_000
 # Shares of matching ends that differ by less are equal.
@@ -235,7 +236,7 @@ class RoleGuess:
         for name, profile in self.nodes.items():
             if name in without or self._is_given(name) or not _PERSON_WORDS & _split_words(name):
                 continue
-            repeats = 2 <= profile.distinct < profile.filled
+            repeats = 2 <= profile.distinct <= _MOST_DIFFERENT * profile.filled
             if repeats and profile.distinct * _ROWS_OF_A_PERSON >= profile.filled:
                 self.looked_up.append("person")
                 return name
