@@ -82,7 +82,7 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
         if "comparison" in record:
             compared = Comparison.from_json(json.dumps(record["comparison"]))
             keys = ("name", "test", "epsilon", "guarantee", "predictions")
-            bars = [ModelBar(**{key: getattr(row, key) for key in keys}) for row in compared.rows]
+            bars = [ModelBar(**{key: getattr(row, key) for key in keys}) for row in compared.entries]
             note = "Filled bars: the guarantee holds. " + " ".join(compared.notices)
             title = f"Five models: {name_figure(compared.figure)} on the test split"
             draw_comparison(bars, PICTURES / f"{name}.svg", title=title, note=note, figure=compared.figure)
@@ -98,7 +98,7 @@ def draw(records: Mapping[str, dict[str, Any]]) -> None:
 
 def write_verdict(compared: Comparison) -> str:
     """What a comparison says of the graph, in a sentence or two."""
-    rows = {row.name: row for row in compared.rows}
+    rows = {row.name: row for row in compared.entries}
     tests = {name: rows[name].test for name in ("DP-Billboard", "DP-MLP", "GNN", "MLP")}
     words = ", ".join(
         f"{name} {'hidden by noise' if test is None else format_figure(compared.figure, test)}"
