@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import itertools
 import math
 import os
 import random
 import secrets
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,10 +63,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     from hushgraph.noise.normal import KEY_BYTES
 
-    stream = random.Random(item.nodeid)
-    # Keys alone: what else asks, such as a compiler that names its files, would shift the stream.
-    os.urandom = lambda size: stream.randbytes(size) if size == KEY_BYTES else _URANDOM(size)
-    secrets.randbits = stream.getrandbits
+    streams, numbers = threading.local(), itertools.count()
+
+    def find_stream() -> random.Random:
+        # One for each thread: noise that is drawn ahead must not shift what the test itself draws.
+        if not hasattr(streams, "own"):
+            number = next(numbers)
+            streams.own = random.Random(f"{item.nodeid} {number}" if number else item.nodeid)
+        return streams.own
+
+    def draw(size: int) -> bytes:
+        # Keys alone: a compiler that names its files asks too.
+        return find_stream().randbytes(size) if size == KEY_BYTES else _URANDOM(size)
+
+    find_stream()
+    os.urandom = draw
+    secrets.randbits = lambda bits: find_stream().getrandbits(bits)
 
 
 def pytest_runtest_teardown() -> None:

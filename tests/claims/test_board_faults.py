@@ -95,7 +95,7 @@ def test_without_tables_a_row_of_the_validation_split_is_seen_on_the_second_boar
     assert row.claimed == plan(4.0).epsilon_evaluated < 2.0
 
 
-@pytest.mark.parametrize(("claim", "trials"), [(1.0, 16_000), (4.0, 4000)])
+@pytest.mark.parametrize(("claim", "trials"), [(1.0, 24_000), (4.0, 4000)])
 @pytest.mark.parametrize("fault", [None, "validation-labels"])
 def test_labels_of_the_validation_split(fault: str | None, claim: float, trials: int) -> None:
     """With one board such a row costs nothing, so that whatever is shown is too much."""
