@@ -164,6 +164,8 @@ def run() -> NoReturn:
             # The reader has left, or the disk is full; Python would complain again at exit.
             code = code or 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    # Nor are they searched when the interpreter shuts down, which would take most of a second.
+    gc.freeze()
     sys.exit(code)
 
 
