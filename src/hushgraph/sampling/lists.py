@@ -63,11 +63,12 @@ class BoundedLists:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BoundedLists):
             return NotImplemented
-        mine, others = (
-            (each.indptr, each.indices, _NO_SHARES if each.shares is None else each.shares)
-            for each in (self, other)
+        mine, others = (_NO_SHARES if each.shares is None else each.shares for each in (self, other))
+        return (
+            np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+            and np.array_equal(mine, others)
         )
-        return all(map(np.array_equal, mine, others))
 
     __hash__ = None  # type: ignore[assignment]
 
