@@ -100,7 +100,7 @@ def _make_up(relations: Sequence[RelationInfo], rng: np.random.Generator) -> lis
     records = []
     for each in relations:
         some = pairs[:, rng.random(pairs.shape[1]) < (0.5 if len(relations) > 1 else 1.0)]
-        weights = rng.uniform(0.5, 1.5, some.shape[1]) if each.is_weighted else None
+        weights = rng.uniform(0.5, 1.5, len(some[0])) if each.is_weighted else None
         records.append(Relation.between_people(each.name, some, num_nodes=len(_READS), weights=weights))
     return records
 
