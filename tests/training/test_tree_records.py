@@ -143,7 +143,9 @@ def test_an_interrupted_run_goes_on(graph: Graph, tmp_path: Path) -> None:
     assert Ledger.open(resumed.folder.ledger_path, read_only=True).steps_charged == 30
     assert resumed.result["guarantee"] == "holds"
     loaded = hg.Run.load(tmp_path / "run", device="cpu")
-    assert np.array_equal(loaded.predict_proba(graph), resumed.predict_proba(graph))
+    released = hg.Run.load(tmp_path / "run" / "release", device="cpu")
+    for each in (loaded, released):
+        assert np.array_equal(each.predict_proba(graph), resumed.predict_proba(graph))
 
 
 def test_predictions_need_the_records_of_training(tmp_path: Path) -> None:
