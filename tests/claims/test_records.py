@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
+from effort import choose
 from hushgraph import Graph, PrivacyPlan
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import Board, cast
@@ -28,7 +29,7 @@ from hushgraph.privacy.changes import KINDS, Change, Kind
 from hushgraph.privacy.charges import BoardCharge
 from hushgraph.tasks.classes import Classes
 
-GRAPHS = 500
+GRAPHS = choose(150, 500)
 MODES = ("weights", "relations", "places", "together")
 TASK = Classes(num_classes=3)
 ODD = (np.nan, np.inf, -1.0, 0.0, 1e-300, 1e300, 1e-8, 1e8)

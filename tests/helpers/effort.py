@@ -1,4 +1,4 @@
-"""How many random cases a test tries: enough to see the faults listed for it, or all with HUSHGRAPH_THOROUGH=1."""
+"""How many random cases a test tries: enough to see planted faults, or many with HUSHGRAPH_THOROUGH=1."""
 
 from __future__ import annotations
 
