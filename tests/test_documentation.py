@@ -14,7 +14,7 @@ import runpy
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import pytest
 import hushgraph
 from hushgraph.audit import attack
 from hushgraph.cli.app import main
+from hushgraph.methods import trees
 from hushgraph.privacy import defaults
 
 ROOT = Path(__file__).parent.parent
@@ -104,6 +105,10 @@ def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(defaults, "BILLBOARD_STEPS", 3)
     monkeypatch.setattr(defaults, "_HIDDEN", 8)
     monkeypatch.setattr(defaults, "LARGEST_BATCH", 500)
+    without_noise = trees.choose_non_private
+    monkeypatch.setattr(
+        trees, "choose_non_private", lambda **given: replace(without_noise(**given), steps=3, hidden=8)
+    )
     for name in ("_GUESSES", "_LARGE_TRIALS"):
         monkeypatch.setattr(attack, name, 20)
     monkeypatch.chdir(tmp_path)
