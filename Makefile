@@ -7,7 +7,7 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test faults lint bench kernel-test spark-test gpu-test docs wheel clean
+.PHONY: help setup demo test thorough faults lint bench kernel-test spark-test gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
@@ -40,6 +40,10 @@ test: setup ## Check style and types, and run all tests.
 	$(BIN)/mypy > .venv/types.txt 2>&1 & types=$$!; \
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile; tests=$$?; \
 	wait $$types; types=$$?; cat .venv/types.txt; test $$tests -eq 0 && test $$types -eq 0
+
+# Hours: what `make test` tries a few hundred times, such as small graphs and kills, is tried many times.
+thorough: setup ## Run all tests with many more random cases.
+	HUSHGRAPH_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 faults: setup ## Plant faults in copies of the source and check that the tests see each.
 	$(BIN)/python scripts/plant_faults.py

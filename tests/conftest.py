@@ -1,4 +1,4 @@
-"""One thread for every test, Ctrl-C as in a terminal, and what tests of the command share."""
+"""One thread for every test, no waiting for disks, Ctrl-C as in a terminal, and what tests share."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ import pytest
 
 _URANDOM, _RANDBITS = os.urandom, secrets.randbits
 
-# On small inputs threads only wait for each other. Those of numpy and SciPy start with the import.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# On small inputs threads only wait for each other. Those of numpy and SciPy start with the import; processes
+# that tests start inherit the settings.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 # A shell lets commands in the background ignore SIGINT, and their children too; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,7 +37,7 @@ def pytest_collectstart() -> None:
 
 @functools.cache
 def prepare() -> None:
-    """One thread, and commands that are built once."""
+    """One thread, no waiting for disks, and commands that are built once."""
     # Until all tests are imported, nothing is garbage.
     gc.disable()
     import numba
@@ -46,6 +48,9 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
+    # Only a machine that loses its power tells what was synced, and no test does that. Tests of the order
+    # of what is synced put their own function here.
+    os.fsync = lambda file: None
     # Commands are built anew whenever one is called, which takes longer than most of what tests call.
     build = functools.cache(app.build_app)
     app.build_app = lambda names=tuple(app._COMMANDS): build(tuple(names))
@@ -110,6 +115,18 @@ def run(
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def quick_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits make no plain checks and attack a row of many places a few times: most of their time.
+
+    For tests of other parts. `tests/claims/test_board_faults.py` makes the checks with every fault.
+    """
+    from hushgraph.audit import attack
+
+    monkeypatch.setattr(attack, "check_runs", lambda *_: ())
+    monkeypatch.setattr(attack, "_LARGE_TRIALS", 20)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -43,7 +43,7 @@ def test_float32_noise_is_found_out(claim: float) -> None:
 
 @pytest.mark.parametrize("claim", [0.25, 4.0])
 def test_exact_noise_gives_nothing_away(claim: float) -> None:
-    audit = attack_numbers(plan().calibrated(epsilon=claim), trials=150)
+    audit = attack_numbers(plan().calibrated(epsilon=claim), trials=100)
     assert not audit.exceeds
     for guesses in audit.guesses:
         assert stats.binom.sf(guesses.right - 1, guesses.trials, audit.limit) > 1e-4, guesses
@@ -55,14 +55,14 @@ def test_exact_noise_gives_nothing_away(claim: float) -> None:
 )
 def test_other_models_batches_and_steps(model: str, changes: dict[str, Any]) -> None:
     given = plan(**changes).calibrated(epsilon=1.0)
-    assert attack_numbers(given, model=model, trials=60, plant=plant_float_noise, seed=1).exceeds
-    assert not attack_numbers(given, model=model, trials=60, seed=1).exceeds
+    assert attack_numbers(given, model=model, trials=40, plant=plant_float_noise, seed=1).exceeds
+    assert not attack_numbers(given, model=model, trials=40, seed=1).exceeds
 
 
 def test_the_planted_fault_replaces_exact_noise() -> None:
     given = plan().calibrated(epsilon=1.0)
-    assert attack_numbers(given, trials=60, plant=get_fault("float-noise").plant).exceeds
-    assert not attack_numbers(given, trials=60, plant=get_fault("half-noise").plant).exceeds
+    assert attack_numbers(given, trials=40, plant=get_fault("float-noise").plant).exceeds
+    assert not attack_numbers(given, trials=40, plant=get_fault("half-noise").plant).exceeds
 
 
 def test_the_limit_is_the_total_variation_of_two_gaussians() -> None:

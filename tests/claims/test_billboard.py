@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from effort import choose
 from hushgraph.billboard.ballots import (
     GRID,
     Ballots,
@@ -23,7 +24,7 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.tasks.classes import Classes
 from soft_ballots import with_probabilities
 
-GRAPHS = 2000
+GRAPHS = choose(500, 2000)
 # Rounding towards zero loses less than this much of a squared norm on such small graphs.
 NEARLY = 1 - 1e-5
 

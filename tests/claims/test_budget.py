@@ -15,6 +15,7 @@ from dp_accounting.pld import pld_privacy_accountant
 
 import hushgraph as hg
 from benchmark_scripts import ROOT
+from effort import choose
 from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.accounting.events import GaussianEvent, PoissonDraw, StepEvent
 from hushgraph.errors import BudgetExceededError, RunError
@@ -27,8 +28,7 @@ from hushgraph.privacy.run_charge import RunCharge, compose_charges
 from plans import plan_steps
 
 DELTA = 1e-6
-# benchmarks/kills_budget.py kills 200 times.
-KILLS = 8
+KILLS = choose(4, 200)
 SETTINGS: dict[str, Any] = {"hidden": 8, "steps": 4, "device": "cpu", "model": "mlp"}
 
 

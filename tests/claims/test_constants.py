@@ -360,6 +360,7 @@ def test_report_and_card_name_it(trained: tuple[hg.Run, bool], tmp_path: Path) -
     assert (CLASSES_FROM_LABELS.sentence in front) is not is_declared
 
 
+@pytest.mark.usefixtures("quick_audit")
 @pytest.mark.parametrize("is_declared", [False, True])
 def test_every_command_names_it(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_declared: bool

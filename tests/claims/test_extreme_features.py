@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from effort import IS_THOROUGH
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import Clipping
@@ -132,7 +133,9 @@ def assert_clipped(model: nn.Module, graph: Graph, clipping: Clipping, about: st
 def test_no_root_gives_more_than_c_whatever_its_features(name: str) -> None:
     """All nodes alike, then one of them among ordinary ones."""
     rng = np.random.default_rng(1)
-    for number, (kind, row) in enumerate(ROWS.items()):
+    # Every kind of row meets half of the models.
+    part = slice(None) if IS_THOROUGH else slice(list(MODELS).index(name) % 2, None, 2)
+    for number, (kind, row) in list(enumerate(ROWS.items()))[part]:
         model = model_of(name, (1.0, 30.0, 1e-6)[number % 3])
         how = list(CLIPPINGS)[number % len(CLIPPINGS)]
         draws = rng.standard_normal((NODES, COLUMNS))

@@ -22,6 +22,7 @@ import torch
 from scipy import optimize, stats
 
 import hushgraph as hg
+from effort import choose
 from hushgraph.audit.attack import stage_boards
 from hushgraph.audit.faults import get_fault
 from hushgraph.audit.runs import Plant, plant_nothing
@@ -42,7 +43,7 @@ from hushgraph.tasks.classes import Classes
 from hushgraph.training.evaluation import SPLITS
 from hushgraph.training.memory import GraphView
 
-GRAPHS = 2000
+GRAPHS = choose(300, 2000)
 # Rounding towards zero loses less than this much of a squared norm on such small graphs.
 NEARLY = 1 - 1e-5
 FEATURES, NORM = 2, 1.0
@@ -292,7 +293,10 @@ def test_an_edge_a_record_or_a_label_moves_tables_by_what_is_charged(
     change: Change, largest: dict[Change, Largest]
 ) -> None:
     expected = CHANGES.get((change.what, change.kinds), 0)
-    assert largest[change].tables == {m: expected * m for m in (1, 2)}
+    tables = largest[change].tables
+    assert tables == {m: expected * m for m in tables}
+    # Few graphs have an edge between their two training rows.
+    assert set(tables) == {1, 2} or (not expected and 2 in tables)
     for m in (1, 2):
         event = EvaluationCharge(num_tables=m, noise_std=1.0).event(change)
         charged = 0.0 if event is None else event.largest_shift**2
@@ -422,14 +426,13 @@ def test_noisy_counts_are_rounded_sums_of_counts_and_normal_numbers(noise_std: f
     assert 2**40 / divisor >= noise_std
 
 
-@pytest.mark.parametrize("boards", [1, 2])
-@pytest.mark.parametrize("claim", [1.0, 4.0])
+@pytest.mark.parametrize(("claim", "boards"), [(1.0, 2), (4.0, 1)])
 def test_the_best_attack_on_an_evaluated_row_shows_its_epsilon_and_no_more(claim: float, boards: int) -> None:
     plan = BillboardPlan(
         num_train_nodes=1000, batch_size=1000, steps=2, num_classes=3, num_boards=boards, delta=1e-5
     )
     plan = plan.calibrated(epsilon=claim).with_evaluation(2)
-    copies = 40_000
+    copies = choose(20_000, 40_000)
     # Of a difference of two means of half of the trials each, in units of one standard deviation.
     error = 5 * math.sqrt(4 / copies)
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from effort import choose
 from hushgraph import Graph
 from hushgraph.accounting.accountants import price
 from hushgraph.accounting.events import GaussianEvent, StepEvent
@@ -50,7 +51,7 @@ def changed(owner: str, number: int) -> tuple[int, int, int]:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_one_record_changes_few_trees(owner: str) -> None:
     attained = 0
-    for number in range(3000):
+    for number in range(choose(1000, 3000)):
         K, depth, trees = changed(owner, number)
         bound = trees_of_a_record(K, depth, owner)
         assert trees <= bound, f"graph {number}: {trees} trees, K={K}, depth={depth}"
@@ -89,7 +90,7 @@ def undirected(number: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
 def test_the_figure_of_an_edge_covers_its_records_on_trees(owner: str, directed: bool) -> None:
     """Both records of an undirected edge are taken away, and changed trees counted; or one, if declared."""
     above_one_record = 0
-    for number in range(1500):
+    for number in range(choose(400, 1500)):
         source, target, nodes = undirected(number)
         K, D, depth = (int(i) for i in np.random.default_rng(number).integers(1, 3, 3))
         caps = {"num_nodes": nodes, "train_mask": np.ones(nodes, bool), "max_readers": K, "max_reads": D}
@@ -128,7 +129,7 @@ def test_the_figure_of_an_edge_covers_both_ballots_and_readings(owner: str) -> N
     plan = BillboardPlan(num_train_nodes=1000, batch_size=1000, steps=10, num_boards=1, edge_owner=owner)
     plan = plan.calibrated(epsilon=2.0)
     farthest = 0.0
-    for number in range(500):
+    for number in range(choose(200, 500)):
         source, target, nodes = undirected(number)
         arrays = {"x": np.ones((nodes, 1)), "y": np.arange(nodes) % 2, "train_idx": np.arange(nodes)}
         graphs = [

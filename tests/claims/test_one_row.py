@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from effort import choose
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import tree_batch
 from hushgraph.gradients.clip import Clipping
@@ -134,7 +135,7 @@ def changed(differences: dict[int, Tensor]) -> int:
 @pytest.mark.parametrize("owner", ["sender", "reader"])
 def test_one_row_changes_at_most_n_terms_by_at_most_2c(owner: str) -> None:
     attained = more_than_own = far = 0
-    for case in cases(owner, 63):
+    for case in cases(owner, choose(63, 200)):
         differences, of_sums, terms_emptied = case.differences()
         C, n, v = case.clipping.clip, case.bound, case.emptied
         assert changed(differences) <= n

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import hushgraph as hg
+from effort import choose
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, owned_records, with_predictions
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.reading import place_weights, read
@@ -31,7 +32,7 @@ from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 
-GRAPHS = 2000
+GRAPHS = choose(300, 2000)
 NEARLY = 1 - 1e-5
 Int64Array = npt.NDArray[np.int64]
 

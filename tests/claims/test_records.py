@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
+from effort import choose
 from hushgraph import Graph, PrivacyPlan
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import Board, cast
@@ -28,7 +29,7 @@ from hushgraph.privacy.changes import KINDS, Change, Kind
 from hushgraph.privacy.charges import BoardCharge
 from hushgraph.tasks.classes import Classes
 
-GRAPHS = 500
+GRAPHS, SMALL = choose(150, 500), choose(100, 500)
 MODES = ("weights", "relations", "places", "together")
 TASK = Classes(num_classes=3)
 ODD = (np.nan, np.inf, -1.0, 0.0, 1e-300, 1e300, 1e-8, 1e8)
@@ -221,7 +222,7 @@ class Small:
                     yield shares, touched
 
 
-def draw_small(mode: str, count: int = 100) -> Iterator[Small]:
+def draw_small(mode: str, count: int = SMALL) -> Iterator[Small]:
     rng = np.random.default_rng(10 + MODES.index(mode))
     for _ in range(count):
         n, number = int(rng.integers(2, 5)), 1 if mode in ("weights", "places") else int(rng.integers(2, 4))
@@ -268,9 +269,8 @@ ATTAINED = {
 
 @pytest.mark.parametrize(("mode", "what"), ATTAINED)
 def test_every_edge_record_and_pair_moves_a_board_by_at_most_its_figure(mode: str, what: str) -> None:
-    """All changes of 100 small graphs; of 40 where everything comes together."""
     largest = 0.0
-    for small in draw_small(mode, 40 if mode == "together" else 100):
+    for small in draw_small(mode, 2 * SMALL // 5 if mode == "together" else SMALL):
         before = small.tally()
         for shares, touched in small.change(what):
             move = squared(small.tally(shares) - before) / GRID**2

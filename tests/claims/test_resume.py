@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import hushgraph as hg
+from effort import choose
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.noise import source
@@ -26,8 +27,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.runs.folder import RunFolder
 from hushgraph.training import trainer as loop
 
-# benchmarks/kills.py kills 200 times.
-KILLS, STEPS = 8, 40
+KILLS, STEPS = choose(5, 200), 40
 SETTINGS: dict[str, Any] = {"hidden": 8, "max_readers": 2, "batch_size": 40, "device": "cpu"}
 
 

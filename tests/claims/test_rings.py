@@ -14,11 +14,12 @@ import torch
 from scipy import stats
 
 from benchmark_scripts import script
+from effort import choose
 from hushgraph.noise.source import ExactNoise, FloatNoise, NoiseSource
 
 number_attacks = script("number_attacks")
 
-TRIALS, SIZE = 400, 8192
+TRIALS, SIZE = choose(200, 400), 8192
 CLIP = 1.0
 
 

@@ -17,6 +17,7 @@ from scipy import stats
 
 import hushgraph as hg
 from contour_price import Release, divergences
+from effort import choose
 from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_rows, scale_readings
 from hushgraph.errors import InputError, RunError
@@ -100,7 +101,7 @@ def distance(graph: Graph, other: Graph, names: Any) -> float:
 def test_an_emptied_row_moves_the_histograms_by_what_is_charged() -> None:
     rng = np.random.default_rng(11)
     most = 0.0
-    for _ in range(2_000):
+    for _ in range(choose(300, 2000)):
         graph = draw_table(rng)
         assert graph.columns is not None
         names = graph.columns.features

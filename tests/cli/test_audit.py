@@ -65,6 +65,7 @@ def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> 
     assert "The fault was caught" in said
 
 
+@pytest.mark.usefixtures("quick_audit")
 def test_a_fault_of_boards_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--epsilon", "4", "--fault", "full-ballots", "--trials", "40"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -80,6 +81,7 @@ def test_float_noise_is_found_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert "The fault was caught: the digits of released numbers tell" in said
 
 
+@pytest.mark.usefixtures("quick_audit")
 def test_a_run_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = hg.datasets.synthetic(num_nodes=60, num_classes=2, seed=1)
     settings = {"epsilon": 4.0, "steps": 3, "hidden": 4, "max_readers": 1}
@@ -97,6 +99,7 @@ def test_a_run_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert record["claimed_epsilon"] <= 4
 
 
+@pytest.mark.usefixtures("quick_audit")
 def test_a_billboard_run_is_attacked_with_its_boards(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -116,6 +119,7 @@ def test_a_billboard_run_is_attacked_with_its_boards(
     assert claims["tables of figures"] == pytest.approx(tables)
 
 
+@pytest.mark.usefixtures("quick_audit")
 def test_what_was_published_of_a_run_is_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     data = hg.datasets.synthetic(num_nodes=60, num_classes=3, seed=1)
     run = hg.train(data, device="cpu", out=tmp_path / "run", epsilon=4.0, steps=3, hidden=4)
@@ -129,6 +133,7 @@ def test_what_was_published_of_a_run_is_enough(capsys: pytest.CaptureFixture[str
     assert "has its own" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("quick_audit")
 def test_data_is_planned_by_its_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     graph = hg.datasets.synthetic(num_nodes=60, num_classes=2, num_features=3, seed=1)
     ends = np.stack([graph.indices, np.repeat(np.arange(60), np.diff(graph.indptr))])

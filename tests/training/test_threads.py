@@ -27,8 +27,8 @@ class Watched(rows.RowPass):
 
 rows.RowPass = Watched
 before = torch.get_num_threads()
-data = hg.datasets.synthetic(num_nodes=8000, num_classes=3, seed=1)
-hg.train(data, epsilon=4.0, steps=5, device="cpu", seed=1)
+data = hg.datasets.synthetic(num_nodes=4000, num_classes=3, seed=1)
+hg.train(data, epsilon=4.0, steps=3, device="cpu", seed=1)
 names = [t.name for t in threading.enumerate() if t.name.startswith("rows")]
 after = torch.get_num_threads()
 
