@@ -1,4 +1,4 @@
-"""A board, its readings and training from tables larger than memory, by DuckDB on one machine.
+"""Boards, training and predictions from tables larger than memory, by DuckDB on one machine.
 
     python benchmarks/bench_engines.py [--full] [--folder DIR] [--threads 2] [--memory 8GiB] [--record FILE]
 
@@ -33,12 +33,7 @@ SIZES = {"small": (500_000, 10_000_000), "full": (50_000_000, 1_000_000_000)}
 STEPS = 50
 CHUNK = 1 << 23
 GIB = 2.0**30
-# The graph that the cost model is about.
-MODEL_NODES, MODEL_EDGES = 10**9, 10**11
-IS_RIGHT = (
-    f"list_position([{', '.join(f'reading_{k}' for k in range(CLASSES))}], "
-    f"greatest({', '.join(f'reading_{k}' for k in range(CLASSES))})) - 1 = label"
-)
+BATCH = 200_000
 
 
 def write_parquet(connection: Any, path: Path, columns: dict[str, np.ndarray], select: str = "*") -> None:
@@ -81,51 +76,49 @@ def disk_use(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
-def make(folder: Path, num_nodes: int, num_edges: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Cast and read within the limit; how long each phase took."""
-    from hushgraph.engines import make_rows
+def tables(folder: Path) -> tuple[str, str]:
+    return f"{folder}/nodes/*.parquet", f"{folder}/edges/*.parquet"
 
-    phases: list[tuple[str, float]] = []
-    run = make_rows(
-        f"{folder}/nodes/*.parquet",
-        f"{folder}/edges/*.parquet",
-        folder / "run",
+
+def train(folder: Path, num_nodes: int, num_edges: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Read the tables, cast and read both boards, take the steps; when each of them was done."""
+    import hushgraph as hg
+
+    begin, done = time.monotonic(), dict[str, float]()
+
+    def note(what: str) -> None:
+        done.setdefault(f"{what} s", round(time.monotonic() - begin, 1))
+
+    run = hg.train(
+        tables(folder),
+        engine="duckdb",
+        memory=options["memory"],
+        out=folder / "run",
         edge_owner="sender",
         num_classes=CLASSES,
         epsilon=4.0,
         steps=STEPS,
-        memory=options["memory"],
-        threads=options["threads"],
-        on_phase=lambda name: phases.append((name, time.monotonic())),
+        batch_size=min(BATCH, num_nodes // 4),
+        on_start=lambda _: note("tables are read"),
+        observer=lambda step, *_: note("first step") if step == 1 else None,
     )
-    ends = [begin for _, begin in phases[1:]] + [time.monotonic()]
-    took = {f"{name} s": round(end - begin, 1) for (name, begin), end in zip(phases, ends, strict=True)}
-    return took | {"epsilon": run.plan.epsilon, "disk": disk_use(folder / "run")}
+    figures = {"boards": run.plan.num_boards, "epsilon": run.plan.epsilon, "steps": run.plan.steps}
+    return done | figures | {"test accuracy": round(run.result["test_accuracy"], 4)}
 
 
-def check(folder: Path, num_nodes: int, num_edges: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Count what was written, and how often the largest reading is that of a test node's own class."""
-    import duckdb
+def predict(folder: Path, num_nodes: int, num_edges: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Score all nodes into a file."""
+    from hushgraph.cli.app import main as command
 
-    with duckdb.connect(config={"threads": options["threads"], "memory_limit": "2GiB"}) as connection:
-        board, rows = (f"'{folder}/{name}/*.parquet'" for name in ("run/board", "run.rows"))
-        (places,) = connection.execute(f"SELECT count(*) FROM {board}").fetchone()
-        count, right = connection.execute(
-            f"SELECT count(*), avg(CAST({IS_RIGHT} AS INTEGER)) FILTER (split = 'test') FROM {rows}"
-        ).fetchone()
-    return {"places": places, "rows": count, "test nodes whose own class reads loudest": round(right, 4)}
-
-
-def train(folder: Path, num_nodes: int, num_edges: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Take the steps on rows that are streamed, and measure the accuracy on all validation and test rows."""
-    from hushgraph.engines import train_rows
-
-    run = train_rows(folder / "run", memory=options["memory"], threads=options["threads"])
-    figures = {"steps": run.plan.steps, "batch": run.plan.batch_size}
-    return figures | {"test accuracy": round(run.result["test_accuracy"], 4)}
+    nodes, edges = tables(folder)
+    limits = ["--engine", "duckdb", "--memory", options["memory"], "--quiet"]
+    code = command(
+        ["predict", str(folder / "run"), nodes, "--edges", edges, "--out", f"{folder}/p.parquet", *limits]
+    )
+    return {"exit code": code, "disk": (folder / "p.parquet").stat().st_size}
 
 
-PHASES = {each.__name__: each for each in (generate, make, check, train)}
+PHASES = {each.__name__: each for each in (generate, train, predict)}
 
 
 def anonymous() -> int:
@@ -177,19 +170,6 @@ def in_process(phase: str, folder: Path, arguments: argparse.Namespace) -> dict[
     return result
 
 
-def model_cost(made: dict[str, Any], num_nodes: int, num_edges: int) -> list[str]:
-    """What 10^9 nodes and 10^11 edges would take at the measured rate: computed, not run."""
-    a_record = 1e9 * made["processor"] / num_edges
-    hours = made["processor"] / num_edges * MODEL_EDGES / 3600
-    disk = 16 * MODEL_EDGES / 1e12
-    memory = 2 * 24 * MODEL_NODES / GIB
-    return [
-        f"rate: {a_record:.0f} ns of processor time an edge, {num_edges / num_nodes:.0f} edges a node",
-        f"computed from it, not run: {MODEL_NODES:.0e} nodes, {MODEL_EDGES:.0e} edges of the same kind",
-        f"  {hours:.0f} core hours, {disk:.1f} TB of work space, {memory:.0f} GiB of memory",
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -213,14 +193,10 @@ def main() -> None:
     ]
     print("\n".join(lines), flush=True)
     try:
-        made: dict[str, Any] = {}
         for phase in PHASES:
             result = in_process(phase, folder, arguments)
-            made = result if phase == "make" else made
             lines.append(f"  {phase}: " + ", ".join(f"{name} {value}" for name, value in result.items()))
             print(lines[-1], flush=True)
-        lines += model_cost(made, num_nodes, num_edges)
-        print("\n".join(lines[-3:]), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if arguments.record:

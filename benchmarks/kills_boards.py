@@ -4,8 +4,8 @@
 
 Half of the kills end runs in memory with two boards, half end runs on DuckDB. Every life of a run is a forked
 child that is ended by SIGKILL and resumed by the next. Most kills are aimed: before or after a random one of
-the calls that reach the disk (write, sync, link, rename) from the charge of a board to the first step, or a
-random time after a phase of DuckDB began. A quarter of the runs is on a system without unnamed files.
+the calls that reach the disk (write, sync, link, rename) from the charge of a board to the first step. A
+quarter of the runs is on a system without unnamed files.
 
 Children note down every board that they make, outside of the run. While a child lives and after it was killed
 all files of the run are searched for the numbers of these boards, under whatever name and in whatever part:
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import random
@@ -26,7 +25,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -48,7 +46,6 @@ import hushgraph as hg
 from hushgraph.billboard import board
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.reading import combine_boards
-from hushgraph.engines import duck_phases, records
 from hushgraph.errors import RunError
 from hushgraph.privacy.charges import FIGURES
 from hushgraph.privacy.ledger import Ledger
@@ -61,7 +58,6 @@ NODES, CLASSES = 120, 3
 SETTINGS: dict[str, Any] = {"epsilon": 2.0, "steps": 12, "hidden": 4}
 # Calls that reach the disk; a kill comes before or after one of them.
 CALLS = ("write", "fsync", "link", "rename", "replace", "unlink")
-PHASES = ("make board", "write rows")
 # Between calls, so that whoever polls sees what is between them.
 PAUSE = 0.002
 ENDED = 3
@@ -69,12 +65,10 @@ ENDED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Aim:
-    """When a life ends: at a call while a board is made, at any call, or a time after a phase began."""
+    """When a life ends: at a call while a board is made, or at any call."""
 
     call: int | None = None
     around_board: bool = True
-    phase: str = ""
-    seconds: float = 0.0
 
 
 class Life:
@@ -135,20 +129,12 @@ class Life:
 
         return watched
 
-    def begin_phase(self, phase: str) -> None:
-        if phase == self.aim.phase:
-            os.pwrite(self._at, f"during {phase!r}".ljust(80).encode(), 0)
-            kill = partial(os.kill, os.getpid(), signal.SIGKILL)
-            threading.Timer(self.aim.seconds, kill).start()
-
     def install(self) -> None:
         """Put the hooks into this process."""
         noted = self.note_board(board.cast_and_release)
         begin = import_module("hushgraph.training.train")
         begin.Parts = partial(Parts, release_board=noted)  # type: ignore[attr-defined]
-        duck_phases.release = self.note_board(duck_phases.release)
         session.release_board = self.watch_board(session.release_board)  # type: ignore[attr-defined]
-        duck_phases.release_board = self.watch_board(duck_phases.release_board)  # type: ignore[attr-defined]
         for name in CALLS:
             setattr(os, name, self.count_call(name, getattr(os, name)))
 
@@ -171,7 +157,6 @@ class Kind:
     begin: Callable[[Path, Life], Any]
     resume: Callable[[Path, Life], Any]
     calls: dict[bool, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     moments: Counter[str] = field(default_factory=Counter)
 
@@ -243,8 +228,7 @@ class Watcher:
 
     def _board_of(self, file: Path) -> str:
         _, life, piece = file.stem.split("-")
-        # In memory every piece is a board; DuckDB makes one board in several pieces.
-        return life if (self.path / "engine.json").exists() else f"{life}-{piece}"
+        return f"{life}-{piece}"
 
     def _files(self) -> list[Path]:
         found = []
@@ -294,7 +278,7 @@ def live(kind: Kind, path: Path, watcher: Watcher, aim: Aim, *, has_unnamed_file
         if done:
             break
         watcher.look()
-        if not aim.call and not aim.phase and time.monotonic() - begin > least:
+        if not aim.call and time.monotonic() - begin > least:
             os.kill(child, signal.SIGKILL)
             least = float("inf")
     watcher.look()
@@ -311,9 +295,6 @@ def count_charges(path: Path) -> int:
 
 def choose_aim(kind: Kind, rng: random.Random) -> Aim:
     if rng.random() < 0.25:
-        if kind.seconds:
-            phase = rng.choice(PHASES)
-            return Aim(phase=phase, seconds=rng.uniform(0, 1.2 * kind.seconds[phase]))
         return Aim()
     around_board = rng.random() < 0.8
     return Aim(call=rng.randint(1, kind.calls[around_board]), around_board=around_board)
@@ -392,10 +373,8 @@ def make_kinds(root: Path) -> list[Kind]:
         with duckdb.connect() as connection:
             connection.register("given", table)
             connection.execute(f"COPY (SELECT * FROM given) TO '{path}'")
-    # Boards of several parts.
-    records._LEAST_BITS = 6
-    train_tables = partial(hg.engines.train_tables, *tables, threads=1)
-    settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": CLASSES, **SETTINGS}
+    on_disk: dict[str, Any] = {"engine": "duckdb", "memory": "1GiB", "progress": False}
+    settings: dict[str, Any] = {"num_classes": CLASSES, "numbers": "as-is", **SETTINGS, **on_disk}
     return [
         Kind(
             name="memory",
@@ -404,19 +383,10 @@ def make_kinds(root: Path) -> list[Kind]:
         ),
         Kind(
             name="duckdb",
-            begin=lambda path, life: train_tables(path, on_phase=life.begin_phase, **settings),
-            resume=lambda path, life: train_tables(path, on_phase=life.begin_phase, resume=True),
-            seconds=measure_phases(partial(train_tables, root / "measured-phases", **settings)),
+            begin=lambda path, _: hg.train(tables, out=path, **settings),
+            resume=lambda path, _: hg.resume(path, tables, **on_disk),
         ),
     ]
-
-
-def measure_phases(train: Callable[..., Any]) -> dict[str, float]:
-    """How long each phase lasts."""
-    begun: list[tuple[str, float]] = []
-    train(on_phase=lambda phase: begun.append((phase, time.monotonic())))
-    begun.append(("", time.monotonic()))
-    return {name: after - at for (name, at), (_, after) in itertools.pairwise(begun)}
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ def test_parameters_are_those_of_train_with_its_defaults() -> None:
     assert params == {name: usual[name] for name in params}
     assert usual.keys() - params.keys() == {
         *("data", "observer", "on_notes", "on_start"),
-        *("bounds", "unit"),
+        *("bounds", "unit", "engine", "memory"),
     }
 
 

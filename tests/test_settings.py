@@ -37,8 +37,8 @@ def load_script() -> Any:
     return module
 
 
-OF_NUMBERS = {"bounds", "unit"}
-OF_CLASSES = {"task", "num_classes", "positive", "rare", "class_weight", "classes"}
+OF_NUMBERS = {"bounds", "unit", "engine", "memory"}
+OF_CLASSES = {"task", "num_classes", "positive", "rare", "class_weight", "classes", "engine", "memory"}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,8 @@ def test_prepare_takes_what_a_run_is_and_compare_what_all_runs_share() -> None:
         "paper_noise_multiplier",
         "method",
         "setting",
+        "engine",
+        "memory",
         "progress",
     }
 

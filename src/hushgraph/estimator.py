@@ -32,7 +32,7 @@ from hushgraph.errors import InputError, NotFittedError
 from hushgraph.figures.tables import Scored
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import EdgeWeight
-from hushgraph.settings import TABLE, RunSettings, Setting, check_names, with_settings
+from hushgraph.settings import ENGINE, TABLE, RunSettings, Setting, check_names, with_settings
 from hushgraph.tasks.choose import find_class
 from hushgraph.tasks.labels import Labels
 from hushgraph.tasks.number import Number
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from hushgraph.training.run import Run
 
 _SPLITS = ("train", "val", "test", "all")
-# Settings of another kind of label.
-_OF_NUMBERS = ("bounds", "unit")
-_OF_CLASSES = ("task", "num_classes", "positive", "rare", "class_weight", "classes")
+# Settings of another kind of label, and of tables.
+_OF_NUMBERS = ("bounds", "unit", *ENGINE)
+_OF_CLASSES = ("task", "num_classes", "positive", "rare", "class_weight", "classes", *ENGINE)
 
 
 class NodeEstimator(ABC):

@@ -780,6 +780,15 @@ class RunSettings(Settings, total=False):
         "PathLike | DataBudget | BudgetEntry | None",
         _budget("Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED),
     ]
+    engine: Annotated[
+        choices.Engine,
+        _run(
+            "What reads tables: duckdb those larger than memory, auto by their sizes. [memory]",
+            "memory",
+            commands=_TRAIN,
+        ),
+    ]
+    memory: Annotated[str | None, _run("What the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)]
     progress: Annotated[
         bool | None, _run("Show a bar, or lines in a log. [a bar in terminals and notebooks]", commands=())
     ]
@@ -793,7 +802,9 @@ def list_settings(kind: Any) -> dict[str, Setting]:
     }
 
 
-WITH_ENGINE = (
+ENGINE = ("engine", "memory")
+"""The settings that say where tables are read; the numbers of a run do not depend on them."""
+WITH_SPARK = (
     "epsilon",
     "private",
     "delta",
@@ -806,7 +817,7 @@ WITH_ENGINE = (
     "symmetrize",
     "budget",
 )
-"""The settings of runs on engines, besides those of columns."""
+"""The settings of runs on Spark, besides those of columns."""
 RETIRED = "noise_multiplier"
 """A name that meant two things."""
 TABLE = list_settings(RunSettings)

@@ -16,7 +16,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -31,9 +30,7 @@ from hushgraph import Graph
 from hushgraph.billboard.ballots import GRID
 from hushgraph.billboard.board import cast
 from hushgraph.billboard.reading import read_boards
-from hushgraph.engines import records as records_module
 from hushgraph.engines import spark
-from hushgraph.engines.duck import make_rows
 from hushgraph.engines.streaming import train_rows
 from hushgraph.gradients.sums import sum_error
 from hushgraph.inputs.features import RowTable
@@ -42,6 +39,7 @@ from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.training import trainer as loop
 from hushgraph.training.boards import make_ballots
+from spark_rows import make_rows
 
 Array = npt.NDArray[np.float64]
 Release = dict[str, Array]
@@ -444,8 +442,8 @@ def check_widening(
 
 
 @dataclass(eq=False)
-class TablesRun:
-    """A run of an engine on tables, and what it released."""
+class RowsRun:
+    """A run on rows of an engine, and what it released."""
 
     plan: BillboardPlan
     board: Array
@@ -453,9 +451,7 @@ class TablesRun:
     drawn: list[Array]
 
 
-def train_tables(
-    nodes: Path, edges: Path, out: Path, *, stop: Callable[..., None] | None, **changes: Any
-) -> TablesRun:
+def train_on_rows(graph: Graph, out: Path, *, stop: Callable[..., None] | None, **changes: Any) -> RowsRun:
     witness, steps, charged = Witness(out), [], []
 
     def take_down(
@@ -464,10 +460,10 @@ def train_tables(
         charged.append(witness.read_ledger()[1])
         steps.append({name: value.numpy().copy() for name, value in sums.items()})
 
-    settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": CLASSES, "epsilon": EPSILON}
+    settings: dict[str, Any] = {"edge_owner": "sender", "epsilon": EPSILON}
     with pytest.MonkeyPatch.context() as patch:
         witness.watch_releases(patch)
-        make_rows(nodes, edges, out, steps=STEPS, hidden=32, threads=1, **settings | changes)
+        _, released = make_rows(graph, out, steps=STEPS, hidden=32, **settings | changes)
         patch.setattr(loop, "move_weights", take_down)
         drawn = record_draws(patch)
         if stop is not None:
@@ -480,31 +476,26 @@ def train_tables(
     assert len(charged) == STEPS
     assert all(number <= then <= STEPS for number, then in enumerate(charged, start=1))
     assert witness.read_ledger() == (2, STEPS)
-    with duckdb.connect() as connection:
-        columns = ", ".join(f"class_{k}" for k in range(CLASSES))
-        cells = connection.execute(f"SELECT {columns} FROM '{out}/board/*.parquet'").fetchnumpy()
-    board = np.stack([np.asarray(values) for values in cells.values()], axis=1)
-    [kept] = run.folder.load_boards()
-    assert np.array_equal(kept.values, board)
     assert isinstance(run.plan, BillboardPlan)
-    return TablesRun(run.plan, board.astype(np.float64), steps, drawn)
+    return RowsRun(run.plan, released.values.astype(np.float64), steps, drawn)
 
 
 @pytest.mark.parametrize("is_resumed", [False, True], ids=["whole", "resumed"])
 @pytest.mark.parametrize("changes", [{}, SAMPLED], ids=["full", "sampled"])
 def test_an_engine_releases_what_its_plan_says(
-    tmp_path: Path, changes: dict[str, Any], is_resumed: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, changes: dict[str, Any], is_resumed: bool
 ) -> None:
-    """Tables without labels, in several ranges of places: the board and all sums are noise."""
-    monkeypatch.setattr(records_module, "_LEAST_BITS", 13)
-    nodes, edges = tmp_path / "nodes.parquet", tmp_path / "edges.parquet"
-    numbers = f"FROM range({NODES}) AS t(i)"
-    people = f"SELECT i AS id, i % 7 AS age, CAST(NULL AS INT) AS label, 'train' AS split {numbers}"
-    pairs = f"SELECT i AS source, (i * 17 + 2) % {NODES} AS target {numbers}"
-    for path, query in ((nodes, people), (edges, pairs)):
-        duckdb.execute(f"COPY ({query}) TO '{path}'")
+    """Rows without labels, that Spark would have made: the board and all sums are noise."""
+    numbers = np.arange(NODES)
+    graph = Graph.from_arrays(
+        edge_index=np.stack([numbers, (numbers * 17 + 2) % NODES]),
+        x=(numbers % 7)[:, None].astype(np.float32),
+        y=np.full(NODES, -1),
+        train_idx=numbers,
+        num_classes=CLASSES,
+    )
     stop = stop_after(6) if is_resumed else None
-    runs = [train_tables(nodes, edges, tmp_path / name, stop=stop, **changes) for name in ("one", "two")]
+    runs = [train_on_rows(graph, tmp_path / name, stop=stop, **changes) for name in ("one", "two")]
     for run in runs:
         assert run.board.shape == (NODES, CLASSES)
         for values in (run.board, *run.board.T):

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from hushgraph.engines import make_rows, streaming, train_rows
+from hushgraph.engines import streaming, train_rows
 from hushgraph.engines.plan import begin_run, rows_folder
 from hushgraph.engines.streaming import RowFiles, RowStream
 from hushgraph.errors import GraphError, RunError
 from hushgraph.gradients.clip import Clipping
 from hushgraph.gradients.rows import RowSums
+from hushgraph.graph.graph import Graph
 from hushgraph.inputs.rows import Rows
 from hushgraph.models.gnn import scale_rows
 from hushgraph.privacy.ledger import Ledger
@@ -27,6 +28,7 @@ from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator
 from hushgraph.training.distributed import Group
 from hushgraph.training.run import Run
+from spark_rows import make_rows
 
 NODES, CLASSES = 2_000, 3
 
@@ -39,37 +41,38 @@ def _small_blocks() -> Any:
         yield
 
 
-def write_tables(folder: Path) -> None:
+def make_graph(*, with_test: bool = True) -> Graph:
     rng = np.random.default_rng(1)
     y = np.arange(NODES) % CLASSES
     same = rng.integers(0, NODES // CLASSES, (2, 15_000)) * CLASSES
     edges = np.minimum(same + rng.integers(0, CLASSES, 15_000), NODES - 1)
     x = rng.normal(size=(NODES, 2)) + y[:, None]
-    split = rng.choice(["train", "val", "test"], NODES, p=[0.7, 0.1, 0.2])
-    nodes = {"id": np.arange(NODES), "a": x[:, 0].copy(), "b": x[:, 1].copy(), "label": y, "split": split}
-    for name, table in (("nodes", nodes), ("edges", {"source": edges[0], "target": edges[1]})):
-        with duckdb.connect() as connection:
-            connection.register("given", table)
-            connection.execute(f"COPY (SELECT * FROM given) TO '{folder / name}.parquet'")
+    split = rng.choice(3, NODES, p=[0.7, 0.1, 0.2])
+    return Graph.from_arrays(
+        edge_index=edges,
+        x=x.astype(np.float32),
+        y=y,
+        train_idx=np.flatnonzero(split == 0),
+        val_idx=np.flatnonzero(split == 1),
+        test_idx=np.flatnonzero(split == 2) if with_test else None,
+        num_classes=CLASSES,
+    )
 
 
-def make(folder: Path, out: Path, **changes: Any) -> RunFolder:
-    settings: dict[str, Any] = {"edge_owner": "sender", "num_classes": CLASSES, "epsilon": 8.0, "threads": 1}
-    settings |= {"steps": 20, "hidden": 8}
-    return make_rows(folder / "nodes.parquet", folder / "edges.parquet", out, **(settings | changes))
+def make(out: Path, *, with_test: bool = True, **changes: Any) -> RunFolder:
+    settings: dict[str, Any] = {"edge_owner": "sender", "epsilon": 8.0, "steps": 20, "hidden": 8}
+    return make_rows(make_graph(with_test=with_test), out, **(settings | changes))[0]
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run with a board and rows, not trained."""
-    folder = tmp_path_factory.mktemp("rows")
-    write_tables(folder)
-    return make(folder, folder / "run")
+    return make(tmp_path_factory.mktemp("rows") / "run")
 
 
 def read_all(folder: RunFolder, split: str) -> Rows:
     """All rows of a split at once, by a query of its own."""
-    names = ["a", "b", *(f"reading_{k}" for k in range(CLASSES))]
+    names = ["f0", "f1", *(f"reading_{k}" for k in range(CLASSES))]
     with duckdb.connect() as connection:
         part = connection.execute(
             f"SELECT * FROM read_parquet('{folder.path}.rows/*.parquet') WHERE split = ? ORDER BY id", [split]
@@ -142,8 +145,7 @@ def test_processes_share_the_rows(run_folder: RunFolder) -> None:
 
 
 def test_training_spends_what_the_plan_says_and_learns(tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    folder = make(tmp_path, tmp_path / "run", batch_size=400, steps=60, epsilon=20.0)
+    folder = make(tmp_path / "run", batch_size=400, steps=60, epsilon=20.0)
     steps: list[int] = []
     run = train_rows(folder.path, observer=lambda done, steps_in_all, epsilon, accuracy: steps.append(done))
     assert steps == list(range(1, 61))
@@ -161,9 +163,8 @@ def test_training_spends_what_the_plan_says_and_learns(tmp_path: Path) -> None:
 
 
 def test_interrupted_training_goes_on_where_the_ledger_is(tmp_path: Path) -> None:
-    write_tables(tmp_path)
     # At most 100 steps are charged ahead, and these are taken before a run stops.
-    folder = make(tmp_path, tmp_path / "run", batch_size=100, steps=300)
+    folder = make(tmp_path / "run", batch_size=100, steps=300)
 
     def stop(done: int, steps: int, epsilon: float, accuracy: float | None) -> None:
         if done == 7:
@@ -178,14 +179,7 @@ def test_interrupted_training_goes_on_where_the_ledger_is(tmp_path: Path) -> Non
 
 
 def test_without_privacy_and_without_test_rows(tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"COPY (SELECT * REPLACE (nullif(split, 'test') AS split) FROM '{tmp_path}/nodes.parquet') "
-            f"TO '{tmp_path}/without.parquet'"
-        )
-    (tmp_path / "without.parquet").rename(tmp_path / "nodes.parquet")
-    folder = make(tmp_path, tmp_path / "run", epsilon=None, private=False)
+    folder = make(tmp_path / "run", with_test=False, epsilon=None, private=False)
     run = train_rows(folder.path)
     assert run.result["guarantee"] == "none"
     assert run.result["test_accuracy"] is None
@@ -218,8 +212,7 @@ if other:
 
 
 def test_two_processes_train_one_model(tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    folder = make(tmp_path, tmp_path / "run", batch_size=400, steps=3)
+    folder = make(tmp_path / "run", batch_size=400, steps=3)
     command = [sys.executable, "-c", TWO_PROCESSES, str(folder.path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -246,8 +239,7 @@ def test_what_cannot_be_trained_is_refused(run_folder: RunFolder, tmp_path: Path
 
 
 def test_a_run_whose_board_is_not_charged_is_refused(tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    first = make(tmp_path, tmp_path / "first")
-    begin_run(replace(first, path=tmp_path / "second"), engine="duckdb").close()
+    first = make(tmp_path / "first")
+    begin_run(replace(first, path=tmp_path / "second"), engine="spark").close()
     with pytest.raises(RunError, match="no board"):
         train_rows(tmp_path / "second", rows=rows_folder(first.path))

@@ -41,7 +41,7 @@ def predicted(task: Task | None = None, shown: np.ndarray = PROBABILITIES, **how
 
 def test_csv_and_parquet_hold_the_same_table(tmp_path: Path) -> None:
     for suffix in (".csv", ".parquet"):
-        save(tmp_path / f"o'{suffix}", predicted(**NAMES).to_columns())
+        save(tmp_path / f"o'{suffix}", [predicted(**NAMES).to_columns()])
     with (tmp_path / "o'.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == HEADER
@@ -54,7 +54,7 @@ def test_csv_and_parquet_hold_the_same_table(tmp_path: Path) -> None:
 
 
 def test_numbers_stay_numbers(tmp_path: Path) -> None:
-    save(tmp_path / "p.parquet", predicted().to_columns(probabilities=False))
+    save(tmp_path / "p.parquet", [predicted().to_columns(probabilities=False)])
     table = duckdb.connect().read_parquet(str(tmp_path / "p.parquet"))
     assert (table.columns, table.fetchall()) == (["node", "class"], [(0, 1), (1, 0), (2, 0)])
 
@@ -90,7 +90,7 @@ def test_every_task_has_its_columns(task: Task, header: list[str], rows: list[An
 def test_a_number_has_its_unit(declared: str, label: str | None, unit: str | None, tmp_path: Path) -> None:
     shown = np.array([[10.5], [20.0]], np.float32)
     task = Number(low=0.0, high=50.0, unit=declared)
-    save(tmp_path / "p.csv", predicted(task, shown, label_name=label).to_columns())
+    save(tmp_path / "p.csv", [predicted(task, shown, label_name=label).to_columns()])
     header, *rows = (tmp_path / "p.csv").read_text().splitlines()
     if unit is None:
         assert (header, rows) == ("node,number", ["0,10.5", "1,20"])
@@ -100,7 +100,7 @@ def test_a_number_has_its_unit(declared: str, label: str | None, unit: str | Non
 
 def test_flags_are_columns(tmp_path: Path) -> None:
     one = predicted(TwoClasses(), threshold=Threshold(values=(0.4,), outputs=(1,)))
-    save(tmp_path / "p.csv", one.to_columns(probabilities=False))
+    save(tmp_path / "p.csv", [one.to_columns(probabilities=False)])
     assert (tmp_path / "p.csv").read_text().split() == [
         "node,class,p_1,flagged",
         "0,1,0.75,1",
@@ -117,7 +117,7 @@ def test_flags_are_columns(tmp_path: Path) -> None:
 
 
 def test_arrays_keep_their_names(tmp_path: Path) -> None:
-    save(tmp_path / "p.npz", predicted(**NAMES | {"id_name": "file"}).to_arrays())
+    save(tmp_path / "p.npz", [predicted(**NAMES | {"id_name": "file"}).to_arrays()])
     with np.load(tmp_path / "p.npz") as arrays:
         assert set(arrays) == {"node", "class", "probabilities", "class_names"}
         assert arrays["class"].tolist() == ["it's", "no", "no"]
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "p.parquet").mkdir()
     (tmp_path / "p.parquet" / "file").touch()
     with pytest.raises(WriteError, match="cannot be written"):
-        save(tmp_path / "p.parquet", predicted().to_columns())
+        save(tmp_path / "p.parquet", [predicted().to_columns()])
     assert [path.name for path in tmp_path.iterdir()] == ["p.parquet"]
 
 

@@ -25,6 +25,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
 from hushgraph.billboard.lists import Int32Array as Int32Array
@@ -123,9 +124,9 @@ def list_sizes(graph: Graph, edge_owner: EdgeOwner) -> Int64Array:
     _check_owner(edge_owner)
     if edge_owner == "reader":
         return np.diff(graph.indptr).astype(np.int64, copy=False)
-    sizes = np.zeros(graph.num_nodes, np.int64)
+    sizes = _arrays.zeros(graph.num_nodes, np.int64)
     for owners, _ in owned_records(graph, edge_owner):
-        sizes += np.bincount(owners, minlength=len(sizes))
+        _count_owners(owners, sizes)
     return sizes
 
 
@@ -172,7 +173,7 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
         )
     if graph.num_nodes > _MOST_NODES:
         raise GraphError(f"num_nodes={graph.num_nodes}: tallies are 64-bit; expected less than 2^31 nodes")
-    labels = np.full_like(graph.y, no_label(graph.y.dtype))
+    labels = _arrays.full(graph.y.shape, no_label(graph.y.dtype), graph.y.dtype)
     labels[graph.train_idx] = graph.y[graph.train_idx]
     lists = build_lists(graph, edge_owner)
     sizes = list_sizes(graph, edge_owner) if lists is None else lists.sizes
@@ -322,7 +323,7 @@ def _add_soft(
         make: from some of these rows to their ballots, float64 [rows, width], of any length.
     """
     rows, divisors = np.flatnonzero(casts & (ballots.list_sizes > 0)), ballots.divisors
-    soft = np.zeros((len(ballots.soft) + len(rows), ballots.width), np.int32)
+    soft = _arrays.zeros((len(ballots.soft) + len(rows), ballots.width), np.int32)
     soft[: len(ballots.soft)] = ballots.soft
     added = soft[len(ballots.soft) :]
     for begin in range(0, len(rows), _SOFT_ROWS):
@@ -361,6 +362,12 @@ def _fits(ballots: Int32Array, sizes: Int64Array) -> npt.NDArray[np.bool_]:
 def _check_owner(edge_owner: str) -> None:
     if edge_owner not in ("sender", "reader"):
         raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_owners(owners, sizes):  # type: ignore[no-untyped-def]
+    for owner in owners:
+        sizes[owner] += 1
 
 
 def _isqrt(values: Int64Array) -> Int64Array:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.billboard.ballots import (
     GRID,
     GRID_BITS,
@@ -244,7 +245,7 @@ def cast_and_release(
         The board is that of `release(cast(graph, ballots), ...)`, number for number.
     """
     num_places = graph.num_nodes if ballots.lists is None else ballots.lists.num_places
-    values = np.empty((num_places, ballots.width), np.float32)
+    values = _arrays.empty((num_places, ballots.width), np.float32)
     std = 0.0
     for first, end in _cut_places(num_places, ballots):
         part = release(cast(graph, ballots, places=(first, end)), noise_std=noise_std, draws=draws)

@@ -27,6 +27,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists, owned_records
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.lists import Lists, build_lists, check_blocks, find_starts, lists_of_rows, restrict
@@ -164,16 +165,23 @@ def add_free_inputs(
             nodes as places.
         scale, radius: as in `scale_readings`.
     """
-    columns = [readings]
-    if own_places is not None:
-        has_place = own_places >= 0
-        for start in _find_nodes(board):
-            own = np.zeros((len(own_places), board.width), np.float32)
-            own[has_place] = board.values[start + own_places[has_place]]
+    starts = [] if own_places is None else _find_nodes(board)
+    width = readings.shape[1] + len(starts) * board.width + bool(list_size)
+    if width == readings.shape[1]:
+        return readings
+    joined = _arrays.empty((len(readings), width), np.float32)
+    for begin in range(0, len(readings), _SCALED_ROWS):
+        rows = slice(begin, begin + _SCALED_ROWS)
+        columns = [readings[rows]]
+        for start in starts:
+            own = np.zeros((len(readings[rows]), board.width), np.float32)
+            places = np.asarray(own_places)[rows]
+            own[places >= 0] = board.values[start + places[places >= 0]]
             columns.append(scale_readings(own, board, scale=scale, radius=radius, in_place=True))
-    if list_size:
-        columns.append((np.log1p(sizes) * list_size).astype(np.float32)[:, None])
-    return readings if len(columns) == 1 else np.concatenate(columns, axis=1)
+        if list_size:
+            columns.append((np.log1p(sizes[rows]) * list_size).astype(np.float32)[:, None])
+        joined[rows] = np.concatenate(columns, axis=1)
+    return joined
 
 
 def _find_nodes(board: Board) -> list[int]:
@@ -195,7 +203,7 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     if not damped:
         return np.ones(board.num_places)
     std, c = board.noise_std or 1.0, board.width
-    weights = np.empty(board.num_places)
+    weights = _arrays.empty(board.num_places, np.float64)
     for begin in range(0, board.num_places, _READ_BLOCK):
         block = board.values[begin : begin + _READ_BLOCK].astype(np.float64) / std
         loudness = np.maximum(np.square(block).sum(axis=1) - c, 0.0) / c
@@ -264,19 +272,20 @@ def read(
     picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
     slots = _slots(picked, graph.num_nodes)
     weights = place_weights(board, damped=damped)
-    own_weight = np.zeros(len(picked))
+    own_weight = _arrays.zeros(len(picked), np.float64)
     then = _records_of(cast_graph, edge_owner)
     if owns:
         # Per row, the sum of w over the places it cast onto.
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
     lists = PersonLists.of(graph, edge_owner) if owns else None
-    readings = np.empty((len(picked), board.width), np.float32)
+    readings = _arrays.empty((len(picked), board.width), np.float32)
     # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
     for begin in range(0, board.width, width):
         columns = slice(begin, min(begin + width, board.width))
-        sums, square = np.zeros((len(picked), columns.stop - begin)), np.zeros(len(picked))
+        sums = _arrays.zeros((len(picked), columns.stop - begin), np.float64)
+        square = _arrays.zeros(len(picked), np.float64)
         values = np.ascontiguousarray(board.values[:, columns])
         for owners, places in owned_records(graph, edge_owner):
             add_records(owners, places, slots, weights, values, sums, square)
@@ -312,7 +321,7 @@ def _read_relations(
     picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
     _slots(picked, graph.num_nodes)
     weights = place_weights(board, damped=damped)
-    readings = np.empty((len(picked), board.num_relations * board.width), np.float32)
+    readings = _arrays.empty((len(picked), board.num_relations * board.width), np.float32)
     step = max(1, _HELD_SUMS // readings.shape[1])
     for begin in range(0, len(picked), step):
         part = picked[begin : begin + step]
@@ -468,7 +477,7 @@ def _check_own(own: Ballots, board: Board, cast_graph: Graph) -> None:
 
 def _slots(picked: Int64Array, num_nodes: int) -> Int64Array:
     """int64 [N]: where the reading of every node goes; -1 for those that are not wanted."""
-    slots = np.full(num_nodes, -1, np.int64)
+    slots = _arrays.full(num_nodes, -1, np.int64)
     wrong = (picked < 0) | (picked >= num_nodes)
     if not wrong.any():
         slots[picked] = np.arange(len(picked))

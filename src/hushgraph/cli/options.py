@@ -9,13 +9,16 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ForwardRef, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, TypeVar, get_args
 
 import typer
 
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting
+
+if TYPE_CHECKING:
+    from hushgraph.cli import terminal
 
 CONFIG_PATH = "hushgraph.config"
 """Key of `context.meta` under which `--config` keeps the path of its file."""
@@ -242,6 +245,21 @@ def read_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
         elif value:
             columns[entry.column] = value
     return settings | {"columns": columns or None}
+
+
+def choose_engine(flags: Mapping[str, Any], line: terminal.StatusLine, *, is_silent: bool) -> dict[str, Any]:
+    """`engine` and `memory` as functions take them; what --engine auto chose is told before it starts."""
+    from hushgraph.datasets.engine import choose_engine
+
+    def tell(text: str) -> None:
+        line.clear()
+        if not is_silent:
+            typer.echo(text, err=True)
+
+    data = join_edges(flags["data"], flags["edges"])
+    engine = choose_engine(flags["engine"], data, memory=flags["memory"], tell=tell)
+    # With auto, it is what there is: too little for memory may be more than the engine needs.
+    return {"engine": engine, "memory": None if engine == "memory" else flags["memory"]}
 
 
 def join_edges(data: str, edges: Sequence[Path] | None) -> Any:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import section
+from hushgraph.cli.options import list_choices, section
+from hushgraph.privacy import choices
 
 EXAMPLES = """\
 hushgraph predict runs/people-gcn-1 people.npz --out classes.csv
@@ -18,6 +19,7 @@ hushgraph predict runs/people-1 new.csv --edges lists.csv --new --out p.csv
 hushgraph predict runs/bank-1 bank --out flags.csv --top 1%"""
 
 _output = section("Run and output")
+_ENGINES = list_choices(choices.Engine)
 
 
 def predict(
@@ -43,6 +45,10 @@ def predict(
     ] = False,
     symmetrize: Annotated[bool | None, section("Data")("Add reverse edges. [as in training]")] = None,
     force: Annotated[bool, _output("Replace the file if it exists. [refuse]", "--force")] = False,
+    engine: Annotated[
+        str, _output("As in train: duckdb for tables larger than memory. [memory]", metavar=_ENGINES)
+    ] = "memory",
+    memory: Annotated[str | None, _output("What the engine may use, such as 8GiB. [4GiB]")] = None,
     device: options.Device = "auto",
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
@@ -55,24 +61,29 @@ def predict(
     by rank: whether a node is flagged does not depend on the scores of others.
     """
     with terminal.status("Loading PyTorch", quiet=as_json or quiet) as line:
-        from hushgraph.inference import predictions
+        from hushgraph.inference.predicted import save_predicted
+        from hushgraph.inference.predictions import check_out
 
-        predictions.check_out(out, force=force)
+        check_out(out, force=force)
+        from hushgraph.datasets.engine import use_engine
         from hushgraph.training.run import Run
 
+        given = {"engine": engine, "memory": memory, "data": data, "edges": edges}
+        chosen = options.choose_engine(given, line, is_silent=as_json or quiet)
         line.show(f"Loading {run}")
-        loaded = Run.load(run, device=device)
-        terminal.show_loading(line, data)
-        predicted = loaded.predict_table(
-            options.join_edges(data, edges),
-            new=new,
-            symmetrize=symmetrize,
-            in_the_clear=in_the_clear,
-            threshold=threshold,
-            top=top,
-        )
-        list_all = predicted.to_arrays if out.suffix == ".npz" else predicted.to_columns
-        predictions.save(out, list_all(probabilities=probabilities))
+        tables = options.join_edges(data, edges)
+        with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=out) as is_on_disk:
+            loaded = Run.load(run, device="cpu" if is_on_disk and device == "auto" else device)
+            terminal.show_loading(line, data)
+            predicted = loaded.predict_table(
+                tables,
+                new=new,
+                symmetrize=symmetrize,
+                in_the_clear=in_the_clear,
+                threshold=threshold,
+                top=top,
+            )
+            save_predicted(predicted, out, probabilities=probabilities)
     about = predicted.to_json()
     if as_json:
         typer.echo(json.dumps({"out": str(out), "run": str(run), "probabilities": probabilities, **about}))

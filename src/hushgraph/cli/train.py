@@ -7,7 +7,8 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +16,14 @@ import typer
 
 from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
-from hushgraph.cli.options import ConfigFile, PrintConfig, list_choices, section
+from hushgraph.cli.options import ConfigFile, PrintConfig, section
 from hushgraph.cli.plan import ask_prepare, list_cautions, list_facts, show_plan
-from hushgraph.errors import HushgraphError, InputError
+from hushgraph.errors import InputError
 from hushgraph.figures.names import KEYS, format_figure, name_figure
-from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan, name_training
 from hushgraph.runs.config import TrainingConfig
-from hushgraph.settings import TABLE, WITH_ENGINE
+from hushgraph.settings import ENGINE, TABLE
 
 if TYPE_CHECKING:
     from hushgraph.privacy.budget import DataBudget
@@ -48,17 +48,6 @@ def train(
     *,
     edges: options.Edges = None,
     data_root: options.DataRoot = None,
-    engine: Annotated[
-        str | None,
-        _output(
-            "What reads the tables: duckdb those larger than memory; spark from Python. [memory]",
-            metavar=list_choices(choices.Engine),
-        ),
-    ] = None,
-    memory: Annotated[str | None, _output("What --engine may use, such as 8GiB. [4GiB]")] = None,
-    keep_rows: Annotated[
-        bool, _output("Keep the private rows of --engine after training. [no]", "--keep-rows")
-    ] = False,
     resume: Annotated[Path | None, _output("Continue the run in this folder, on its DATA.")] = None,
     charge_again: Annotated[
         bool,
@@ -89,19 +78,14 @@ def train(
         line.clear()
         if run is None or (quiet and not as_json):
             return
-        rows = _find_rows(run.folder) if _uses_engine(context) else None
         if as_json:
-            about = {"private_rows": rows and str(rows)} if _uses_engine(context) else {}
-            typer.echo(json.dumps(list_result(run) | about, allow_nan=False))
+            typer.echo(json.dumps(list_result(run), allow_nan=False))
         else:
             show_result(run)
-            if _uses_engine(context):
-                terminal.print_line(terminal.console(), f"\n{_describe_rows(run.folder, rows)}")
 
 
 def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     """Train or resume as the flags say; None in all processes of a group but the first."""
-    from hushgraph.runs.folder import RunFolder
     from hushgraph.training import distributed
     from hushgraph.training import train as training
     from hushgraph.training.interruption import delay_interrupts
@@ -133,20 +117,17 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
             hooks: dict[str, Any] = {"device": flags["device"], "observer": observe, "on_start": announce}
             if out is None:
                 out = Path(group.broadcast(lambda: str(choose_folder(data, settings))))
-            if _uses_engine(context):
-                hooks = {"observer": observe, "on_start": announce, "on_phase": line.show}
-                run = _train_on_engine(context, out, settings, hooks)
-            elif resume is None:
+            with group.share_errors():
+                hooks |= options.choose_engine(flags, line, is_silent=is_silent or not group.leads)
+            if resume is None:
                 hooks["on_notes"] = notes.extend
-                run = training.train(source, out=out, **settings, **hooks)
+                run = training.train(source, out=out, **(settings | hooks))
             else:
                 run = training.resume(resume, source, charge_again=flags["charge_again"], **hooks)
     except KeyboardInterrupt:
         given: dict[str, Any] = {"edges": edges}
-        if _uses_engine(context):
-            given |= {name: flags[name] for name in ("engine", "memory")}
-            if not folders and out is not None and (out / "run.json").exists():
-                folders.append(RunFolder.open(out))
+        if flags["engine"] != "memory":
+            given |= {name: flags[name] for name in ENGINE}
         more = "".join(
             f" --{name} {shlex.quote(str(each))}"
             for name, value in given.items()
@@ -161,85 +142,29 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     return run if group.leads else None
 
 
-def _train_on_engine(
-    context: typer.Context, out: Path, settings: dict[str, Any], hooks: dict[str, Any]
-) -> Run:
-    """Train on tables that an engine reads; a run that is resumed keeps its settings."""
-    from hushgraph.engines import train_tables
-    from hushgraph.engines.duck import find_pair
-    from hushgraph.engines.plan import rows_folder, work_folder
+@contextmanager
+def use_engine_of(context: typer.Context, line: terminal.StatusLine, *, is_silent: bool) -> Iterator[None]:
+    """Read tables as --engine says, where nothing is written but work space."""
+    from hushgraph.datasets.engine import use_engine
 
     flags = context.params
-    nodes, edges, columns = find_pair(flags["data"], flags["edges"], settings.pop("columns", None))
-    limits: dict[str, Any] = {"memory": flags["memory"] or "4GiB", "keep_rows": flags["keep_rows"]}
-    if flags["resume"] is not None:
-        limits |= {"resume": True, "charge_again": flags["charge_again"]}
-    else:
-        limits |= {name: settings[name] for name in WITH_ENGINE} | {"columns": columns}
-    try:
-        return train_tables(nodes, edges, out, **limits, **hooks)
-    except HushgraphError:
-        left = [str(path) for path in (rows_folder(out), work_folder(out)) if path.exists()]
-        if left:
-            note = "holds private rows until training has finished; delete it if the run does not go on"
-            terminal.warn((), [f"{path} {note}" for path in left])
-        raise
-
-
-def _uses_engine(context: typer.Context) -> bool:
-    """Whether an engine reads the tables."""
-    return context.params["engine"] not in (None, "memory")
-
-
-def _find_rows(folder: RunFolder) -> Path | None:
-    """Where the private rows of a run are; None where they are gone."""
-    from hushgraph.engines.plan import rows_folder
-
-    rows = rows_folder(folder.path)
-    return rows if rows.exists() else None
-
-
-def _describe_rows(folder: RunFolder, rows: Path | None) -> str:
-    """One line: where the private rows are."""
-    if rows is None:
-        return f"The private rows beside {folder.path} were deleted after training."
-    return f"The private rows are kept in {rows}: as private as the tables, so delete them after use."
-
-
-def _check_engine(context: typer.Context) -> None:
-    """Raise InputError where flags are given that a run on an engine does not have, or that need one."""
-    flags = context.params
-    if flags["engine"] == "spark":
-        raise InputError(
-            "--engine spark: the command line cannot start it yet; in Python, call "
-            "hushgraph.engines.spark.make_rows with DataFrames, then hushgraph.engines.train_rows"
-        )
-    if not _uses_engine(context):
-        if flags["memory"] is not None:
-            raise InputError("--memory: only an engine keeps to it; add --engine duckdb")
-        if flags["keep_rows"]:
-            raise InputError("--keep-rows: only an engine writes rows; add --engine duckdb")
-        return
-    given = _list_given(context, allowed={*WITH_ENGINE, "out"}, with_tables=True)
-    if given:
-        raise InputError(f"{', '.join(given)} with --engine: runs on engines do not have that; leave it out")
-    if flags["dry_run"]:
-        raise InputError(
-            "--dry-run with --engine: use hushgraph plan --train-nodes for the price; leave it out"
-        )
+    chosen = options.choose_engine(flags, line, is_silent=is_silent)
+    tables = options.join_edges(flags["data"], flags["edges"])
+    with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=flags["out"]):
+        yield
 
 
 def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
-    _check_engine(context)
     if flags["charge_again"] and flags["resume"] is None:
         raise InputError("--charge-again without --resume: a new run is charged anyway; leave it out")
     if flags["resume"] is not None:
         _refuse_settings(context)
         return {}
     settings = options.read_settings(flags)
-    del settings["out"], settings["device"]
+    for name in ("out", "device", *ENGINE):
+        del settings[name]
     return settings
 
 
@@ -250,17 +175,12 @@ def _refuse_settings(context: typer.Context) -> None:
         raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
 
 
-def _list_given(
-    context: typer.Context, *, allowed: Collection[str] = (), with_tables: bool = False
-) -> list[str]:
-    """The flags given that are settings of a run and not allowed."""
+def _list_given(context: typer.Context) -> list[str]:
+    """The flags given that are settings of a run, and not of where it is computed."""
     return [
         options.name_flag(context, name)
-        for name, entry in TABLE.items()
-        if name not in {"device", *allowed}
-        and name in context.params
-        and not (with_tables and entry.column)
-        and options.is_given(context, name)
+        for name in TABLE
+        if name not in {"device", *ENGINE} and name in context.params and options.is_given(context, name)
     ]
 
 
@@ -279,7 +199,8 @@ def _show_dry_run(context: typer.Context) -> None:
         if flags["out"] is not None:
             check_out(flags["out"])
         opened = None if budget is None else DataBudget.open(budget)
-        solved, prepared = ask_prepare(context, settings, line)
+        with use_engine_of(context, line, is_silent=is_silent):
+            solved, prepared = ask_prepare(context, settings, line)
         if opened is not None:
             _check_budget(opened, prepared.plan, is_seeded=prepared.config.seed is not None)
         warnings, notes = list_cautions(context, prepared, opened)
@@ -371,11 +292,9 @@ def describe_run(folder: RunFolder, data: str, *, is_new: bool = False) -> str:
 
 
 def describe_stop(folder: RunFolder, data: str) -> str:
-    """One line for a run that Ctrl-C ended: how far it came, what is private, and how to continue."""
+    """One line for a run that Ctrl-C ended: how far it came, and how to continue."""
     again = f"hushgraph train {shlex.quote(data)} --resume {shlex.quote(str(folder.path))}"
-    rows = _find_rows(folder)
-    kept = "" if rows is None else f"; {rows} holds private rows until training has finished"
-    return f"stopped after step {_count_steps(folder)} of {folder.plan.steps}{kept}; continue with: {again}"
+    return f"stopped after step {_count_steps(folder)} of {folder.plan.steps}; continue with: {again}"
 
 
 def list_result(run: Run) -> dict[str, Any]:

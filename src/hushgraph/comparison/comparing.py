@@ -17,7 +17,7 @@ from hushgraph.figures.names import KEYS
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.run_charge import RunCharge, compose_charges, describe_composition
-from hushgraph.settings import TABLE, RunSettings, check_names, with_settings
+from hushgraph.settings import ENGINE, TABLE, RunSettings, check_names, with_settings
 
 if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
@@ -50,7 +50,7 @@ _PRIVATE_ONLY = {"epsilon", "max_readers", "max_reads", "sampler", "accountant",
 # How the data is read, which is done once.
 _READING = {"symmetrize", "split", "split_seed", "num_classes", "columns"}
 _READING |= {name for name, entry in TABLE.items() if entry.column is not None}
-_OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting")
+_OURS = ("private", "sigma_over_clip", "paper_noise_multiplier", "method", "setting", *ENGINE)
 # In the settings of a comparison: where each of its private runs is charged.
 _ENTRIES = "entries"
 

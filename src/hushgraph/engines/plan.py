@@ -1,4 +1,4 @@
-"""The plan of a run on an engine, its folder, and the one release of its board."""
+"""The plan of a run on Spark, its folder, and the one release of its board."""
 
 from __future__ import annotations
 
@@ -12,25 +12,30 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from hushgraph._files import sync_folder, write_whole
+import numpy as np
+
+from hushgraph._files import write_whole
+from hushgraph.billboard.board import release
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.methods.base import PublicFigures
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
+from hushgraph.privacy.charges import name_board
 from hushgraph.privacy.guarantee import judge_size
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.run_charge import RunCharge
 from hushgraph.runs.folder import ENGINE_FILE, RunFolder, check_out
-from hushgraph.settings import WITH_ENGINE, RunSettings, check_names, complete, list_settings, with_settings
+from hushgraph.settings import WITH_SPARK, RunSettings, check_names, complete, list_settings, with_settings
 from hushgraph.tasks.classes import Classes
 from hushgraph.training.prepare import check_settings
 
-_SETTINGS = (*WITH_ENGINE, "columns")
+_SETTINGS = (*WITH_SPARK, "columns")
 with_engine_settings = with_settings(
     RunSettings, without=[name for name in list_settings(RunSettings) if name not in _SETTINGS]
 )
 """Spells out the settings of a function that begins a run on an engine."""
-_ABOUT = "board.json"
+BOARD = name_board(0)
+"""The one board of such a run."""
 SPLITS = ("train", "val", "test")
 _COLUMNS = ("id", "label", "features", "ignore", "classes", "split", "source", "target", "delimiter")
 
@@ -262,29 +267,6 @@ def board_folder(out: Path) -> Path:
     return out / "board"
 
 
-def write_about(draft: Path, about: Mapping[str, Any]) -> None:
-    """Write what readers of a board need to know beside its files."""
-    write_whole(draft / _ABOUT, json.dumps(about, indent=2, sort_keys=True).encode())
-
-
-def read_about(folder: RunFolder) -> dict[str, Any]:
-    """What `write_about` wrote; RunError for a board of another run."""
-    path = board_folder(folder.path) / _ABOUT
-    try:
-        about: dict[str, Any] = json.loads(path.read_text())
-        about["noise_std"] = float.fromhex(about["noise_std"])
-        about["files"] = int(about["files"])
-        plan = about["plan"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise RunError(f"run={folder.path}: {path.name} is missing or damaged; restore the board") from None
-    if plan != folder.plan.fingerprint():
-        raise RunError(f"run={folder.path}: the board belongs to another run; restore the board of this one")
-    return about
-
-
-def publish(draft: Path, final: Path) -> None:
-    """Release a folder: sync its files to disk, then give it its name at once."""
-    for path in [*draft.iterdir(), draft]:
-        sync_folder(path)
-    os.rename(draft, final)
-    sync_folder(final.parent)
+def released_std(noise_std: float) -> float:
+    """The standard deviation of the noise that `release` adds where `noise_std` is asked for."""
+    return release(np.zeros((0, 2), np.int64), noise_std=noise_std).noise_std

@@ -29,6 +29,7 @@ import numpy as np
 from hushgraph.billboard.ballots import Int64Array
 from hushgraph.billboard.board import release
 from hushgraph.engines.plan import (
+    BOARD,
     SPLITS,
     begin_run,
     board_noise,
@@ -37,10 +38,10 @@ from hushgraph.engines.plan import (
     check_same_nodes,
     describe_run,
     open_begun,
+    released_std,
     resolve_columns,
     with_engine_settings,
 )
-from hushgraph.engines.released import BOARD, released_std
 from hushgraph.engines.spark_storage import Storage
 from hushgraph.engines.sums import add_entries, read_rows, weigh_places
 from hushgraph.errors import GraphError

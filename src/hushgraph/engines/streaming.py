@@ -7,7 +7,7 @@ process group every process draws from row blocks of its own; a row is in one bl
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -17,12 +17,9 @@ import torch
 from torch import nn
 
 from hushgraph.accounting.events import Draw, PoissonDraw
-from hushgraph.engines.duck import make_rows, parse_memory, resume_rows
-from hushgraph.engines.duck_phases import OnPhase
-from hushgraph.engines.plan import board_folder, read_mark, remove_private, rows_folder
-from hushgraph.engines.released import BOARD
-from hushgraph.engines.tables import digest_files, quote, quote_list, quote_name
-from hushgraph.errors import DivergedError, GraphError, InputError, RunError
+from hushgraph.datasets.engine import parse_memory
+from hushgraph.engines.plan import BOARD, board_folder, read_mark, remove_private, rows_folder
+from hushgraph.errors import DivergedError, GraphError, RunError
 from hushgraph.figures.tables import Scored
 from hushgraph.gradients.rows import RowPass, RowSums, find_chain
 from hushgraph.inputs.rows import Rows
@@ -35,8 +32,8 @@ from hushgraph.training.distributed import Group, current_group
 from hushgraph.training.parts import Parts
 from hushgraph.training.run import Run
 from hushgraph.training.running import run_session
-from hushgraph.training.session import Learner, OnStart
-from hushgraph.training.source import StepParts, check_release
+from hushgraph.training.session import Learner
+from hushgraph.training.source import StepParts
 from hushgraph.training.trainer import Observer, State
 
 # Rows of a file that are read at a time.
@@ -91,7 +88,7 @@ class RowFiles:
 
     def _check_columns(self) -> None:
         described = self.connection.execute(
-            f"DESCRIBE SELECT * FROM read_parquet({quote_list(self.files)})"
+            f"DESCRIBE SELECT * FROM read_parquet({_quote_list(self.files)})"
         ).fetchall()
         missing = {*self._columns, "label", "split"} - {row[0] for row in described}
         if missing:
@@ -104,7 +101,7 @@ class RowFiles:
         """File, block of the file and number of training rows, of all blocks in order."""
         counted = self.connection.execute(
             f"SELECT filename, file_row_number // {BLOCK} AS block, count(*) FILTER (split = 'train') "
-            f"FROM read_parquet({quote_list(self.files)}, filename = true, file_row_number = true) "
+            f"FROM read_parquet({_quote_list(self.files)}, filename = true, file_row_number = true) "
             "GROUP BY ALL ORDER BY ALL"
         ).fetchall()
         total = sum(count for _, _, count in counted)
@@ -117,11 +114,11 @@ class RowFiles:
 
     def read_block(self, file: str, block: int, split: str) -> Rows:
         """The rows of one block that are in a split, in the order of the file."""
-        names = ", ".join(quote_name(name) for name in self._columns)
+        names = ", ".join(_quote_name(name) for name in self._columns)
         begin = block * BLOCK
         part = self.connection.execute(
-            f"SELECT {names}, label FROM read_parquet({quote(file)}, file_row_number = true) WHERE "
-            f"file_row_number >= {begin} AND file_row_number < {begin + BLOCK} AND split = {quote(split)} "
+            f"SELECT {names}, label FROM read_parquet({_quote(file)}, file_row_number = true) WHERE "
+            f"file_row_number >= {begin} AND file_row_number < {begin + BLOCK} AND split = {_quote(split)} "
             "ORDER BY file_row_number"
         ).fetchnumpy()
         cells = np.stack([np.asarray(part[name], np.float32) for name in self._columns], axis=1)
@@ -152,11 +149,9 @@ class RowFiles:
             raise RunError(
                 f"run={self.folder.path}: its ledger shows no board; make the rows again in a new folder"
             )
-        engine, storage = read_mark(self.folder)
+        _, storage = read_mark(self.folder)
         if storage is None and not board_folder(self.folder.path).is_dir():
             ledger.check_unreleased(BOARD)
-        elif engine == "duckdb":
-            check_release(ledger, BOARD, digest_files(self.connection, self.folder))
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
         """See `BoardSource`; `check` verified it when the ledger was opened."""
@@ -278,55 +273,11 @@ def _join(parts: list[Rows]) -> Rows:
     )
 
 
-def train_tables(
-    nodes: str | os.PathLike[str],
-    edges: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    memory: int | str = "4GiB",
-    threads: int | None = None,
-    resume: bool = False,
-    charge_again: bool = False,
-    keep_rows: bool = False,
-    observer: Observer | None = None,
-    on_start: OnStart | None = None,
-    on_phase: OnPhase | None = None,
-    **settings: Any,
-) -> Run:
-    """`make_rows`, then `train_rows`: from tables that need not fit memory to a finished run.
-
-    Args:
-        nodes, edges, out, memory, threads, on_phase: as in `make_rows`.
-        resume: go on with the run in `out`, which keeps its settings; nothing else goes on with a folder that
-            is there.
-        charge_again: with `resume`, as in `hushgraph.resume`.
-        keep_rows: as in `train_rows`.
-        observer, on_start: as in `hushgraph.train`.
-        settings: the other arguments of `make_rows`.
-    """
-    group = current_group()
-
-    def make() -> None:
-        limits: dict[str, Any] = {"memory": memory, "threads": threads, "on_phase": on_phase}
-        if resume:
-            if settings:
-                raise InputError(f"{', '.join(settings)}: a resumed run keeps its settings; leave them out")
-            resume_rows(out, nodes, edges, charge_again=charge_again, **limits)
-        else:
-            make_rows(nodes, edges, out, **limits, **settings)
-
-    group.broadcast(make)
-    folder = RunFolder.open(out)
-    if group.leads and on_start is not None and not folder.is_finished:
-        on_start(folder)
-    return train_rows(out, memory=memory, threads=threads, keep_rows=keep_rows, observer=observer)
-
-
 def train_rows(
     path: str | os.PathLike[str],
     *,
     rows: str | os.PathLike[str] | None = None,
-    memory: int | str = "4GiB",
+    memory: str = "4GiB",
     threads: int | None = None,
     keep_rows: bool = False,
     observer: Observer | None = None,
@@ -337,7 +288,7 @@ def train_rows(
     this, and the first keeps the ledger and writes the run. Rows must be where every process can read them.
 
     Args:
-        path: the folder of the run that `make_rows` began.
+        path: the folder of the run that `hushgraph.engines.spark.make_rows` began.
         rows: where the rows are, if not in `RUN.rows`.
         memory: what a process may use for rows and DuckDB.
         threads: of DuckDB.
@@ -351,18 +302,6 @@ def train_rows(
     Guarantees:
         Every step is charged before it is taken, in the ledger that the board was charged in; together they
         are what the plan's epsilon says. Noise is exact and drawn anew after an interruption.
-
-    Examples:
-        >>> import duckdb, hushgraph as hg
-        >>> people = "SELECT i AS id, i % 7 AS age, i % 2 AS label, 'train' AS split FROM range(500) AS t(i)"
-        >>> pairs = "SELECT i AS source, (i * 17 + 2) % 500 AS target FROM range(500) AS t(i)"
-        >>> for name, sql in (("nodes", people), ("edges", pairs)):
-        ...     _ = duckdb.execute(f"COPY ({sql}) TO '{name}.parquet'")
-        >>> _ = hg.engines.make_rows("nodes.parquet", "edges.parquet", "streamed-run", edge_owner="sender",
-        ...                          num_classes=2, epsilon=4.0, steps=5)
-        >>> run = hg.engines.train_rows("streamed-run")
-        >>> run.epsilon <= 4.0, run.result["guarantee"]
-        (True, 'holds')
     """
     import duckdb
 
@@ -392,6 +331,21 @@ def train_rows(
             raise
     _remove_rows(folder, group, keep_rows)
     return run
+
+
+def _quote(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _quote_list(texts: Iterable[str]) -> str:
+    """A list of texts in SQL."""
+    return f"[{', '.join(map(_quote, texts))}]"
+
+
+def _quote_name(name: str) -> str:
+    """The name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _remove_rows(folder: RunFolder, group: Group, keep_rows: bool) -> None:

@@ -95,7 +95,7 @@ def _write_board(path: Path, board: Board, *, damped: bool) -> None:
     names = np.arange(board.num_places) if board.names is None else board.names
     columns = {_PLACE: names if names.dtype.kind in "iu" else names.astype(np.str_)}
     columns[_WEIGHT] = place_weights(board, damped=damped)
-    save(path, columns | {f"n{number}": board.values[:, number] for number in range(board.width)})
+    save(path, [columns | {f"n{number}": board.values[:, number] for number in range(board.width)}])
 
 
 def describe_rules(folder: RunFolder, board: Board | None, parts: tuple[float, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads in compressed rows from edges in any order; beside the edges, only the result is held."""
+"""Reads in compressed rows from edges in any order; beside the edges, at most the result is held."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.graph.graph import Array, Chunks, id_type
 
 # Rows up to this length are sorted by the kernel, longer ones by NumPy.
@@ -39,28 +40,70 @@ def build_reads(chunks: Chunks, num_nodes: int, *, symmetrize: bool = False) -> 
     """
     # A reverse that was added is told from an edge that was given by the last bit.
     dtype = id_type(2 * num_nodes if symmetrize else num_nodes)
-    indptr = np.zeros(num_nodes + 1, np.int64)
+    starts = _arrays.zeros(num_nodes + 1, np.int64)
     loops = 0
     for source, target in chunks():
-        loops += _count(source, target, symmetrize, indptr)
-    np.cumsum(indptr, out=indptr)
-    codes = np.empty(indptr[-1], dtype)
-    ends = indptr[:-1].copy()
+        loops += _count(source, target, symmetrize, starts)
+    np.cumsum(starts, out=starts)
+    ranges = _cut_rows(starts, np.dtype(dtype).itemsize)
+    if len(ranges) == 1:
+        codes, indptr, repeats = _sort_rows(chunks, starts, (0, num_nodes), symmetrize, dtype)
+        # Made smaller where it is: a copy would be as large as the result.
+        codes.resize(int(indptr[-1]), refcheck=False)
+        return BuiltReads(indptr, codes.astype(id_type(num_nodes), copy=False), repeats, loops)
+    indices = _arrays.empty(int(starts[-1]), id_type(num_nodes))
+    indptr, repeats, at = _arrays.zeros(num_nodes + 1, np.int64), 0, 0
+    for first, end in ranges:
+        codes, own, repeated = _sort_rows(chunks, starts, (first, end), symmetrize, dtype)
+        indices[at : at + own[-1]] = codes[: own[-1]]
+        indptr[first : end + 1] = at + own
+        at, repeats = at + int(own[-1]), repeats + repeated
+    return BuiltReads(indptr, indices[:at], repeats, loops)
+
+
+def _cut_rows(starts: npt.NDArray[np.int64], itemsize: int) -> list[tuple[int, int]]:
+    """Ranges of rows that are sorted at a time: all where they are in memory, else as many as fit."""
+    disk, num_rows = _arrays.find_disk(), len(starts) - 1
+    if disk is None:
+        return [(0, num_rows)]
+    most, ranges = _most_sorted(disk, itemsize), list[tuple[int, int]]()
+    while not ranges or ranges[-1][1] < num_rows:
+        first = ranges[-1][1] if ranges else 0
+        reach = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
+        # A row that is larger is sorted by itself.
+        ranges.append((first, min(num_rows, max(reach, first + 1))))
+    return ranges
+
+
+def _most_sorted(disk: _arrays.Disk, itemsize: int) -> int:
+    """How many reads are sorted at a time."""
+    return disk.memory // (4 * itemsize)
+
+
+def _sort_rows(
+    chunks: Chunks, starts: npt.NDArray[np.int64], rows: tuple[int, int], symmetrize: bool, dtype: type
+) -> tuple[Array, npt.NDArray[np.int64], int]:
+    """The sources that a range of rows read, with room behind them; where rows begin; repeated edges."""
+    first, end = rows
+    indptr = starts[first : end + 1] - starts[first]
+    codes, ends = np.empty(indptr[-1], dtype), indptr[:-1].copy()
     for source, target in chunks():
-        _fill(source, target, symmetrize, ends, codes)
-    kept, repeated = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+        _fill(source, target, symmetrize, first, ends, codes)
+    kept, repeated = np.empty(end - first, np.int64), np.empty(end - first, np.int64)
     for row in np.flatnonzero(np.diff(indptr) > _SHORT):
         codes[indptr[row] : indptr[row + 1]].sort()
     _sort_short_rows(indptr, codes)
     _drop_repeats(indptr, codes, symmetrize, kept, repeated)
     _close_gaps(indptr, codes, kept)
-    # Made smaller where it is: a copy would be as large as the result.
-    codes.resize(int(indptr[-1]), refcheck=False)
-    return BuiltReads(indptr, codes.astype(id_type(num_nodes), copy=False), int(repeated.sum()), loops)
+    return codes, indptr, int(repeated.sum())
 
 
 def lacks_reverse(indptr: Array, indices: Array) -> bool:
-    """Return whether some read lacks its reverse."""
+    """Return whether some read lacks its reverse.
+
+    Reads are gone through once, in order, for they may be in a file: words of reads and of their reverses add
+    up to the same number, modulo 2^64, where all have one and, but for one case in 2^64, only there.
+    """
     return bool(_lacks_reverse(indptr, indices))
 
 
@@ -79,16 +122,19 @@ def _count(source, target, symmetrize, indptr):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill(source, target, symmetrize, ends, codes):  # type: ignore[no-untyped-def]
+def _fill(source, target, symmetrize, first, ends, codes):  # type: ignore[no-untyped-def]
+    """Add the edges of the rows from `first` on, of which there are as many as `ends`."""
+    last = first + len(ends)
     for i in range(len(source)):
         u, w = source[i], target[i]
         if u == w:
             continue
-        codes[ends[w]] = 2 * u if symmetrize else u
-        ends[w] += 1
-        if symmetrize:
-            codes[ends[u]] = 2 * w + 1
-            ends[u] += 1
+        if first <= w < last:
+            codes[ends[w - first]] = 2 * u if symmetrize else u
+            ends[w - first] += 1
+        if symmetrize and first <= u < last:
+            codes[ends[u - first]] = 2 * w + 1
+            ends[u - first] += 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -152,10 +198,18 @@ def contains(numbers, low, high, wanted):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
+def _mix(u, w):  # type: ignore[no-untyped-def]
+    """A word of a pair, from which the exchanged pair has another."""
+    word = (np.uint64(u) << np.uint64(32)) ^ np.uint64(w)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@numba.njit(cache=True, nogil=True)
 def _lacks_reverse(indptr, indices):  # type: ignore[no-untyped-def]
+    total = np.uint64(0)
     for row in range(len(indptr) - 1):
         for i in range(indptr[row], indptr[row + 1]):
-            other = indices[i]
-            if not contains(indices, indptr[other], indptr[other + 1], row):
-                return True
-    return False
+            total += _mix(indices[i], row) - _mix(row, indices[i])
+    return total != np.uint64(0)

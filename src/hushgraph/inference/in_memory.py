@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hushgraph import _arrays
 from hushgraph.errors import InputError
 from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.graph.graph import Graph
@@ -161,7 +162,7 @@ def _encode(model: GNN, features: Features, nodes: npt.NDArray[np.int64]) -> Ten
 
 def _score_rows(rows_alone: RowPass, norm: float, features: Features, nodes: npt.NDArray[np.int64]) -> Tensor:
     """Scores of nodes by their own rows, of which few are gathered at a time."""
-    result = torch.empty(len(nodes), rows_alone.num_outputs)
+    result = torch.from_numpy(_arrays.empty((len(nodes), rows_alone.num_outputs), np.float32))
     for begin in range(0, len(nodes), _SCORED_ROWS):
         rows = features.take(nodes[begin : begin + _SCORED_ROWS], norm=norm)
         result[begin : begin + _SCORED_ROWS] = rows_alone.scores(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,19 @@ class NewNodes:
                 f"the ends of lists have {len(self.indptr)} values; expected {self.x.shape[0] + 1}, one more "
                 "than rows"
             )
+
+    def cut(self, begin: int, end: int) -> NewNodes:
+        """Some of the rows, by number."""
+        ends = self.indptr[begin : end + 1]
+        listed, rows = slice(ends[0], ends[-1]), slice(begin, end)
+        return replace(
+            self,
+            x=self.x[rows],
+            indptr=ends - ends[0],
+            places=self.places[listed],
+            weights=None if self.weights is None else self.weights[listed],
+            filled=None if self.filled is None else self.filled[rows],
+        )
 
     @property
     def num_unknown(self) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hushgraph.inference.new_nodes import NewNodes
-from hushgraph.inference.predictions import NODE, NOT_COVERED, name_nodes
+from hushgraph.inference.predictions import NODE, NOT_COVERED, name_nodes, save
 from hushgraph.inference.thresholds import Threshold
 from hushgraph.privacy.plans import PREDICTIONS
 from hushgraph.tasks.task import Task, name_columns
@@ -19,6 +20,8 @@ _COVERED = (
     "A prediction is computed from the node's own row and from what was released: weights, and boards where "
     "there are any. Whoever sees it sees a function of that node's own row."
 )
+# Nodes that are written at a time.
+_SAVED_ROWS = 1 << 18
 _NO_GUARANTEE = "The run guarantees nothing, so its predictions are not covered either."
 
 
@@ -99,6 +102,12 @@ class Predicted:
             arrays |= {} if names is None else {"class_names": np.asarray(names, np.str_)}
         return arrays
 
+    def cut(self, begin: int, end: int) -> Predicted:
+        """The predictions of some nodes, by number; they keep their names, or their numbers."""
+        end = min(end, len(self.probabilities))
+        names = np.arange(begin, end) if self.names is None else self.names[begin:end]
+        return replace(self, probabilities=self.probabilities[begin:end], names=names)
+
     @property
     def _output_names(self) -> npt.NDArray[Any]:
         count = self.probabilities.shape[1]
@@ -126,6 +135,22 @@ class Predicted:
         if self.threshold is not None:
             lines += _describe_threshold(self.threshold, self._output_names, PREDICTIONS[self.is_covered])
         return [*lines, *_describe_skipped(self.new_nodes)]
+
+
+def save_predicted(predicted: Predicted, path: Path, *, probabilities: bool) -> None:
+    """Write predictions as the name of the file says; a table some nodes at a time.
+
+    Args:
+        predicted: what is written.
+        path: `.csv`, `.parquet` or `.npz`.
+        probabilities: as in `Predicted.to_columns`.
+    """
+    if path.suffix == ".npz":
+        save(path, [predicted.to_arrays(probabilities=probabilities)])
+        return
+    starts = range(0, max(1, len(predicted.probabilities)), _SAVED_ROWS)
+    parts = (predicted.cut(begin, begin + _SAVED_ROWS) for begin in starts)
+    save(path, (part.to_columns(probabilities=probabilities) for part in parts))
 
 
 def _describe_threshold(threshold: Threshold, names: npt.NDArray[Any], promise: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph._files import whole_file
+from hushgraph.datasets.tables.reading import open_database
 from hushgraph.errors import InputError
 
 NOT_COVERED = (
@@ -19,6 +20,8 @@ NOT_COVERED = (
 
 
 FORMATS = (".csv", ".npz", ".parquet")
+Columns = Mapping[str, npt.NDArray[Any]]
+"""The columns of a table, or the arrays of a file, by name."""
 NODE = "node"
 """The column of nodes without a name of their own for it."""
 
@@ -35,16 +38,16 @@ def check_out(path: Path, *, force: bool) -> None:
         raise InputError(f"out={path}: there is no folder {path.parent}; make it first")
 
 
-def save(path: Path, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write named columns of one length. The file is replaced atomically.
+def save(path: Path, parts: Iterable[Columns]) -> None:
+    """Write named columns of one length, some rows at a time. The file is replaced atomically.
 
     Args:
         path: `.csv` or `.parquet`, a table, or `.npz`, which also takes arrays of other shapes.
-        columns: by name.
+        parts: columns by name, the same in every part; of `.npz` one part.
     """
     write = {".parquet": _write_parquet, ".npz": _write_arrays}.get(path.suffix, _write_csv)
     with whole_file(path) as file:
-        write(file, columns)
+        write(file, parts)
 
 
 def name_nodes(
@@ -62,12 +65,17 @@ def name_nodes(
     return {first: nodes if nodes.dtype.kind in "iu" else nodes.astype(np.str_), **columns}
 
 
-def _write_arrays(file: BinaryIO, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    arrays: dict[str, Any] = dict(columns)
+def _write_arrays(file: BinaryIO, parts: Iterable[Columns]) -> None:
+    arrays: dict[str, Any] = {name: values for columns in parts for name, values in columns.items()}
     np.savez(file, **arrays)
 
 
-def _write_csv(file: BinaryIO, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+def _write_csv(file: BinaryIO, parts: Iterable[Columns]) -> None:
+    for number, columns in enumerate(parts):
+        _write_lines(file, columns, with_names=number == 0)
+
+
+def _write_lines(file: BinaryIO, columns: Columns, *, with_names: bool) -> None:
     quoted = [_quote_text(values) for values in columns.values()]
     # True and false are 1 and 0, as in columns that are read.
     forms = {"b": "%d", "i": "%d", "u": "%d", "f": "%.6g"}
@@ -80,25 +88,38 @@ def _write_csv(file: BinaryIO, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         table,
         fmt=[forms.get(each.dtype.kind, "%s") for each in quoted],
         delimiter=",",
-        header=header,
+        header=header if with_names else "",
         comments="",
         encoding="utf-8",
     )
 
 
-def _write_parquet(file: BinaryIO, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+def _write_parquet(file: BinaryIO, parts: Iterable[Columns]) -> None:
     """Write by DuckDB, into the file that is open under its own name."""
     import duckdb
 
-    table = {f"c{place}": np.ascontiguousarray(each) for place, each in enumerate(columns.values())}
-    listed = ", ".join(f"c{place} AS {_quote_sql(name, chr(34))}" for place, name in enumerate(columns))
-    try:
-        with duckdb.connect() as connection:
-            connection.register("predictions", table)
+    with open_database() as (connection, _):
+        for number, columns in enumerate(parts):
+            values = {f"c{place}": np.ascontiguousarray(each) for place, each in enumerate(columns.values())}
+            connection.register("part", values)
+            # Texts of one part would be a type of their own: a list of those that occur.
+            cells = [
+                f"CAST(c{place} AS VARCHAR)" if each.dtype.kind == "U" else f"c{place}"
+                for place, each in enumerate(columns.values())
+            ]
+            names = [
+                f"{cell} AS {_quote_sql(name, chr(34))}" for cell, name in zip(cells, columns, strict=True)
+            ]
+            chosen = f"SELECT {', '.join(names)} FROM part"
+            connection.execute(
+                f"INSERT INTO predictions {chosen}" if number else f"CREATE TABLE predictions AS {chosen}"
+            )
+            connection.unregister("part")
+        try:
             target = _quote_sql(file.name, "'")
-            connection.execute(f"COPY (SELECT {listed} FROM predictions) TO {target} (FORMAT parquet)")
-    except duckdb.IOException as error:
-        raise OSError(str(error)) from None
+            connection.execute(f"COPY predictions TO {target} (FORMAT parquet)")
+        except duckdb.IOException as error:
+            raise OSError(str(error)) from None
 
 
 def _quote_sql(text: str, quote: str) -> str:

@@ -12,6 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from hushgraph import _arrays
 from hushgraph.graph.graph import Graph
 from hushgraph.inputs.rows import NO_SPARSE_ROWS, Rows, SparseRows, square_rows
 from hushgraph.inputs.sparse_inputs import SparseInputs
@@ -189,7 +190,7 @@ class RowTable(Features):
     def take(self, nodes: npt.NDArray[np.int64], *, norm: float = 0.0) -> Rows:
         """The rows of these nodes, with labels; sparse features stay sparse. The table scales them itself."""
         if self._is_read_in_place:
-            return self._number_rows(nodes, self._feature_norm, self._readings.numpy()[nodes])
+            return self._number_rows(nodes, self._feature_norm, _arrays.take(self._readings.numpy(), nodes))
         if not self.is_sparse:
             return super().take(nodes)
         rows = super().take(nodes, norm=self._feature_norm)

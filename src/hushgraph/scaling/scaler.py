@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from hushgraph import _arrays
 from hushgraph.graph.columns import Columns, Scale
 
 LARGEST = 4.0
@@ -54,10 +55,11 @@ class Scaler:
         if not places or not x.shape[0]:
             return x
         if not sparse.issparse(x):
-            scaled = np.array(x, np.float32)
-            step = max(1, _CELLS // len(places))
+            scaled = _arrays.empty(x.shape, np.float32)
+            step = max(1, _CELLS // x.shape[1])
             for begin in range(0, len(scaled), step):
                 rows = slice(begin, begin + step)
+                scaled[rows] = x[rows]
                 scaled[rows, places] = self._scale(x[rows][:, places], (x[rows] != 0).any(axis=1))
             return self._clear(scaled, filled)
         width = len(self.scales)

@@ -15,10 +15,12 @@ import torch
 from scipy import sparse
 from torch import nn
 
+from hushgraph import _arrays
 from hushgraph._text import rounded_up
 from hushgraph.billboard.reading import add_free_inputs, scale_readings
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.datasets import load_graph
+from hushgraph.datasets.engine import use_engine
 from hushgraph.datasets.tables.new_rows import ListedBy
 from hushgraph.errors import InputError, RunError
 from hushgraph.figures.tables import NoisyTables
@@ -30,6 +32,7 @@ from hushgraph.inference.new_nodes import NewNodes, check_names, find_lists, ope
 from hushgraph.inference.predicted import Predicted
 from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
+from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+# Rows that are read and shown at a time.
+_READ_ROWS = 1 << 17
 # Held while the boards of a run are loaded for new nodes.
 _LOADING = threading.Lock()
 
@@ -177,6 +182,8 @@ class Run:
         in_the_clear: bool = False,
         threshold: float | None = None,
         top: str | float | None = None,
+        engine: choices.Engine = "memory",
+        memory: str | None = None,
     ) -> Predicted:
         """Probabilities with the names of the nodes, what is promised about them and what was skipped.
 
@@ -192,6 +199,8 @@ class Run:
             top: the same, with the lowest threshold that at most this share of the validation split is above,
                 as "1%" or 0.01, read off the released score bins. How many nodes of `data` it flags may
                 differ. Who is flagged does not depend on the scores of others, as it would by rank.
+            engine, memory: as in `train`, for tables larger than memory. The predictions are then in a file
+                without a name, which is gone with them; work space is beside the folder of the run.
 
         Raises:
             InputError: where the data cannot be used; nothing was written.
@@ -211,9 +220,13 @@ class Run:
             ((2, 3), 'covered towards everybody else', 1)
         """
         asked = self._choose_threshold(threshold, top, in_the_clear=in_the_clear)
+        if new and in_the_clear:
+            raise InputError("in_the_clear: new nodes read the board alone; leave it out")
+        if engine != "memory" or memory is not None:
+            own: dict[str, Any] = {"new": new, "symmetrize": symmetrize, "in_the_clear": in_the_clear}
+            with use_engine(engine, data, memory=memory, beside=self.folder.path):
+                return self.predict_table(data, **own, threshold=threshold, top=top)
         if new:
-            if in_the_clear:
-                raise InputError("in_the_clear: new nodes read the board alone; leave it out")
             return self._predict_new_nodes(data, symmetrize=symmetrize, threshold=asked)
         graph = self._read_to_predict(data, symmetrize=symmetrize)
         reads_neighbours = in_the_clear or not self.plan.covers_predictions
@@ -328,7 +341,23 @@ class Run:
     def _predict_rows(
         self, boards: ReadyBoards, nodes: NewNodes
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Probabilities of rows that read the boards, and how many places of each are unknown."""
+        """Probabilities of rows that read the boards, and how many places of each are unknown.
+
+        Rows are independent of each other; some of them are read at a time.
+        """
+        count = len(nodes.indptr) - 1
+        if count <= _READ_ROWS:
+            return self._predict_part(boards, nodes)
+        values = _arrays.empty((count, self.folder.num_classes), np.float32)
+        unknown = np.empty(count, np.int64)
+        for begin in range(0, count, _READ_ROWS):
+            rows = slice(begin, begin + _READ_ROWS)
+            values[rows], unknown[rows] = self._predict_part(boards, nodes.cut(begin, begin + _READ_ROWS))
+        return values, unknown
+
+    def _predict_part(
+        self, boards: ReadyBoards, nodes: NewNodes
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         config = self.config
         board, seen = boards.read_rows(nodes.indptr, nodes.places, shares=nodes.weights, damped=config.damped)
         scaling: dict[str, Any] = {"scale": config.reading_scale, "radius": config.reading_radius}
@@ -391,11 +420,15 @@ class Run:
                 "in_the_clear: it is for billboard runs; trees always read neighbours in the clear, and "
                 "models without messages never do; leave it out"
             )
-        task = self.folder.task
-        shown = task.show(self._score_graph(graph))
+        task, outputs = self.folder.task, self._score_graph(graph)
         if in_the_clear:
-            shown = average_over_neighbours(task, shown, graph)
-        values: npt.NDArray[np.float32] = shown.cpu().numpy()
+            shown = average_over_neighbours(task, task.show(outputs), graph)
+            values: npt.NDArray[np.float32] = shown.cpu().numpy()
+            return values
+        values = _arrays.empty((len(outputs), task.num_outputs), np.float32)
+        for begin in range(0, len(outputs), _READ_ROWS):
+            rows = slice(begin, begin + _READ_ROWS)
+            values[rows] = task.show(outputs[rows]).cpu().numpy()
         return values
 
     def _score_graph(self, graph: Graph) -> torch.Tensor:

@@ -12,10 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+import torch
 from torch import nn
 
+from hushgraph.datasets.engine import use_engine
 from hushgraph.errors import RunError
 from hushgraph.models.device import choose_device
+from hushgraph.privacy import choices
 from hushgraph.privacy.budget import BudgetEntry, DataBudget
 from hushgraph.runs.folder import RunFolder, check_out, name_data
 from hushgraph.settings import OptimizerFactory, RunSettings, Settings, complete, with_settings
@@ -103,6 +106,10 @@ def train(
                 check_out(out)
         path = stack.enter_context(temporary_folder(group)) if out is None else Path(out)
         with group.share_errors():
+            own_engine: dict[str, Any] = {"memory": full["memory"], "beside": None if out is None else path}
+            if on_notes is not None and group.leads:
+                own_engine["tell"] = lambda text: on_notes([text])
+            is_on_disk = stack.enter_context(use_engine(full["engine"], data, **own_engine))
             opened, entry = _open_budget(full["budget"])
             graph, plan, config = prepare(data, **{name: full[name] for name in Settings.__annotations__})
             folder = RunFolder.describe(path, graph, plan, config, data=name_data(data))
@@ -112,7 +119,7 @@ def train(
             if on_notes is not None and group.leads:
                 own = {name: full[name] for name in ("symmetrize", "directed")}
                 on_notes(list_notes(graph, numbers=config.numbers, **own))
-            own_device = group.assign_device(choose_device(device))
+            own_device = group.assign_device(_choose_device(device, is_on_disk=is_on_disk))
             source = Memory(folder, graph, device=own_device, parts=parts)
             learner = Learner.build(
                 folder,
@@ -151,6 +158,8 @@ def resume(
     observer: Observer | None = None,
     on_start: OnStart | None = None,
     charge_again: bool = False,
+    engine: choices.Engine = "memory",
+    memory: str | None = None,
 ) -> Run:
     """Go on with an interrupted run: what its ledger shows as paid stays paid, and noise is drawn anew.
 
@@ -166,6 +175,7 @@ def resume(
         device, progress, observer, on_start: as in `train`.
         charge_again: charge this folder to the budget as a run of its own, with the price of the first: for a
             copy. It is a new charge each time that it is given.
+        engine, memory: as in `train`; they need not be those that the run began with.
 
     Returns:
         The finished run; at once where it was finished before.
@@ -193,19 +203,28 @@ def resume(
                 f"run={path}: it holds what was published of a run, which cannot be resumed; give the folder "
                 "of the run, or read this one with predict or report"
             )
-    if group.broadcast(lambda: folder.is_finished):
+    with contextlib.ExitStack() as stack:
         with group.share_errors():
-            # A request about other data must not be answered with this run.
-            folder.read_graph(data)
-        # A kill may have come before the release was made.
-        if folder.guarantee.kind == "holds":
-            group.broadcast(lambda: str(publish_run(folder)))
-        return Run.load(path, model=model, device=device)
-    with group.share_errors():
-        device_of_group = group.assign_device(choose_device(device))
-        source = Memory(folder, folder.read_raw_graph(data), device=device_of_group, parts=parts)
-        own: dict[str, Any] = {"model": model, "optimizer": optimizer, "parts": parts}
-        learner = Learner.build(folder, source, group=group, resumed=True, **own)
-    open_ledger = partial(folder.go_on, charge_again=charge_again, check=source.check)
-    hooks: dict[str, Any] = {"progress": progress, "observer": observer, "on_start": on_start}
-    return run_session(folder, source, learner, open_ledger, group=group, parts=parts, **hooks)
+            own_engine = use_engine(engine, data, memory=memory, beside=folder.path)
+            is_on_disk = stack.enter_context(own_engine)
+        if group.broadcast(lambda: folder.is_finished):
+            with group.share_errors():
+                # A request about other data must not be answered with this run.
+                folder.read_graph(data)
+            # A kill may have come before the release was made.
+            if folder.guarantee.kind == "holds":
+                group.broadcast(lambda: str(publish_run(folder)))
+            return Run.load(path, model=model, device=device)
+        with group.share_errors():
+            device_of_group = group.assign_device(_choose_device(device, is_on_disk=is_on_disk))
+            source = Memory(folder, folder.read_raw_graph(data), device=device_of_group, parts=parts)
+            own: dict[str, Any] = {"model": model, "optimizer": optimizer, "parts": parts}
+            learner = Learner.build(folder, source, group=group, resumed=True, **own)
+        open_ledger = partial(folder.go_on, charge_again=charge_again, check=source.check)
+        hooks: dict[str, Any] = {"progress": progress, "observer": observer, "on_start": on_start}
+        return run_session(folder, source, learner, open_ledger, group=group, parts=parts, **hooks)
+
+
+def _choose_device(device: str, *, is_on_disk: bool) -> torch.device:
+    """The device to train on; what is larger than memory is not moved to a GPU unless that is asked for."""
+    return choose_device("cpu" if is_on_disk and device == "auto" else device)

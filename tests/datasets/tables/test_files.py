@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.tables.new_rows import new_rows_from_tables
-from hushgraph.errors import GraphError, InputError
+from hushgraph.errors import GraphError
 
 HEAD, ENDS = ["id", "age", "label", "split"], ["source", "target", "day"]
 PEOPLE = [[f"p{n}", str(20 + n), str(n % 2), ("train", "val", "test")[n % 3]] for n in range(12)]
@@ -195,13 +194,3 @@ def test_new_nodes_in_several_files(parts: Path) -> None:
         assert list(np.asarray(rows.names)) == [row[0] for row in PEOPLE]
         assert rows.x[:, 0].tolist() == [float(row[1]) for row in PEOPLE]
         assert len(rows.places) == sum(row[0] != row[1] for row in LINKS)
-
-
-def test_an_engine_takes_one_pattern(parts: Path) -> None:
-    from hushgraph.engines.duck import find_pair
-
-    both = [parts / "tx" / "a.csv", parts / "tx" / "c.txt"]
-    with pytest.raises(InputError, match="an engine takes one file or one pattern"):
-        find_pair(str(parts / "people_1.csv"), both, None)
-    pattern = os.fspath(parts / "tx" / "*.csv")
-    assert find_pair(str(parts / "people_1.csv"), [pattern], None)[1] == pattern

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.datasets.tables.records import (
     Records,
     apply_weights,
@@ -53,7 +54,7 @@ class EdgeTable:
         if is_dated:
             dropped += self._keep("in_time")
         (count,) = self.connection.execute("SELECT count(*) FROM edges").fetchone()
-        edges = np.empty((2, int(count)), id_type(num_nodes))
+        edges = _arrays.empty((2, int(count)), id_type(num_nodes))
         for begin, chunk in self._fetch("source, target"):
             edges[0, begin : begin + CHUNK] = chunk["source"]
             edges[1, begin : begin + CHUNK] = chunk["target"]

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from hushgraph import _arrays
 from hushgraph.datasets.tables.cells import cycle_sql, feature_sql, flag_sql, name_remedy, quote
 from hushgraph.datasets.tables.feature_table import FeatureTable
 from hushgraph.datasets.tables.table import Table
@@ -263,14 +264,14 @@ class NodeTable:
         """Fetch the table `nodes` in blocks of rows and fill the arrays."""
         columns = self.columns
         features = FeatureTable(columns, count)
-        names: npt.NDArray[Any] = np.empty(count, np.int64 if self.integer_ids else object)
+        names = _arrays.empty(count, self._id_type)
         y = self._empty_labels(count)
-        split = np.full(count, -1, np.int64)
-        groups = np.full(count, -1, np.int64) if self.labels and columns.group else None
+        split = _arrays.full(count, -1, np.int8)
+        groups = _arrays.full(count, -1, np.int64) if self.labels and columns.group else None
         persons: npt.NDArray[Any] = np.full(count if self.labels and columns.person else 0, None, object)
         unknown = 0
         may_fill = bool(columns.constants)
-        filled = np.zeros((count if may_fill else 0, len(columns.features or ())), np.bool_)
+        filled = _arrays.zeros((count if may_fill else 0, len(columns.features or ())), np.bool_)
         step = max(2048, CELLS // (columns.num_features + 4))
         for begin in range(0, count, step):
             block = self.connection.execute(
@@ -309,6 +310,7 @@ class NodeTable:
             first += len(columns.indicators)
             for number in range(columns.num_cycles):
                 features.put(rows, first + number, np.ma.getdata(block[f"w{number}"]).astype(np.float32))
+            features.close_rows(begin, min(begin + step, count))
         self._check_labels(y, split)
         arrays: dict[str, Any] = {"x": features.table(), "y": y, "node_names": names}
         if groups is not None:
@@ -333,9 +335,17 @@ class NodeTable:
     def _empty_labels(self, count: int) -> npt.NDArray[Any]:
         """The labels of so many rows, none of which has any."""
         if self.kind == "number":
-            return np.full(count, np.nan)
+            return _arrays.full(count, np.nan, np.float64)
         shape = (count, len(self.columns.classes or ())) if self.kind == "labels" else (count,)
-        return np.full(shape, -1, np.int64)
+        return _arrays.full(shape, -1, np.int64)
+
+    @property
+    def _id_type(self) -> npt.DTypeLike:
+        """The type of the names of nodes; a file has no objects, but texts of one length, by the longest."""
+        if self.integer_ids or _arrays.find_disk() is None:
+            return np.int64 if self.integer_ids else object
+        (longest,) = self.connection.execute("SELECT max(length(id)) FROM nodes").fetchone()
+        return f"U{max(1, longest)}"
 
     @property
     def _left_out(self) -> str:
@@ -391,7 +401,7 @@ class NodeTable:
         codes: npt.NDArray[np.int64] = np.ma.getdata(values).astype(np.int64)
         return codes
 
-    def _check_labels(self, y: npt.NDArray[Any], split: npt.NDArray[np.int64]) -> None:
+    def _check_labels(self, y: npt.NDArray[Any], split: npt.NDArray[np.int8]) -> None:
         most = _LARGEST_LABEL if self.num_classes is None else self.num_classes
         if self.kind == "classes" and int(y.max()) >= most:
             row = int((y >= most).argmax())

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hushgraph._arrays import find_disk
 from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.edge_table import EdgeTable
 from hushgraph.datasets.tables.files import TableFiles, find_tables
@@ -184,10 +185,12 @@ def open_database() -> Iterator[tuple[Any, Path]]:
     """Yield a DuckDB connection to a database in a temporary folder, and the folder."""
     import duckdb
 
-    folder = Path(tempfile.mkdtemp(prefix="hushgraph-"))
+    disk = find_disk()
+    folder = Path(tempfile.mkdtemp(prefix="hushgraph-", dir=None if disk is None else disk.folder))
+    limit = MEMORY if disk is None else f"{disk.memory // 2 // 2**20}MiB"
     try:
         # DuckDB would download extensions.
-        settings: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": str(folder / "spill")}
+        settings: dict[str, Any] = {"memory_limit": limit, "temp_directory": str(folder / "spill")}
         settings |= dict.fromkeys(("autoinstall_known_extensions", "autoload_known_extensions"), "false")
         with duckdb.connect(str(folder / "tables"), config=settings) as connection:
             yield connection, folder
