@@ -14,7 +14,7 @@ import torch
 from scipy import sparse
 
 import hushgraph as hg
-from hushgraph.billboard.lists import hash_names
+from hushgraph.billboard.lists import build_lists, hash_names
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.records import EdgeWeight, Relation
@@ -118,7 +118,14 @@ def test_places_belong_to_the_person_whichever_end_names_them(tmp_path: Path) ->
     expected = {(0, buckets[0]), (1, buckets[0]), (2, buckets[1])}
     assert set(map(tuple, hashed.list_pairs().T.tolist())) == expected
     # Who owns a record of a place does not depend on the owner of edges.
-    assert hashed.list_by_owner("sender") is hashed
+    graph = hg.Graph.from_arrays(
+        edge_index=None, relations=[hashed], x=np.zeros((4, 1)), y=[0, 1, 0, 1], train_idx=[0]
+    )
+    for owner in ("sender", "reader"):
+        lists = build_lists(graph, owner)
+        assert lists is not None
+        assert lists.indptr.tolist() == hashed.indptr.tolist()
+        assert lists.places.tolist() == hashed.indices.tolist()
 
 
 def test_frames_read_as_files_do(tmp_path: Path) -> None:
