@@ -310,9 +310,10 @@ def test_check_lists_all_problems_of_records_at_once_with_remedies(tmp_path: Pat
 
 
 def test_check_proposes_flags_and_marks_what_it_read_off_rows(tmp_path: Path) -> None:
-    text = hg.check(write(tmp_path / "t")).to_text()
-    assert "--edge-weight amount:log1p" in text
-    assert "--relation kind=A|B" in text
+    checked = hg.check(write(tmp_path / "t"))
+    assert checked.declared["edge_weight"] == "amount:log1p"
+    assert checked.declared["relation"] == {"kind": ["calls", "odd", "pays"]}
+    assert "records" in checked.looked_up
     shops = "source,target\n" + "".join(f"{person},shop{number}\n" for number, person in enumerate("abcd"))
     checked = hg.check(write(tmp_path / "shops", shops))
     assert checked.declared["places"] == "hash:1024"
