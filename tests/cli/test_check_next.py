@@ -569,3 +569,15 @@ def test_a_few_unknown_ends_are_no_places(place: Path, run: Run) -> None:
     _, out, _ = run("check", "t")
     assert "3 edges with an end that is not a node ('typo', 'typo', 'other'); dropped" in out
     assert "--places" not in out
+
+
+def test_columns_to_ignore_may_be_given_in_several_flags(place: Path, run: Run) -> None:
+    nodes = table(["id", "age", "note", "mark", "label"], lambda n: [f"p{n}", n, f"a{n}", f"b {n}", n % 2])
+    write({"t/nodes.csv": nodes, "t/edges.csv": links(), "t.toml": 'ignore = "note,mark"\n'})
+    for flags in (
+        ["--ignore", "note", "--ignore", "mark"],
+        ["--ignore", "note,mark"],
+        ["--config", "t.toml"],
+    ):
+        code, _, err = run("train", "t", "--epsilon", "4", "--num-classes", "2", "--dry-run", *flags, *QUICK)
+        assert code == 0, err

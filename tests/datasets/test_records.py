@@ -177,6 +177,38 @@ def test_networkx_attributes_of_multigraphs_are_summed() -> None:
     assert show(found.relations[0], "abc") == {"a b": 3.5, "b a": 3.5}
 
 
+@pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
+def test_networkx_attributes_and_keys_are_relations_where_they_are_declared(kind: Any) -> None:
+    graph = kind()
+    for node in "abc":
+        graph.add_node(node, x=1.0, y=0, split="train")
+    graph.add_edge("a", "b", key="pays", how="cash", amount=2.0)
+    graph.add_edge("a", "b", key="calls", how="phone", amount=3.0)
+    graph.add_edge("b", "c", key="odd", how="phone")
+    pairs = ["b a"] if graph.is_directed() else ["a b", "b a"]
+    found = hg.datasets.from_networkx(graph, relation={"key": ["calls", "pays"]}, num_classes=2)
+    assert [each.info.name for each in found.relations] == ["calls", "pays"]
+    assert [show(each, "abc") for each in found.relations] == [dict.fromkeys(pairs, 1.0)] * 2
+    found = hg.datasets.from_networkx(
+        graph, relation={"how": ["phone", "cash"]}, edge_weight="amount", num_classes=2
+    )
+    assert [show(each, "abc") for each in found.relations] == [
+        dict.fromkeys(pairs, amount) for amount in (3.0, 2.0)
+    ]
+
+
+def test_relations_of_a_networkx_graph_are_trained_on() -> None:
+    graph = nx.gnp_random_graph(40, 0.2, seed=1)
+    for node in graph:
+        graph.nodes[node].update(x=float(node % 3), y=node % 2)
+    for number, (u, w) in enumerate(graph.edges):
+        graph.edges[u, w]["kind"] = ["calls", "pays", "odd"][number % 3]
+    kinds = {"kind": ["calls", "pays"]}
+    read = hg.datasets.from_networkx(graph, relation=kinds, split="0.6/0.2/0.2", num_classes=2)
+    run = hg.train(read, epsilon=4.0, steps=1, hidden=4, device="cpu")
+    assert [block.name for block in run.folder.load_boards()[0].blocks] == ["calls", "pays"]
+
+
 def hetero() -> Any:
     data = pytest.importorskip("torch_geometric.data").HeteroData()
     data["user"].x, data["user"].y = torch.eye(4), torch.tensor([0, 1, 1, 0])
