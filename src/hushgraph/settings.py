@@ -137,6 +137,11 @@ def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
     return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
 
 
+def read_names(values: Sequence[str]) -> list[str]:
+    """The names of a flag such as `--ignore a,b`, which may be repeated."""
+    return [name for value in values for name in split_list(value)]
+
+
 def _read_label(text: str) -> str | list[str]:
     columns = split_list(text)
     return columns[0] if len(columns) == 1 else columns
@@ -246,6 +251,7 @@ _model, _training = partial(Setting, section="Model"), partial(Setting, section=
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
 _table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES)
 _list = partial(_table, metavar="A,B,...", read=split_list)
+_names = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -573,7 +579,7 @@ class Settings(TypedDict, total=False):
             repeats=True,
         ),
     ]
-    ignore: Annotated[Sequence[str] | None, _list("Columns not to read. [none]", column="ignore")]
+    ignore: Annotated[Sequence[str] | None, _names("Columns not to read. [none]", column="ignore")]
     classes: Annotated[
         Sequence[str] | None,
         _list("Names of the classes, or labels, in order. [labels are numbers]", column="classes"),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from hushgraph.billboard import ready as ready_room
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.lists import Block
+from hushgraph.billboard.names import NameIndex
 from hushgraph.billboard.reading import combine_boards, read_rows
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.errors import GraphError
@@ -42,6 +48,53 @@ def test_readings_are_those_of_whole_boards(width: int, count: int, noise_std: f
             assert seen.known.tolist() == expected.known.tolist()
             assert seen.unknown.tolist() == expected.unknown.tolist()
             assert small.noise_std == whole_board.noise_std
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 1.7])
+def test_readings_of_relations_are_those_of_whole_boards(
+    noise_std: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantees: a reading is that of `read_rows` from the combined boards, number for number."""
+    blocks = (
+        Block(name="calls", size=1000),
+        Block(name="pays", size=1000, is_weighted=True),
+        Block(name="devices", size=1000, kind="hashed", is_weighted=True),
+    )
+    boards = [replace(board, blocks=blocks) for board in make_boards(3, 2, noise_std)]
+    ready, (whole_board, _) = ReadyBoards(boards, centred=True), combine_boards(boards, centred=True)
+    rng = np.random.default_rng(1)
+    rows = [
+        [7],
+        [],
+        [PLACES, -1],
+        [2999, 5, 1005, 5, 1004],
+        [2500],
+        *(rng.integers(-9, PLACES + 9, n) for n in (60, 900)),
+    ]
+    indptr, places = np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int64)
+    shares = rng.gamma(1, size=len(places))
+    for damped in (True, False):
+        expected = read_rows(whole_board, indptr, places, place_shares=shares, damped=damped)
+        with monkeypatch.context() as patch:
+            # No call may look at more of the boards than rows list.
+            patch.setattr(ready_room, "combine_boards", refuse_whole_boards)
+            small, seen = ready.read_rows(indptr, places, shares=shares, damped=damped)
+        assert small.num_relations == 3
+        assert seen.values.tobytes() == expected.values.tobytes()
+        assert seen.known.tolist() == expected.known.tolist()
+        assert seen.unknown.tolist() == expected.unknown.tolist()
+
+
+def refuse_whole_boards(boards: list[Board], **how: Any) -> tuple[Board, tuple[float, ...]]:
+    assert boards[0].num_places < PLACES
+    return combine_boards(boards, **how)
+
+
+def test_names_of_blocks_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = Block(name="shops", size=2, kind="places", names=np.array(["b", "a"]))
+    assert block.find(["a", "c"]).tolist() == [1, -1]
+    monkeypatch.setattr(NameIndex, "__init__", None)
+    assert block.find(["b"]).tolist() == [0]
 
 
 def test_places_that_are_no_integers_are_refused() -> None:

@@ -15,7 +15,6 @@ import pytest
 import hushgraph as hg
 from effort import IS_THOROUGH
 from hushgraph.datasets import load_graph
-from hushgraph.datasets.tables.label_problems import round_bounds
 from hushgraph.datasets.tables.proposal import FLAGS, format_flags
 from hushgraph.graph.columns import Columns
 from hushgraph.privacy.guarantee import LOOKED_UP
@@ -54,6 +53,11 @@ def table(head: list[str], row: Callable[[int], list[Any]], *, delimiter: str = 
 
     rows = [head, *(row(n) for n in range(COUNT))]
     return "\n".join(delimiter.join(map(quote, cells)) for cells in rows) + "\n"
+
+
+def records(head: str, row: Callable[[int], list[Any]]) -> str:
+    """Edges with more columns than their two ends."""
+    return "\n".join([head, *(",".join(map(str, row(n))) for n in range(3 * COUNT))]) + "\n"
 
 
 def links(head: str = "source,target", name: str = "p{}", delimiter: str = ",", more: str = "") -> str:
@@ -137,6 +141,38 @@ KINDS: dict[str, Tables] = {
         },
         {"id": "customer", "source": "a", "target": "b"},
         ("id", "ends"),
+    ),
+    "payments with amounts, kinds and days": Tables(
+        "t",
+        {
+            "t/nodes.csv": PEOPLE,
+            "t/edges.csv": records(
+                "payer,payee,amount,payment kind,day,memo",
+                lambda n: [
+                    f"p{n % COUNT}",
+                    f"p{n * 7 % COUNT}",
+                    -1 if n % 20 == 3 else "nan" if n % 20 == 4 else n + 0.5,
+                    ["card", "cash", ""][n % 3],
+                    f"2024-01-{n % 28 + 1:02}",
+                    f"text {n}",
+                ],
+            ),
+        },
+        {"edge_weight": "amount:log1p", "relation": {"payment kind": ["card", "cash"]}},
+        ("records",),
+        "--edge-weight amount:log1p --relation 'payment kind=card|cash' --looked-up records",
+    ),
+    "people, and merchants that are no rows": Tables(
+        "t",
+        {
+            "t/nodes.csv": PEOPLE,
+            "t/edges.csv": records(
+                "source,target", lambda n: [f"p{n % COUNT}", f"shop{n % 9}" if n % 3 else f"p{n * 7 % COUNT}"]
+            ),
+        },
+        {"places": "hash:1024"},
+        ("records",),
+        "--places hash:1024 --looked-up records",
     ),
     "dates": Tables(
         "t",
@@ -235,8 +271,8 @@ KINDS: dict[str, Tables] = {
             "t/edges.csv": links(),
         },
         {"label": "stay"},
-        ("task", "bounds"),
-        "--task number --bounds 0,60",
+        ("task",),
+        "--task number --bounds private",
     ),
     "a number to predict with decimal commas, below 0 too": Tables(
         "t --label 'log gain'",
@@ -249,8 +285,8 @@ KINDS: dict[str, Tables] = {
             "t/edges.csv": links(),
         },
         {"decimal": {"log gain": ","}, "label": "log gain"},
-        ("numbers", "task", "bounds"),
-        "--task number --bounds=-25,20",
+        ("numbers", "task"),
+        "--task number --bounds private",
     ),
     "percentages to predict": Tables(
         "t --label 'share sold'",
@@ -259,8 +295,8 @@ KINDS: dict[str, Tables] = {
             "t/edges.csv": links(),
         },
         {"percent": ["share sold"]},
-        ("numbers", "task", "bounds"),
-        "--task number --bounds 0,0.4",
+        ("numbers", "task"),
+        "--task number --bounds private",
     ),
     "a number to predict within bounds that are known": Tables(
         "t --label stay --bounds 0,30",
@@ -412,33 +448,14 @@ def test_a_label_that_is_a_number_is_said_to_be_one(place: Path, run: Run) -> No
     nodes = "id,age,days\n" + "".join(f"p{n},{n},{n % 59 * 0.9 + 1}\n" for n in range(120))
     write({"t/nodes.csv": nodes, "t/edges.csv": links()})
     _, out, _ = run("check", "t", "--label", "days")
-    assert "59 different numbers: this looks like a number to predict; --task number --bounds 0,60" in out
+    assert "59 different numbers from 1 to 53.2: this looks like a number to predict; --task number" in out
+    assert "--bounds private, as the next command says, which pays for bounds" in out
     assert "or bin it" in out
     # Bins have names: they are classes again.
     Path("t/nodes.csv").write_text(re.sub(r"[\d.]+$", "short", nodes, flags=re.M).replace("short", "long", 9))
     code, out, _ = run("check", "t", "--label", "days")
     assert code == 0
     assert "--classes long,short" in out
-
-
-@pytest.mark.parametrize(
-    ("least", "most", "bounds"),
-    [
-        (0.5, 59.3, (0, 60)),
-        (1, 195, (0, 200)),
-        (-3.2, 4.1, (-4, 5)),
-        (1950, 2004, (1950, 2010)),
-        (0, 0.987, (0, 1)),
-        (3, 118_000, (0, 120_000)),
-        (7, 7, (7, 7)),
-        (0, 0, (0, 1e-7)),
-    ],
-)
-def test_bounds_are_rounded_outwards(least: float, most: float, bounds: tuple[float, float]) -> None:
-    low, high = round_bounds(least, most)
-    assert low <= least <= most <= high
-    assert low < high
-    assert (low, high) == pytest.approx(bounds, abs=1e-4)
 
 
 def test_many_classes_from_zero_are_classes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,3 +539,50 @@ def test_several_names_of_nodes_are_in_the_file(place: Path) -> None:
         checked.write("all.txt")
     with pytest.raises(hg.InputError, match="no folder nowhere; create it first"):
         checked.write("nowhere/all.toml")
+
+
+def test_what_records_hold_is_listed_at_once_with_the_flag_for_each(place: Path, run: Run) -> None:
+    write(KINDS["payments with amounts, kinds and days"].files)
+    code, out, _ = run("check", "t")
+    assert code == 0
+    for wanted in (
+        "column 'amount': says how much a record counts; read so by the next command (--edge-weight amount:",
+        "column 'amount': 6 records without a finite weight ('nan', 'nan', 'nan', ...); counted as 0",
+        "column 'amount': 6 records with a weight below 0 ('-1', '-1', '-1', ...); counted as 0",
+        "column 'payment kind': says of which of 2 kinds a record is; read so by the next command",
+        "column 'payment kind': 40 records of a relation that is not declared (empty, empty, empty, ...)",
+        "column 'day': says when a record was made; not read; --edge-date day with --since and --until",
+        "column 'memo': one more column; not read",
+    ):
+        assert wanted in out, out
+    # The remedy of dates, as printed, with days.
+    follow(run, out, "--edge-date", "day", "--since", "2024-01-05", "--until", "2024-01-20")
+
+
+def test_a_declared_list_of_places_lists_what_it_lacks(place: Path, run: Run) -> None:
+    write(KINDS["people, and merchants that are no rows"].files | {"shops.txt": "shop1\nshop2\n"})
+    code, out, _ = run("check", "t", "--places", "shops.txt")
+    assert code == 0
+    assert "edges that name no declared place ('shop4'" in out
+    assert "dropped; add the place to the list (--places)" in out
+    assert "Next:" in out
+    assert run("train", "t", "--places", "shops.txt", "--epsilon", "4", "--num-classes", "2", *QUICK)[0] == 0
+
+
+def test_a_few_unknown_ends_are_no_places(place: Path, run: Run) -> None:
+    write({"t/nodes.csv": PEOPLE, "t/edges.csv": links() + "p1,typo\np2,typo\np3,other\n"})
+    _, out, _ = run("check", "t")
+    assert "3 edges with an end that is not a node ('typo', 'typo', 'other'); dropped" in out
+    assert "--places" not in out
+
+
+def test_columns_to_ignore_may_be_given_in_several_flags(place: Path, run: Run) -> None:
+    nodes = table(["id", "age", "note", "mark", "label"], lambda n: [f"p{n}", n, f"a{n}", f"b {n}", n % 2])
+    write({"t/nodes.csv": nodes, "t/edges.csv": links(), "t.toml": 'ignore = "note,mark"\n'})
+    for flags in (
+        ["--ignore", "note", "--ignore", "mark"],
+        ["--ignore", "note,mark"],
+        ["--config", "t.toml"],
+    ):
+        code, _, err = run("train", "t", "--epsilon", "4", "--num-classes", "2", "--dry-run", *flags, *QUICK)
+        assert code == 0, err

@@ -46,9 +46,11 @@ TASKS = [
     wrong_two("--task labels --rare", "it is for one class a node", "--rare"),
     wrong_two("--task classes --positive yes", "they belong to --task='binary'; leave them out"),
     wrong_two("--task number", "needs the lowest and the highest number"),
-    wrong_two(
-        "--task number --bounds 0,1",
+    wrong_two("--task number --bounds 0,1", "a number has no classes; leave out one"),
+    Mistake(
+        f"train {TABLES} --label fraud --task number --bounds 0,1 {END}",
         "'no' is not a number; leave out --task and --bounds and name the classes",
+        f"{TWO} {END}",
     ),
     wrong_two("--unit euros", "it is for --task='number'; leave it out"),
     wrong_two("--positive yse", "no such class; did you mean 'yes'?", "--positive yes"),
@@ -93,6 +95,7 @@ NUMBERS = [
     wrong_number("--bounds 0..60", "expected two numbers, as 0,100"),
     wrong_number("--bounds 0,60 --rare", "which has no classes; leave out one"),
     wrong_number("--bounds 0,60 --class-weight no=0.1", "which has no classes; leave out one"),
+    wrong_number("--bounds 0,60 --classes no,yes", "a number has no classes; leave out one"),
     Mistake(
         f"train {TABLES} --label days --task binary --bounds 0,60 {END}",
         "bounds belong to --task='number'",

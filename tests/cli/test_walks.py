@@ -76,7 +76,7 @@ PLACES = {
     "hospital": Place(
         "hushgraph check hospital/patients.csv --edges hospital/contacts.csv --label 'length of stay'",
         300,
-        "--task number --bounds 0,",
+        "--task number --bounds private",
         "number",
     ),
     "social": Place(
@@ -88,7 +88,7 @@ PLACES = {
     "views": Place(
         "hushgraph check views/channels.csv --edges views/mentions.csv --label views",
         300,
-        "--task number --bounds 0,",
+        "--task number --bounds private",
         "number",
     ),
 }

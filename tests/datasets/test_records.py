@@ -14,7 +14,7 @@ import torch
 from scipy import sparse
 
 import hushgraph as hg
-from hushgraph.billboard.lists import hash_names
+from hushgraph.billboard.lists import build_lists, hash_names
 from hushgraph.datasets import load_graph
 from hushgraph.errors import GraphError, InputError
 from hushgraph.graph.records import EdgeWeight, Relation
@@ -118,7 +118,14 @@ def test_places_belong_to_the_person_whichever_end_names_them(tmp_path: Path) ->
     expected = {(0, buckets[0]), (1, buckets[0]), (2, buckets[1])}
     assert set(map(tuple, hashed.list_pairs().T.tolist())) == expected
     # Who owns a record of a place does not depend on the owner of edges.
-    assert hashed.list_by_owner("sender") is hashed
+    graph = hg.Graph.from_arrays(
+        edge_index=None, relations=[hashed], x=np.zeros((4, 1)), y=[0, 1, 0, 1], train_idx=[0]
+    )
+    for owner in ("sender", "reader"):
+        lists = build_lists(graph, owner)
+        assert lists is not None
+        assert lists.indptr.tolist() == hashed.indptr.tolist()
+        assert lists.places.tolist() == hashed.indices.tolist()
 
 
 def test_frames_read_as_files_do(tmp_path: Path) -> None:
@@ -168,6 +175,38 @@ def test_networkx_attributes_of_multigraphs_are_summed() -> None:
     graph.add_edges_from([("a", "b", {"amount": 1}), ("a", "b", {"amount": 2.5}), ("b", "c", {})])
     found = load_graph(graph, edge_weight="amount", num_classes=2)
     assert show(found.relations[0], "abc") == {"a b": 3.5, "b a": 3.5}
+
+
+@pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
+def test_networkx_attributes_and_keys_are_relations_where_they_are_declared(kind: Any) -> None:
+    graph = kind()
+    for node in "abc":
+        graph.add_node(node, x=1.0, y=0, split="train")
+    graph.add_edge("a", "b", key="pays", how="cash", amount=2.0)
+    graph.add_edge("a", "b", key="calls", how="phone", amount=3.0)
+    graph.add_edge("b", "c", key="odd", how="phone")
+    pairs = ["b a"] if graph.is_directed() else ["a b", "b a"]
+    found = hg.datasets.from_networkx(graph, relation={"key": ["calls", "pays"]}, num_classes=2)
+    assert [each.info.name for each in found.relations] == ["calls", "pays"]
+    assert [show(each, "abc") for each in found.relations] == [dict.fromkeys(pairs, 1.0)] * 2
+    found = hg.datasets.from_networkx(
+        graph, relation={"how": ["phone", "cash"]}, edge_weight="amount", num_classes=2
+    )
+    assert [show(each, "abc") for each in found.relations] == [
+        dict.fromkeys(pairs, amount) for amount in (3.0, 2.0)
+    ]
+
+
+def test_relations_of_a_networkx_graph_are_trained_on() -> None:
+    graph = nx.gnp_random_graph(40, 0.2, seed=1)
+    for node in graph:
+        graph.nodes[node].update(x=float(node % 3), y=node % 2)
+    for number, (u, w) in enumerate(graph.edges):
+        graph.edges[u, w]["kind"] = ["calls", "pays", "odd"][number % 3]
+    kinds = {"kind": ["calls", "pays"]}
+    read = hg.datasets.from_networkx(graph, relation=kinds, split="0.6/0.2/0.2", num_classes=2)
+    run = hg.train(read, epsilon=4.0, steps=1, hidden=4, device="cpu")
+    assert [block.name for block in run.folder.load_boards()[0].blocks] == ["calls", "pays"]
 
 
 def hetero() -> Any:
@@ -300,9 +339,10 @@ def test_check_lists_all_problems_of_records_at_once_with_remedies(tmp_path: Pat
 
 
 def test_check_proposes_flags_and_marks_what_it_read_off_rows(tmp_path: Path) -> None:
-    text = hg.check(write(tmp_path / "t")).to_text()
-    assert "--edge-weight amount:log1p" in text
-    assert "--relation kind=A|B" in text
+    checked = hg.check(write(tmp_path / "t"))
+    assert checked.declared["edge_weight"] == "amount:log1p"
+    assert checked.declared["relation"] == {"kind": ["calls", "odd", "pays"]}
+    assert "records" in checked.looked_up
     shops = "source,target\n" + "".join(f"{person},shop{number}\n" for number, person in enumerate("abcd"))
     checked = hg.check(write(tmp_path / "shops", shops))
     assert checked.declared["places"] == "hash:1024"

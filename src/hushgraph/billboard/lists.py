@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numba
@@ -32,6 +33,8 @@ Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
 # Digits of a hash that become a number, as columns of hashed features have them.
 _HEX_DIGITS = 15
+# Records are sorted by about this many groups of owners before they are put into rows.
+_OWNER_GROUPS = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +69,11 @@ class Block:
         """The place of every identifier within the block, -1 where it has none of that name."""
         if self.kind == "hashed":
             return hash_names(np.asarray(identifiers), self.size)
-        return NameIndex(self.names, self.size).find(identifiers)
+        return self._index.find(identifiers)
+
+    @cached_property
+    def _index(self) -> NameIndex:
+        return NameIndex(self.names, self.size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +82,8 @@ class Lists:
 
     Attributes:
         blocks: of the board, one for each relation.
-        indptr: int64 [R + 1]; row v lists `places[indptr[v]:indptr[v + 1]]`.
+        indptr: int64 [R + 1]; row v lists `places[indptr[v]:indptr[v + 1]]`. It begins at 0 unless `cut_rows`
+            has left rows out.
         places: int64, ascending within a row and without repeats; numbers on the whole board.
         coefficients: int64 of 0 or more, in units of 1 / GRID.
 
@@ -138,19 +146,20 @@ def build_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
         return None
     blocks = list_blocks(graph)
     starts = find_starts(blocks)
-    owned = [relation.list_by_owner(edge_owner) for relation in graph.relations]
-    sizes = [np.diff(each.indptr) for each in owned]
-    indptr = np.concatenate([[0], np.cumsum(sum(sizes))]).astype(np.int64)
-    places, weights = np.empty(indptr[-1], np.int64), np.ones(indptr[-1])
+    is_own = [edge_owner == "reader" or not relation.names_people for relation in graph.relations]
+    sizes = np.zeros(graph.num_nodes, np.int64)
+    for relation, is_by_owner in zip(graph.relations, is_own, strict=True):
+        indptr, indices = relation.indptr, relation.indices
+        sizes += np.diff(indptr) if is_by_owner else np.bincount(indices, minlength=len(sizes))
+    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    places, weights = np.empty(ends[-1], np.int64), np.empty(ends[-1])
     # Blocks come in order within a row, and places within each: they are ascending.
-    free = indptr[:-1].copy()
-    for each, size, start in zip(owned, sizes, starts, strict=False):
-        at = np.repeat(free - each.indptr[:-1], size) + np.arange(len(each.indices))
-        places[at] = each.indices + start
-        if each.weights is not None:
-            weights[at] = each.weights
-        free += size
-    return _divide(blocks, indptr, places, weights)
+    free = ends[:-1].copy()
+    for relation, is_by_owner, start in zip(graph.relations, is_own, starts, strict=False):
+        given = np.empty(0) if relation.weights is None else relation.weights
+        put = put_records if is_by_owner else put_reversed
+        put(relation.indptr, relation.indices, given, start, free, places, weights)
+    return _divide(blocks, ends, places, weights)
 
 
 def lists_of_rows(
@@ -200,20 +209,77 @@ def restrict(lists: Lists, rows: npt.NDArray[Any]) -> Lists:
     return replace(lists, indptr=indptr, places=lists.places[taken], coefficients=lists.coefficients[taken])
 
 
+def cut_rows(lists: Lists, begin: int, end: int) -> Lists:
+    """The lists of the rows from `begin` to the one before `end`, without a copy of their entries."""
+    return replace(lists, indptr=lists.indptr[begin : end + 1])
+
+
 def _divide(
     blocks: tuple[Block, ...], indptr: Int64Array, places: Int64Array, weights: npt.NDArray[np.float64]
 ) -> Lists:
-    """Coefficients from weights, which are finite and above 0."""
-    coefficients = np.zeros(len(places), np.int64)
+    """Coefficients from weights, which are finite and above 0 and are written over."""
+    # In the same memory: a weight is not needed once its coefficient is known.
+    coefficients = weights.view(np.int64)
     divide_weights(indptr, places, weights, find_starts(blocks), coefficients)
     return Lists(blocks=blocks, indptr=indptr, places=places, coefficients=coefficients)
+
+
+@numba.njit(cache=True, nogil=True)
+def put_records(indptr, indices, given, start, free, places, weights):  # type: ignore[no-untyped-def]
+    """Put the records of a relation behind those that their owners have already.
+
+    Args:
+        indptr, indices, given: of the relation; `given` is empty where every record counts 1.
+        start: of its block on the board.
+        free: the next free entry of every row, which moves.
+        places, weights: what is written.
+    """
+    for row in range(len(indptr) - 1):
+        for i in range(indptr[row], indptr[row + 1]):
+            at = free[row]
+            free[row] = at + 1
+            places[at] = start + indices[i]
+            weights[at] = given[i] if len(given) else 1.0
+
+
+@numba.njit(cache=True, nogil=True)
+def put_reversed(indptr, indices, given, start, free, places, weights):  # type: ignore[no-untyped-def]
+    """As `put_records`, of a relation whose `indices` own the records.
+
+    They are sorted by groups of owners first: a group's lists are close together, so that the caches hold
+    what is written at random.
+    """
+    bits = 0
+    while len(free) >> bits > _OWNER_GROUPS:
+        bits += 1
+    groups = np.zeros((len(free) >> bits) + 2, np.int64)
+    for i in range(len(indices)):
+        groups[(indices[i] >> bits) + 1] += 1
+    for group in range(1, len(groups)):
+        groups[group] += groups[group - 1]
+    owners, named = np.empty(len(indices), np.int32), np.empty(len(indices), np.int32)
+    moved = np.empty(len(given))
+    for row in range(len(indptr) - 1):
+        for i in range(indptr[row], indptr[row + 1]):
+            group = indices[i] >> bits
+            at = groups[group]
+            groups[group] = at + 1
+            owners[at], named[at] = indices[i], row
+            if len(given):
+                moved[at] = given[i]
+    for i in range(len(owners)):
+        at = free[owners[i]]
+        free[owners[i]] = at + 1
+        places[at] = start + named[i]
+        weights[at] = moved[i] if len(given) else 1.0
 
 
 @numba.njit(cache=True, nogil=True)
 def divide_weights(indptr, places, weights, starts, coefficients):  # type: ignore[no-untyped-def]
     """Divide the weights of every row by their norm within a relation and by the root of its relations.
 
-    The sum of squares is checked in integers; a row that fails is scaled down.
+    The sum of squares is checked in integers; a row that fails is scaled down. `weights` are written over,
+    and `coefficients` may be in the same memory.
     """
     for v in range(len(indptr) - 1):
         begin, end = indptr[v], indptr[v + 1]
@@ -234,10 +300,11 @@ def divide_weights(indptr, places, weights, starts, coefficients):  # type: igno
                 stop += 1
             square = 0.0
             for i in range(at, stop):
-                square += (weights[i] / largest) ** 2
+                weights[i] /= largest
+                square += weights[i] ** 2
+            root = np.sqrt(square * relations)
             for i in range(at, stop):
-                share = (weights[i] / largest) / np.sqrt(square * relations)
-                coefficients[i] = np.int64(share * GRID)
+                coefficients[i] = np.int64(weights[i] / root * GRID)
             at = stop
         while True:
             total = np.int64(0)

@@ -30,7 +30,15 @@ import numpy.typing as npt
 from hushgraph import _arrays
 from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists, owned_records
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.lists import Lists, build_lists, check_blocks, find_starts, lists_of_rows, restrict
+from hushgraph.billboard.lists import (
+    Lists,
+    build_lists,
+    check_blocks,
+    cut_rows,
+    find_starts,
+    lists_of_rows,
+    restrict,
+)
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.reads import contains
@@ -320,30 +328,30 @@ def _read_relations(
     check_blocks(now.blocks, board.blocks)
     picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
     _slots(picked, graph.num_nodes)
+    if rows is not None:
+        now = restrict(now, picked)
+    cast = now if then is None or is_same else then if rows is None else restrict(then, picked)
     weights = place_weights(board, damped=damped)
     readings = _arrays.empty((len(picked), board.num_relations * board.width), np.float32)
     step = max(1, _HELD_SUMS // readings.shape[1])
     for begin in range(0, len(picked), step):
         part = picked[begin : begin + step]
-        listed = restrict(now, part)
-        cast = None if then is None or is_same else restrict(then, part)
-        sums, square, own_weight = _sum_lists(board, listed, weights, cast)
+        listed, before = (cut_rows(each, begin, begin + len(part)) for each in (now, cast))
+        sums, square, own_weight = _sum_lists(board, listed, weights, before)
         for share, ballots in owns:
-            mine = ballots.dense(part) / float(GRID)
-            sums -= share * own_weight[:, :, None] * mine[:, None, :]
+            _take_off_shares(sums, own_weight, share, ballots.dense(part) / float(GRID))
         block = normalise(sums.reshape(-1, board.width), square.reshape(-1))
         readings[begin : begin + step] = block.reshape(len(part), -1)
     return readings
 
 
 def _sum_lists(
-    board: Board, now: Lists, weights: FloatArray, cast: Lists | None
+    board: Board, now: Lists, weights: FloatArray, then: Lists
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """For every row and relation: weighted sums of the board, squares of weights, weight of what was cast."""
     count, relations = len(now.indptr) - 1, board.num_relations
     sums = np.zeros((count, relations, board.width))
     square, own_weight = np.zeros((count, relations)), np.zeros((count, relations))
-    then = now if cast is None else cast
     _read_shares(
         now.indptr,
         now.places,
@@ -354,6 +362,7 @@ def _sum_lists(
         then.indptr,
         then.places,
         then.coefficients,
+        then.places is now.places,
         sums,
         square,
         own_weight,
@@ -425,7 +434,7 @@ def _read_new_lists(
 ) -> Readings:
     """`read_rows` where every row has coefficients for its places; these rows have cast nothing."""
     lists = lists_of_rows(board.blocks, starts, listed, shares)
-    sums, square, _ = _sum_lists(board, lists, place_weights(board, damped=damped), None)
+    sums, square, _ = _sum_lists(board, lists, place_weights(board, damped=damped), lists)
     is_unknown = (listed < 0) | (listed >= board.num_places)
     unknown = np.bincount(np.repeat(np.arange(len(starts) - 1), np.diff(starts)), is_unknown, len(starts) - 1)
     values = normalise(sums.reshape(-1, board.width), square.reshape(-1)).reshape(len(starts) - 1, -1)
@@ -649,21 +658,46 @@ def _read_shares(  # type: ignore[no-untyped-def]
     cast_indptr,
     cast_places,
     cast_coefficients,
+    is_same,
     sums,
     square,
     own_weight,
 ):
-    """Add up what rows see of every relation, in the order of their places."""
-    for i in range(len(indptr) - 1):
-        relation, at = 0, cast_indptr[i]
-        for j in range(indptr[i], indptr[i + 1]):
-            place = places[j]
-            while place >= starts[relation + 1]:
-                relation += 1
-            weight = weights[place] * (coefficients[j] / GRID)
-            _add_place(values, weight, place, sums[i, relation])
-            square[i, relation] += weight * weight
-            while at < cast_indptr[i + 1] and cast_places[at] < place:
-                at += 1
-            if at < cast_indptr[i + 1] and cast_places[at] == place:
-                own_weight[i, relation] += weight * (cast_coefficients[at] / GRID)
+    """Add up what rows see of every relation, in the order of their places.
+
+    `is_same` where what was cast is what is listed.
+
+    One relation after another: what is read at random is then a block of the board, not all of it.
+    """
+    count = len(indptr) - 1
+    now, then = indptr[:-1].copy(), cast_indptr[:-1].copy()
+    for relation in range(len(starts) - 1):
+        behind = starts[relation + 1]
+        for i in range(count):
+            j, at, end, cast_end = now[i], then[i], indptr[i + 1], cast_indptr[i + 1]
+            seen, squares, own = sums[i, relation], 0.0, 0.0
+            while j < end and places[j] < behind:
+                place, share = places[j], coefficients[j] / GRID
+                weight = weights[place] * share
+                _add_place(values, weight, place, seen)
+                squares += weight * weight
+                if is_same:
+                    own += weight * share
+                else:
+                    while at < cast_end and cast_places[at] < place:
+                        at += 1
+                    if at < cast_end and cast_places[at] == place:
+                        own += weight * (cast_coefficients[at] / GRID)
+                j += 1
+            square[i, relation], own_weight[i, relation] = squares, own
+            now[i], then[i] = j, at
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_off_shares(sums, own_weight, share, ballots):  # type: ignore[no-untyped-def]
+    """Subtract what every row cast onto the places it reads, by relation."""
+    for i in range(len(sums)):
+        for relation in range(sums.shape[1]):
+            weight = share * own_weight[i, relation]
+            for k in range(sums.shape[2]):
+                sums[i, relation, k] -= weight * ballots[i, k]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.lists import find_starts
 from hushgraph.billboard.names import Int64Array, NameIndex
 from hushgraph.billboard.reading import Readings, combine_boards, read_rows
 from hushgraph.graph.graph import check_integers
@@ -59,17 +60,21 @@ class ReadyBoards:
 
         Args:
             indptr, places, damped: as in the function `read_rows`.
-            shares: as `place_shares` there; a board of several relations is read as it is.
+            shares: as `place_shares` there.
         """
-        if self.boards[0].blocks:
-            board, _ = combine_boards(self.boards, centred=self.centred)
-            return board, read_rows(board, indptr, places, place_shares=shares, damped=damped)
         listed = check_integers("places", places, ndim=1)
         is_place = (listed >= 0) & (listed < self.num_places)
         taken, numbers = np.unique(listed[is_place], return_inverse=True)
-        parts = [replace(board, values=board.values[taken], names=None) for board in self.boards]
+        blocks = self.boards[0].blocks
+        ends = np.searchsorted(taken, find_starts(blocks))
+        # Numbers are as good as names here.
+        small = tuple(
+            replace(block, size=size, names=None)
+            for block, size in zip(blocks, np.diff(ends).tolist(), strict=True)
+        )
+        parts = [replace(each, values=each.values[taken], names=None, blocks=small) for each in self.boards]
         board, _ = combine_boards(parts, centred=self.centred, in_place=True)
         # Ascending as the places are, so that sums are formed in the same order.
         renumbered = np.full(len(listed), -1, np.int64)
         renumbered[is_place] = numbers
-        return board, read_rows(board, indptr, renumbered, damped=damped)
+        return board, read_rows(board, indptr, renumbered, place_shares=shares, damped=damped)

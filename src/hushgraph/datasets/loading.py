@@ -341,6 +341,7 @@ def from_networkx(
     num_classes: int | None = None,
     directed: bool | None = None,
     edge_weight: str | None = None,
+    relation: Mapping[str, Sequence[str]] | None = None,
     person: str | None = None,
 ) -> Graph:
     """Build a graph from a NetworkX graph. The nodes keep their order.
@@ -359,6 +360,8 @@ def from_networkx(
         symmetrize, num_classes, directed: as in `Graph.from_arrays`.
         edge_weight: as in `load_graph`: an attribute of edges, such as "weight". Edges of a multigraph
             between two nodes are summed.
+        relation: the attribute of edges that says of which kind each is, and the kinds, which are declared:
+            {"kind": ["calls", "pays"]}; "key" stands for the keys of a multigraph. Others are dropped.
         person: the attribute that says whose a node is, where people have several; a node without it is a
             person of its own.
 
@@ -379,6 +382,7 @@ def from_networkx(
         num_classes=num_classes,
         directed=directed,
         edge_weight=edge_weight,
+        relation=relation,
         person=person,
     )
 
@@ -393,6 +397,7 @@ def _build_from_networkx(
     split: str = "split",
     split_seed: int = 0,
     edge_weight: str | None = None,
+    relation: Mapping[str, Sequence[str]] | None = None,
     person: str | None = None,
     **options: Any,
 ) -> Graph:
@@ -406,6 +411,7 @@ def _build_from_networkx(
         split=None if fractions else split,
         labels=labels,
         edge_weight=edge_weight,
+        relation=None if relation is None else Columns(relation=relation).relation,
         person=person,
     )
     options["edge_weight"] = edge_weight
@@ -440,11 +446,11 @@ def _build(
 
 
 def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
-    """Arrays with a relation in place of edges, where weights are declared."""
-    raw = arrays.pop("weights", None)
-    if edge_weight is None:
+    """Arrays with relations in place of edges, where weights or relations are declared."""
+    raw, kinds = arrays.pop("weights", None), arrays.pop("kinds", None)
+    if edge_weight is None and kinds is None:
         return arrays
-    declared = EdgeWeight.of(edge_weight)
+    declared = None if edge_weight is None else EdgeWeight.of(edge_weight)
     num_nodes = check_shape("x", arrays["x"], ndim=2)[0]
     edges = arrays["edge_index"]
     if callable(edges):
@@ -456,11 +462,21 @@ def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
         weights = weights[:, 0]
     if weights.shape != (edges.shape[1],) or weights.dtype.kind not in "biuf":
         raise GraphError(
-            f"{declared.column} has dtype {weights.dtype} and shape {list(weights.shape)}; expected one "
+            f"{edge_weight} has dtype {weights.dtype} and shape {list(weights.shape)}; expected one "
             f"number for each of {edges.shape[1]} edges"
         )
-    relation = Relation.between_people(PEOPLE, edges, num_nodes=num_nodes, weights=declared.apply(weights))
-    return arrays | {"edge_index": None, "relations": [relation]}
+    names, codes = kinds or ((PEOPLE,), np.zeros(edges.shape[1], np.int64))
+    counted = None if declared is None else declared.apply(weights)
+    relations = [
+        Relation.between_people(
+            name,
+            edges[:, codes == number],
+            num_nodes=num_nodes,
+            weights=None if counted is None else counted[codes == number],
+        )
+        for number, name in enumerate(names)
+    ]
+    return arrays | {"edge_index": None, "relations": relations}
 
 
 def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str | None) -> Any:

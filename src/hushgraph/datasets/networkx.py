@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.records import EdgeWeight
 
 _SPLITS = ("train", "val", "test")
+KEY = "key"
+"""Stands for the keys of a multigraph, where relations are declared."""
 
 
 def is_networkx(data: Any) -> bool:
@@ -30,11 +32,13 @@ def arrays_from_networkx(
     split: str | None = "split",
     labels: bool = True,
     edge_weight: str | None = None,
+    relation: Mapping[str, Sequence[str]] | None = None,
     person: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays`; without `labels`, no split is read either.
 
-    Weights are under "weights", where `edge_weight` names an attribute of edges.
+    Weights are under "weights", where `edge_weight` names an attribute of edges; names of relations and the
+    number of each edge's are under "kinds", where `relation` declares some.
     """
     if not is_networkx(graph):
         raise GraphError(f"graph is a {type(graph).__name__}; expected a NetworkX graph")
@@ -52,6 +56,9 @@ def arrays_from_networkx(
     if column is not None:
         weights = np.array([as_weight(value) for _, _, value in graph.edges(data=column)], np.float64)
         arrays["weights"] = weights if graph.is_directed() else np.concatenate([weights, weights])
+    for attribute, kinds in (relation or {}).items():
+        codes = _read_kinds(graph, attribute, kinds)
+        arrays["kinds"] = kinds, codes if graph.is_directed() else np.concatenate([codes, codes])
     arrays["x"] = _read_features(graph, nodes, features)
     if not labels:
         return arrays
@@ -61,6 +68,16 @@ def arrays_from_networkx(
     if split is not None:
         arrays |= _read_splits(graph, nodes, split)
     return arrays
+
+
+def _read_kinds(graph: Any, attribute: str, kinds: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The number of the declared relation of every edge, -1 for others."""
+    if attribute == KEY and graph.is_multigraph():
+        values = [key for _, _, key in graph.edges(keys=True)]
+    else:
+        values = [value for _, _, value in graph.edges(data=attribute)]
+    known = {kind: number for number, kind in enumerate(kinds)}
+    return np.array([known.get(str(value), -1) for value in values], np.int64)
 
 
 def as_weight(value: Any) -> float:

@@ -231,14 +231,6 @@ class Relation:
         )
         return replace(built, place_names=place_names)
 
-    def list_by_owner(self, edge_owner: str) -> Relation:
-        """The same records in the rows of their owners, who list the other ends."""
-        if not self.names_people or edge_owner == "reader":
-            return self
-        from scipy import sparse
-
-        return self._from_matrix(sparse.csr_array(self._matrix().T))
-
     def with_row_emptied(self, v: int, edge_owner: str) -> Relation:
         """The same records without those that node `v` owns."""
         if self.names_people and edge_owner == "sender":

@@ -401,7 +401,6 @@ def _describe(profile: Profile, word: str) -> str:
         "another split": "left out: only one column is the split",
         "another id": "left out: different in every row",
         "empty": "left out",
-        "weight": "not read unless --edge-weight names it",
     }
     return "; ".join([*parts, *([notes[word]] if word in notes else [])])
 

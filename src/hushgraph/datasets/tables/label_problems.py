@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from hushgraph.datasets.tables.profile import Profile, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.tasks.choose import choose_class_task, choose_other_task, read_class_weights
 
+PRIVATE_BOUNDS = "private"
 # What stands between the labels of a cell that lists several.
 _BETWEEN = ("|", ";", ",")
 # More different labels than this are not proposed as a list of labels.
@@ -148,7 +148,7 @@ class LabelFinder(Finder):
         self._add(0, profile.name, what, min(counts), advice)
 
     def _check_numbers(self, profile: Profile) -> None:
-        """Say that labels are numbers, propose bounds, and list cells that are none or lie outside."""
+        """Say that labels are numbers, and list cells that are none or lie outside declared bounds."""
         given = self.question.given
         filled, value = self._filled(profile), feature_sql(self.rules, profile.name, profile.sql)
         bounds = given.get("bounds")
@@ -161,16 +161,19 @@ class LabelFinder(Finder):
                 advice = "expected numbers for --task number; choose another --label, or leave out --task"
                 self._add(0, profile.name, "no cell is a number", profile.filled, advice, stops=True)
                 return
-            bounds = round_bounds(least, most)
-            self.listing.asked |= {"task": "number", "bounds": bounds}
-            self.listing.looked_up += ["bounds"] if "task" in given else ["task", "bounds"]
-            shown = ",".join(f"{bound:.12g}" for bound in bounds)
-            what = f"{profile.distinct:,} different numbers: this looks like a number to predict"
+            # Bounds that were read off rows would be an assumption; those that are paid for are none.
+            self.listing.asked |= {"task": "number", "bounds": PRIVATE_BOUNDS}
+            self.listing.looked_up += [] if "task" in given else ["task"]
+            what = (
+                f"{profile.distinct:,} different numbers from {least:.6g} to {most:.6g}: this looks like a "
+                "number to predict"
+            )
             advice = (
-                f"--task number --bounds {shown}, as the next command says, or bounds you know; or bin it"
+                "--task number --bounds private, as the next command says, which pays for bounds; or bounds "
+                "that you know, as --bounds 0,100, which are free; or bin it"
             )
             self._add(0, profile.name, what, profile.filled, advice)
-        else:
+        elif bounds != PRIVATE_BOUNDS:
             outside = f"{filled} AND NOT {value} BETWEEN {float(bounds[0])!r} AND {float(bounds[1])!r}"
             count = self._count(outside)
             if count:
@@ -283,14 +286,3 @@ class LabelFinder(Finder):
         if profile.empty:
             what = f"{profile.empty:,} rows have no label"
             self._add(0, profile.name, what, profile.empty, "fine: they are not learnt from")
-
-
-def round_bounds(least: float, most: float) -> tuple[float, float]:
-    """Round a range outwards to multiples of 1, 2 or 5 times a power of ten; a lower bound near 0 is 0."""
-    span = max(most - least, 1e-6 * max(abs(least), abs(most), 1.0))
-    step = 10.0 ** math.floor(math.log10(span))
-    step /= 5 if span < 2 * step else 2 if span < 5 * step else 1
-    low, high = step * math.floor(least / step), step * math.ceil(most / step)
-    if 0 < low <= span / 2:
-        low = 0.0
-    return float(f"{low:.12g}"), float(f"{max(high, low + step):.12g}")

@@ -20,6 +20,9 @@ from hushgraph.graph.columns import Columns
 _MOST_TEXTS = 8
 # Pairs of nodes with edges in both directions are few below this share.
 _MUTUAL = 0.1
+# Ends of edges that are no node are proposed as places from this share of records on, where a name is in so
+# many of them on average.
+_PLACES, _MENTIONS = 0.1, 2
 # Words for a column whose cells become numbers.
 NUMERIC = ("number", "boolean", "date")
 _LISTED = ("features", "ignore", "categorical", "hashed")
@@ -280,13 +283,21 @@ class _Finder(RecordFinder):
         )
         with_node = self.connection.execute(f"SELECT count(*) FROM {linked} WHERE {one_node}").fetchone()[0]
         if places is None:
-            if with_node < total or not total:
+            (different,) = self.connection.execute(
+                f"SELECT count(DISTINCT {names}) FROM {linked} WHERE {one_node}"
+            ).fetchone()
+            # Names that several records share are places; single ones are more likely misspelt ids.
+            is_shared = with_node >= _PLACES * total and with_node >= _MENTIONS * different
+            if not total or (with_node < total and not is_shared):
                 return False
-            # Every record names a node and something else: nothing could be trained without places.
             self.listing.declared["places"] = PROPOSED_PLACES
-            what = f"all {total:,} records name a node and something that is none"
-            self._add(1, "", what, total, f"read as places that are not people (--places {PROPOSED_PLACES})")
-            return True
+            what = f"{with_node:,} of {total:,} records name a node and something that is none"
+            advice = (
+                f"read as places that are not people by the next command (--places {PROPOSED_PLACES}); a "
+                "file of their names is better where you have a public list"
+            )
+            self._add(1, "", what, with_node, advice)
+            self.settings["places"] = places = PROPOSED_PLACES
         unknown = f"(u IS NULL AND w IS NULL) OR ({one_node} AND {names} IS NULL)"
         if not isinstance(places, str):
             unknown += f" OR ({one_node} AND {names} NOT IN ({list_sql(places)}))"

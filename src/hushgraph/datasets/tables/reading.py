@@ -17,7 +17,7 @@ from hushgraph.datasets.tables.files import TableFiles, find_tables
 from hushgraph.datasets.tables.node_table import LabelKind, NodeTable
 from hushgraph.datasets.tables.records import build_relations, check_columns
 from hushgraph.datasets.tables.table import Table, open_table
-from hushgraph.errors import GraphError, MissingSplitError
+from hushgraph.errors import GraphError, InputError, MissingSplitError
 from hushgraph.graph.columns import Columns, looks_like_split
 
 # The memory limit of DuckDB, which writes what does not fit to the temporary folder.
@@ -54,6 +54,8 @@ def arrays_from_tables(
         nodes, edges = open_pair(connection, files, given, is_fixed=isinstance(columns, Columns))
         is_rest = given.features is None
         given = given.resolve_names(nodes.names)
+        if given.classes is not None and kind == "number":
+            raise InputError("classes with task='number': a number has no classes; leave out one (--classes)")
         if given.classes is not None:
             if num_classes not in (None, len(given.classes)):
                 raise GraphError(_count_mismatch(num_classes, len(given.classes), files, columns))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import Any
+
+from hushgraph._text import join_list, join_pair
 from hushgraph.datasets.tables.cells import feature_sql, time_sql
 from hushgraph.datasets.tables.findings import EXAMPLES
 from hushgraph.datasets.tables.label_problems import LabelFinder
@@ -81,19 +85,58 @@ class RecordFinder(LabelFinder):
         self._add(1, profile.name, what.format(records), int(count), remedy, examples)
 
     def propose_records(self) -> None:
-        """Columns of edges that are not read, with the flag that would read each."""
+        """Columns of edges that nothing reads: propose a weight and a relation, name the flags of others.
+
+        What is proposed is marked as read off rows, since numbers and values of rows decide it.
+        """
         read = {self.roles.source, self.roles.target, *self.declared_columns}
         for name, word in self.roles.edges.items():
             profile = self.profiles[1][name]
-            if name in read or word in ("source", "target"):
+            if name in read or word in ("source", "target") or not profile.filled:
                 continue
-            if word in ("weight", "number"):
+            if word == "weight" and profile.distinct > 1 and self.settings.get("edge_weight") is None:
+                weight = f"{name}:log1p"
+                what, flag = "says how much a record counts", f"--edge-weight {shlex.quote(weight)}"
+                self._propose("edge_weight", weight, name, what, flag)
+            elif word in ("weight", "number"):
                 advice = f"not read; if it is how much a record counts, give --edge-weight {name}:log1p"
-            elif 1 < profile.distinct <= _MOST_KINDS:
-                advice = f"not read; if it is the kind of a record, declare its values: --relation {name}=A|B"
+                self._add(1, name, "one more column", 1, advice)
+            elif self._holds_dates(profile):
+                advice = (
+                    f"not read; --edge-date {shlex.quote(name)} with --since and --until YYYY-MM-DD, days "
+                    "that you declare, drops older and later records; --half-life lets them fade"
+                )
+                self._add(1, name, "says when a record was made", 1, advice)
+            elif 1 < profile.distinct <= _MOST_KINDS and not self.settings.get("relation"):
+                kinds = self._list_kinds(profile)
+                flag = f"--relation {shlex.quote(join_pair(name, join_list(kinds, '|')))}"
+                what = f"says of which of {len(kinds)} kinds a record is"
+                self._propose("relation", {name: kinds}, name, what, flag)
             else:
                 advice = "not read: of edges, weights, dates, relations and places are"
-            self._add(1, name, "one more column", 1, advice)
+                self._add(1, name, "one more column", 1, advice)
+
+    def _propose(self, key: str, value: Any, column: str, what: str, flag: str) -> None:
+        """Let the next command declare something about records."""
+        self.listing.declared[key] = value
+        # What follows looks for problems of it.
+        self.settings[key] = value
+        advice = f"read so by the next command ({flag}); leave the flag out to count every record alike"
+        self._add(1, column, what, 1, advice)
+
+    def _holds_dates(self, profile: Profile) -> bool:
+        """Whether nine cells of ten that are not empty are dates, written as year, month and day."""
+        time = time_sql(profile.sql, rule_for(self.rules.date_format, profile.name))
+        (dates,) = self.connection.execute(f"SELECT count({time}) FROM raw_edges").fetchone()
+        return int(dates) * 10 >= profile.filled * 9
+
+    def _list_kinds(self, profile: Profile) -> list[str]:
+        """The different values of a column of edges in order, without empty ones."""
+        texts = self.connection.execute(
+            f"SELECT DISTINCT CAST({profile.sql} AS VARCHAR) FROM raw_edges WHERE {self._filled(profile)} "
+            "ORDER BY 1"
+        ).fetchall()
+        return [str(text) for (text,) in texts]
 
     @property
     def declared_columns(self) -> tuple[str, ...]:

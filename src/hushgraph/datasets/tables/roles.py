@@ -61,7 +61,12 @@ _TARGET_WORDS = {
 _IDS = ("id", "node", "node_id", "key", "uid")
 _ID_NAME = re.compile(r"(^|[^a-z])(id|uuid|guid|key)$")
 _ID_WORDS = {"id", "uuid", "guid", "key", "no", "nr", "number", "iban"}
-_WEIGHTS = re.compile(r"weight|strength|count|score|^w$")
+# Words in names of columns of edges that say how much a record counts.
+_WEIGHT_WORDS = {
+    *["weight", "weights", "w", "strength", "count", "counts", "amount", "amt", "value", "sum", "total"],
+    *["price", "paid", "cost", "volume", "quantity", "qty", "times", "frequency", "freq", "duration"],
+    *["seconds", "minutes", "hours", "messages", "betrag"],
+}
 # Whole numbers under such a name are codes rather than amounts.
 _CODE_WORDS = {
     *[
@@ -327,8 +332,8 @@ class RoleGuess:
 
 
 def _name_edge_column(profile: Profile) -> str:
-    """Return what another column of the edge table looks like; none of them is read."""
-    if profile.is_number and _WEIGHTS.search(profile.name.casefold()):
+    """Return what another column of the edge table looks like."""
+    if profile.is_number and _WEIGHT_WORDS & _split_words(profile.name):
         return "weight"
     return "number" if profile.is_number else "text"
 

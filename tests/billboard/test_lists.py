@@ -1,0 +1,99 @@
+"""Lists of rows against a second way to make them, on a graph with more nodes than groups of owners."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hushgraph.billboard import lists as lists_room
+from hushgraph.billboard.ballots import GRID, label_ballots
+from hushgraph.billboard.board import Board, cast
+from hushgraph.billboard.lists import build_lists, find_starts, list_blocks
+from hushgraph.billboard.reading import place_weights, read
+from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.records import Relation
+
+NODES, PLACES = 1500, 40
+
+
+def make_graph() -> Graph:
+    """Two relations between people, one with weights, and one of places with weights."""
+    rng = np.random.default_rng(0)
+    ends = [rng.integers(0, NODES, (2, 6000)) for _ in range(2)]
+    people, places = rng.integers(0, NODES, 3000), rng.integers(0, PLACES, 3000)
+    return Graph.from_arrays(
+        edge_index=None,
+        relations=[
+            Relation.between_people("calls", ends[0], num_nodes=NODES),
+            Relation.between_people("pays", ends[1], num_nodes=NODES, weights=rng.lognormal(size=6000)),
+            Relation.to_places(
+                "shops", people, places, num_nodes=NODES, num_places=PLACES, weights=rng.lognormal(size=3000)
+            ),
+        ],
+        x=np.zeros((NODES, 1)),
+        y=rng.integers(0, 3, NODES),
+        train_idx=np.arange(900),
+    )
+
+
+def list_by_hand(graph: Graph, owner: EdgeOwner) -> list[dict[int, tuple[int, float]]]:
+    """For every row: place on the whole board -> (relation, share)."""
+    starts = find_starts(list_blocks(graph))
+    rows: list[dict[int, tuple[int, float]]] = [{} for _ in range(graph.num_nodes)]
+    for number, relation in enumerate(graph.relations):
+        by_owner = relation.list_pairs()
+        if relation.names_people and owner == "sender":
+            by_owner = by_owner[::-1]
+        weights = np.ones(by_owner.shape[1]) if relation.weights is None else relation.weights
+        for (v, named), weight in zip(by_owner.T.tolist(), weights.tolist(), strict=True):
+            rows[v][int(starts[number]) + named] = (number, weight)
+    for row in rows:
+        relations = {number for number, _ in row.values()}
+        for number in relations:
+            own = {place: weight for place, (of, weight) in row.items() if of == number}
+            norm = np.sqrt(sum(weight**2 for weight in own.values()) * len(relations))
+            for place, weight in own.items():
+                row[place] = (number, weight / norm)
+    return rows
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_rows_list_what_they_own_in_ascending_order(owner: EdgeOwner) -> None:
+    graph = make_graph()
+    assert NODES > lists_room._OWNER_GROUPS, "or groups of owners are single owners"
+    lists, expected = build_lists(graph, owner), list_by_hand(graph, owner)
+    assert lists is not None
+    for v, row in enumerate(expected):
+        mine = slice(lists.indptr[v], lists.indptr[v + 1])
+        assert lists.places[mine].tolist() == sorted(row)
+        shares = lists.coefficients[mine] / GRID
+        np.testing.assert_allclose(shares, [row[place][1] for place in sorted(row)], atol=3 / GRID)
+
+
+@pytest.mark.parametrize("owner", ["sender", "reader"])
+def test_boards_and_readings_against_sums_by_hand(owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in several parts, all of them or some, read what sums over their lists give."""
+    graph = make_graph()
+    monkeypatch.setattr("hushgraph.billboard.reading._HELD_SUMS", 2000)
+    ballots, expected = label_ballots(graph, owner, task=graph.task), list_by_hand(graph, owner)
+    tally = cast(graph, ballots) / GRID
+    labels = np.eye(3)[graph.y] - 1 / 3
+    own = labels / np.linalg.norm(labels, axis=1, keepdims=True)
+    by_hand = np.zeros_like(tally)
+    for v, row in enumerate(expected[:900]):
+        for place, (_, share) in row.items():
+            by_hand[place] += share * own[v]
+    np.testing.assert_allclose(tally, by_hand, atol=1e-4)
+    board = Board(values=tally.astype(np.float32), noise_std=0.3, blocks=list_blocks(graph))
+    loudness = place_weights(board)
+    wanted = np.random.default_rng(2).permutation(NODES)[:200]
+    readings = read(board, graph, owner, own=ballots)
+    np.testing.assert_array_equal(read(board, graph, owner, own=ballots, rows=wanted), readings[wanted])
+    for v in wanted.tolist():
+        sums, squares = np.zeros((3, 3)), np.zeros(3)
+        for place, (number, share) in expected[v].items():
+            mine = share * own[v] if v < 900 else 0.0
+            sums[number] += loudness[place] * share * (board.values[place] - mine)
+            squares[number] += (loudness[place] * share) ** 2
+        by_row = sums / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
+        np.testing.assert_allclose(readings[v].reshape(3, 3), by_row, atol=1e-3)
