@@ -239,13 +239,17 @@ class Relation:
 
         return self._from_matrix(sparse.csr_array(self._matrix().T))
 
-    def with_row_emptied(self, v: int, edge_owner: str) -> Relation:
-        """The same records without those that node `v` owns."""
-        if self.names_people and edge_owner == "sender":
-            return self._filter(self.indices != v)
-        kept = np.ones(len(self.indices), np.bool_)
-        kept[self.indptr[v] : self.indptr[v + 1]] = False
-        return self._filter(kept)
+    def with_rows_emptied(self, nodes: npt.NDArray[Any], edge_owner: str) -> Relation:
+        """The same records without those that these nodes own."""
+        rows, named = self.list_pairs()
+        owners = named if self.names_people and edge_owner == "sender" else rows
+        return self._filter(~np.isin(owners, nodes))
+
+    def between_persons(self, persons: npt.NDArray[Any]) -> Relation:
+        """The same records without those between nodes of one person, as `Graph.persons` tells."""
+        if not self.names_people:
+            return self
+        return self._filter(persons[self.indices] != np.repeat(persons, np.diff(self.indptr)))
 
     def symmetrized(self) -> Relation:
         """The same records and their reverses; weights of the two directions add up."""
