@@ -27,7 +27,7 @@ import torch
 
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import Board, cast
-from hushgraph.billboard.lists import hash_names
+from hushgraph.billboard.lists import hash_names, list_blocks
 from hushgraph.billboard.reading import read
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import Relation
@@ -51,7 +51,8 @@ def list_modes() -> list[str]:
     return ["+".join(filter(None, each)) for each in parts if any(each[:3])]
 
 
-MODES = list_modes()
+# Last comes that of plain records, which no coefficients divide.
+MODES = [*list_modes(), "persons"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,7 @@ class Small:
         splits: 0 training, 1 validation, 2 test, 3 none.
         y: labels, -1 for none.
         owner: whose row holds a record.
+        is_plain: whether the records of its only table are the reads of the graph.
     """
 
     tables: tuple[Table, ...]
@@ -81,6 +83,7 @@ class Small:
     splits: np.ndarray
     y: np.ndarray
     owner: str
+    is_plain: bool
 
     @cached_property
     def people(self) -> Graph:
@@ -139,10 +142,13 @@ class Small:
 
     def graph(self, shares: Sequence[np.ndarray] | None = None, y: np.ndarray | None = None) -> Graph:
         """The graph with these records and labels."""
-        relations = self.relate(shares)
+        relations, labels = self.relate(shares), self.y if y is None else y
         if self.persons is not None:
             relations = tuple(each.between_persons(self.whose) for each in relations)
-        return replace(self.people, relations=relations, y=self.y if y is None else y)
+        if self.is_plain:
+            (reads,) = relations
+            return replace(self.people, indptr=reads.indptr, indices=reads.indices, y=labels)
+        return replace(self.people, relations=relations, y=labels)
 
     def ballots(self, graph: Graph, outputs: torch.Tensor | None = None) -> Ballots:
         """What is cast: labels, or on a board that everybody casts onto also what outputs say."""
@@ -203,6 +209,7 @@ def draw(mode: str, number: int, *, most_nodes: int = 9) -> Small:
         splits=splits,
         y=np.minimum(labels, 0) if rng.random() < 0.4 else labels,
         owner=str(rng.choice(["sender", "reader"])),
+        is_plain=mode == "persons",
     )
 
 
@@ -237,9 +244,10 @@ def search_rows(mode: str, count: int = GRAPHS) -> Emptied:
     for number in range(count):
         small = draw(mode, number)
         rng = np.random.default_rng(number)
+        relations = small.relate()
         graph = Graph.from_arrays(
-            edge_index=None,
-            relations=small.relate(),
+            edge_index=relations[0].list_pairs()[::-1] if small.is_plain else None,
+            relations=() if small.is_plain else relations,
             x=np.eye(len(small.y)),
             y=small.y,
             train_idx=small.people.train_idx,
@@ -258,9 +266,8 @@ def search_rows(mode: str, count: int = GRAPHS) -> Emptied:
             moved[place] = max(moved[place], move)
             several = max(several, move if casts > 1 else 0)
             uncast += move > 0 and not casts
-            assert ballots.lists is not None
             noisy = (tally / GRID + rng.normal(size=tally.shape)).astype(np.float32)
-            board = Board(values=noisy, noise_std=1.0, blocks=ballots.lists.blocks)
+            board = Board(values=noisy, noise_std=1.0, blocks=list_blocks(graph))
             seen, then = (
                 read(board, each, small.owner, own=own)  # type: ignore[arg-type]
                 for each, own in ((graph, ballots), (emptied, after))
@@ -385,9 +392,9 @@ def write_table(records: Sequence[dict[str, Any]]) -> str:
     heads = ("records of persons", "person emptied, first board", "second board", *whats)
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for record in records:
-        if not record["mode"].endswith("+persons"):
+        if not record["mode"].endswith("persons"):
             continue
-        cells = [record["mode"].removesuffix("+persons").replace("+", ", ")]
+        cells = [record["mode"].removesuffix("persons").strip("+").replace("+", ", ") or "plain"]
         cells += [f"{part:.4f} of 1" for part in record["moved"]]
         for what in whats:
             figure = record["figures"][what]
@@ -399,6 +406,7 @@ def write_table(records: Sequence[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--mode", choices=MODES, nargs="*", default=MODES)
     parser.add_argument("--table", type=Path, help="print the table of a record, and run nothing")
     arguments = parser.parse_args()
     if arguments.table is not None:
@@ -406,7 +414,7 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     with arguments.out.open("w") as file:
-        for mode in MODES:
+        for mode in arguments.mode:
             file.write(json.dumps(measure(mode)) + "\n")
             file.flush()
 

@@ -33,7 +33,7 @@ from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task
 
-GRAPHS = 2000
+GRAPHS = 300
 NEARLY = 1 - 1e-5
 Int64Array = npt.NDArray[np.int64]
 

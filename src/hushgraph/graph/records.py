@@ -20,6 +20,7 @@ from hushgraph.errors import GraphError, InputError
 
 FloatArray = npt.NDArray[np.float64]
 WeightFunction = Literal["none", "log1p", "sqrt"]
+PlaceKind = Literal["nodes", "places", "hashed"]
 COUNT = "count"
 """Stands for no column: a weight is how often a pair is recorded."""
 MOST_BUCKETS = 1 << 24
@@ -131,6 +132,13 @@ class RelationInfo:
     num_places: int | None = None
     is_weighted: bool = False
     is_hashed: bool = False
+
+    @property
+    def kind(self) -> PlaceKind:
+        """What its places are."""
+        if self.num_places is None:
+            return "nodes"
+        return "hashed" if self.is_hashed else "places"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
