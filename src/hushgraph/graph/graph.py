@@ -412,7 +412,7 @@ class Graph:
         if is_trained[self.val_idx].any() or is_trained[self.test_idx].any():
             raise GraphError("a person has nodes in train_idx and in another split; use Graph.with_persons")
         # The reads are those of all relations between people, but a relation may have been put in later.
-        named = [self, *(each for each in self.relations if each.names_people)]
+        named: list[Graph | Relation] = [self, *(each for each in self.relations if each.names_people)]
         if any(np.any(persons[e.indices] == np.repeat(persons, np.diff(e.indptr))) for e in named):
             raise GraphError("a node reads another node of its person; use Graph.with_persons")
 
