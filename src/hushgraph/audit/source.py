@@ -45,8 +45,8 @@ def is_run(path: Any) -> bool:
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
     folder = RunFolder.open(path)
-    found = _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
-    return replace(found, relations=folder.relations)
+    settings = _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
+    return replace(settings, relations=folder.relations)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -58,8 +58,8 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
         arguments: of `train`.
     """
     graph, plan, config = prepare(data, **arguments)
-    found = _settings(plan, config, find_assumptions(graph), graph.task)
-    return replace(found, relations=tuple(each.info for each in graph.relations))
+    settings = _settings(plan, config, find_assumptions(graph), graph.task)
+    return replace(settings, relations=tuple(each.info for each in graph.relations))
 
 
 def settings_without_data(

@@ -271,7 +271,7 @@ def read(
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
     lists = PersonLists.of(graph, edge_owner, None) if owns else None
-    whole = np.array([0, board.num_places])
+    ends = np.array([0, board.num_places])
     readings = np.empty((len(picked), board.width), np.float32)
     # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
@@ -284,7 +284,7 @@ def read(
         for part, ballots in owns:
             take_off(sums, part * own_weight, ballots, picked, columns)
             if lists is not None:
-                take_off_others(sums[:, None], part, ballots, lists, weights, slots, whole, columns)
+                take_off_others(sums[:, None], part, ballots, lists, weights, slots, ends, columns)
         for first in range(0, len(picked), _READ_BLOCK):
             block = slice(first, first + _READ_BLOCK)
             readings[block, columns] = normalise(sums[block], square[block])
