@@ -23,7 +23,7 @@ from hushgraph.accounting.accountants import gaussian_epsilon
 from hushgraph.audit.attack import stage_boards
 from hushgraph.audit.runs import plant_nothing
 from hushgraph.audit.scene import Difference
-from hushgraph.audit.trials import Shown
+from hushgraph.audit.trials import Shown, Stage
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import epsilon
 from hushgraph.privacy.plans import BillboardPlan
@@ -63,16 +63,18 @@ def attack(name: str, claim: float, difference: Difference) -> dict[str, Any]:
     )
     plan = plan.calibrated(epsilon=claim).with_evaluation(task.num_tables)
     stage = stage_boards(plan, plant_nothing, COPIES, difference=difference, task=task, class_weights=weights)
+    words, change = DIFFERENCES[difference]
+    return {"task": name, "claim": claim, "difference": words, **compare(stage, change, RUNS)}
+
+
+def compare(stage: Stage, change: Change, runs: int) -> dict[str, Any]:
+    """What is claimed for a change, and what so many runs of a stage show."""
     rng = np.random.default_rng(1)
-    shown = Shown.join([stage.run(rng) for _ in range(RUNS)])
+    shown = Shown.join([stage.run(rng) for _ in range(runs)])
     there, empty = shown.pair(0)
     shift = (there.mean() - empty.mean()) / math.sqrt((there.var() + empty.var()) / 2)
     error = math.sqrt(2 / len(there))
-    words, change = DIFFERENCES[difference]
     return {
-        "task": name,
-        "claim": claim,
-        "difference": words,
         "claimed": epsilon(stage.plan.charges, [change], delta=DELTA),
         "shown": gaussian_epsilon(shift, DELTA),
         "interval": [gaussian_epsilon(max(shift + z * error, 1e-9), DELTA) for z in (-2, 2)],

@@ -25,6 +25,8 @@ from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.persons import PERSON_GRID, share_count
 from hushgraph.inputs.features import Features
 from hushgraph.models.gnn import ReadingMLP
+from hushgraph.privacy.changes import TRAINING_ROW, Change
+from hushgraph.privacy.charges import ScalingCharge
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.trees import grow
 from hushgraph.scaling.histograms import count_numbers
@@ -317,6 +319,41 @@ def test_an_emptied_person_moves_histograms_by_what_is_charged() -> None:
         assert moved <= 2 * PERSON_GRID**2
         largest = max(largest, moved / (2 * PERSON_GRID**2))
     assert largest == 1.0
+
+
+@pytest.mark.parametrize("numbers", [0, 2])
+def test_an_emptied_person_moves_the_histogram_of_targets_by_what_is_charged(numbers: int) -> None:
+    """`bounds="private"`: one line more than numeric columns, in which a person adds at most 1 as well."""
+    rng = np.random.default_rng(6)
+    names = [f"n{k}" for k in range(numbers)]
+    charge = ScalingCharge(num_columns=numbers + 1, noise_std=1.0, has_target=True)
+    claimed, label = numbers + 1, 2
+    assert charge.move(TRAINING_ROW) ** 2 == pytest.approx(claimed)
+    assert charge.move(Change("label", ("training",))) ** 2 == pytest.approx(label)
+    largest = {"person": 0.0, "label": 0.0}
+    for _ in range(150):
+        graph = Graph.from_arrays(
+            edge_index=np.zeros((2, 0), np.int64),
+            x=np.round(rng.normal(size=(8, numbers + 1)) * rng.choice([1, 100])) + 1,
+            y=rng.choice([0.0, 3e38, -7.5, 40_000.0, np.inf, np.nan], 8).astype(np.float32),
+            train_idx=np.flatnonzero(np.append(True, rng.random(7) < 0.7)),
+            task=Number(bounds="private"),
+            persons=rng.integers(0, 4, 8),
+            columns=Columns(features=names, categorical={"c": ["a"]}) if numbers else None,
+        )
+        before = count_numbers(graph, names)
+        assert len(before) == numbers + 1
+        v = int(rng.integers(8))
+        moved = square(before - count_numbers(graph.with_row_emptied(v, "sender"), names)) / PERSON_GRID**2
+        assert moved <= claimed
+        largest["person"] = max(largest["person"], moved / claimed)
+        y = graph.y.copy()
+        y[v] = 1.0
+        if not np.isnan(graph.y[v]):
+            moved = square(before - count_numbers(replace(graph, y=y), names)) / PERSON_GRID**2
+            assert moved <= label
+            largest["label"] = max(largest["label"], moved / label)
+    assert largest == {"person": 1.0, "label": 1.0}
 
 
 @cache

@@ -136,3 +136,45 @@ def test_every_phrase_about_nodes_has_a_form_about_persons() -> None:
     for phrase, form in _OF_PERSONS:
         assert speak(phrase, "person") == form
         assert speak(phrase, "node") == phrase
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--edge-weight", "amount"],
+        ["--relation", "kind=a|b"],
+        ["--places", "hash:8"],
+        ["--person", "customer_id"],
+        ["--person", "customer_id", "--edge-weight", "amount:log1p"],
+        ["--person", "customer_id", "--relation", "kind=a|b", "--places", "hash:8"],
+        ["--person", "customer_id", "--model", "mlp"],
+        ["--person", "customer_id", "--max-readers", "0"],
+    ],
+    ids=" ".join,
+)
+def test_a_plan_without_data_prices_what_flags_say_about_records(tmp_path: Path, flags: list[str]) -> None:
+    """Edges, pairs and the unit as for data with these columns."""
+    people = write_tables(tmp_path / "people")
+    lines = (people / "edges.csv").read_text().splitlines()
+    more = [f"{line},{number % 5},{'ab'[number % 2]}" for number, line in enumerate(lines[1:])]
+    (people / "edges.csv").write_text("\n".join(["source,target,amount,kind", *more]) + "\n")
+    usual = ["--num-classes", "2", "--epsilon", "4", "--numbers", "as-is"]
+    ignored = [] if "--person" in flags else ["--ignore", "customer_id"]
+    known = call("plan", str(people), *usual, *flags, *ignored)
+    usual = usual[:4] if "--max-readers" not in flags else usual[2:4]
+    shape = ["--steps", str(known["steps"]), "--batch-size", str(known["batch_size"])]
+    found = call("plan", "--train-nodes", str(known["train_nodes"]), *usual, *shape, *flags)
+    names = ("unit", "adjacency", "epsilon_edge", "epsilon_pair", "epsilon_label", "changed_trees")
+    assert {name: found.get(name) for name in names} == {name: known.get(name) for name in names}
+
+
+def test_a_weighted_edge_without_data_is_priced_at_6() -> None:
+    usual = ["plan", "--train-nodes", "5000", "--num-classes", "5", "--epsilon", "4"]
+    plain, weighted, persons = (
+        call(*usual, *more)["epsilon_edge"] for more in ([], ["--edge-weight", "w"], ["--person", "p"])
+    )
+    assert plain < persons < weighted
+    with pytest.raises(AssertionError, match="trees with messages"):
+        call("plan", "--train-nodes", "5000", "--epsilon", "4", "--person", "p", "--max-readers", "2")
+    with pytest.raises(AssertionError, match="without DATA: there is nothing to read"):
+        call(*usual, "--id", "name")

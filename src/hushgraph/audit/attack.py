@@ -18,12 +18,13 @@ from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
 from hushgraph.audit.runs import Plant, plant_nothing
-from hushgraph.audit.scene import Difference, plant_rows, plant_trees
+from hushgraph.audit.scene import Difference, choose_blocks, plant_rows, plant_trees
 from hushgraph.audit.statistics import Floats, check_confidence
 from hushgraph.audit.trials import Observer, Shown, Stage
 from hushgraph.audit.weights import point_rows, point_trees, spread
 from hushgraph.billboard.lists import Block
 from hushgraph.errors import InputError, PlanError
+from hushgraph.graph.records import RelationInfo
 from hushgraph.privacy.changes import TRAINING_ROW, Change, row_emptied
 from hushgraph.privacy.charges import Charge, epsilon, list_events
 from hushgraph.privacy.defaults import choose_reading
@@ -97,6 +98,7 @@ def audit_plan(
     observer: Observer | None = None,
     task: Task | None = None,
     class_weights: tuple[float, ...] | None = None,
+    relations: Sequence[RelationInfo] = (),
 ) -> Audit:
     """Attack real runs under `plan` and bound its epsilon from below.
 
@@ -104,6 +106,8 @@ def audit_plan(
     on them, about half of the canaries there and half emptied; everything that is released is seen, and how
     well the two can be told apart bounds epsilon. Then come plain checks of what was released (`checks`) and
     attacks on digits (`numbers`). No data is read.
+
+    Where the plan protects persons, a canary is a person with three nodes, emptied together.
 
     A plan with boards is attacked with them: for one emptied row; then, each beside its own claim, other
     people's predictions, one label flipped, a row of the validation split, its tables of figures alone, and
@@ -125,6 +129,8 @@ def audit_plan(
         task: what a `BillboardPlan` is for: its ballots, losses, inputs and tables are attacked, of three
             classes or labels where there are many; one of c classes unless given.
         class_weights: of the run, where examples of its classes are weighted.
+        relations: of the run, where its records are not plain: what has weights, and what names places that
+            are not people. As many relations as the plan has unless given.
 
     Guarantees:
         With probability at least `confidence`, `by_event` is at most the epsilon at the plan's delta of the
@@ -153,7 +159,8 @@ def audit_plan(
         name = model if plan.num_layers else "mlp"
         guess = partial(attack_numbers, plan, model=name, trials=guesses, plant=plant, seed=seed)
     if plan.num_boards:
-        audit = _audit_boards(plan, plant, effort, confidence, task=task, class_weights=class_weights)
+        asked = {"task": task, "class_weights": class_weights, "blocks": choose_blocks(plan, relations)}
+        audit = _audit_boards(plan, plant, effort, confidence, **asked)
     else:
         audit = _audit_trees(plan, plant, effort, confidence, model=model, canary=canary)
     return replace(
@@ -166,7 +173,7 @@ def audit_plan(
 
 
 def _audit_boards(plan: PrivacyPlan, plant: Plant, effort: _Effort, confidence: float, **asked: Any) -> Audit:
-    """Boards and steps together, then every other claim; `asked` are task and class weights."""
+    """Boards and steps together, then every other claim; `asked` are as in `stage_boards`."""
     each = 1 - (1 - confidence) / (_BOUNDS + (plan.num_tables > 0))
     stage = stage_boards(plan, plant, effort.copies(_COPIES), **asked)
     shown = effort.spend(stage)
@@ -207,7 +214,7 @@ def stage_boards(
     blocks: tuple[Block, ...] | None = None,
 ) -> Stage:
     """Runs with boards, with so many canaries each; inputs are those of the task, records of the blocks."""
-    several = _NODES_EACH if plan.protects == "person" and difference != "flipped" else 1
+    several = 1 if difference == "flipped" else _count_nodes(plan)
     if several == 1:
         # One label of one node is flipped.
         plan = replace(plan, protects="node")
@@ -226,6 +233,11 @@ def stage_boards(
     if class_weights is not None and isinstance(scene.task, TwoClasses):
         inputs["class_weights"] = class_weights
     return Stage.of(plan, scene, phases, plant=plant, hidden=1, **inputs)
+
+
+def _count_nodes(plan: PrivacyPlan) -> int:
+    """Nodes of a canary: several where persons are protected."""
+    return _NODES_EACH if plan.protects == "person" else 1
 
 
 def attack_evaluated(
@@ -289,7 +301,7 @@ def attack_board(
         confidence: of the bound.
         fault: the name of a mistake to plant.
         effort, plant: of the audit that this is a part of.
-        asked: `task` and `class_weights`, as in `audit_plan`.
+        asked: `task`, `class_weights` and `blocks`, as in `stage_boards`.
 
     Guarantees:
         As those of `audit_plan`.
@@ -353,7 +365,7 @@ def stage_trees(plan: PrivacyPlan, plant: Plant, effort: _Effort, *, model: str,
     copies = 1 if by_groups else effort.copies(_TREE_COPIES)
     wanted = _MOST if effort.trials is None else effort.trials
     repeats = max(1, min(_STEPS_OF_A_RUN // plan.steps, math.ceil(2 * wanted / copies)))
-    scene = plant_trees(plan, copies=copies, canary=canary)
+    scene = plant_trees(plan, copies=copies, canary=canary, nodes_each=_count_nodes(plan))
     phases: Any = partial(spread, seed=_WEIGHTS_SEED) if by_groups else partial(point_trees, plan=plan)
     return Stage.of(plan, scene, phases, plant=plant, hidden=_HIDDEN_OF_TREES, model=model, repeats=repeats)
 

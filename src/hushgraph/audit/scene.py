@@ -8,7 +8,7 @@ its own and depends on no other copy. So one run is as many trials as there are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from scipy import sparse
 from hushgraph.billboard.lists import Block
 from hushgraph.errors import InputError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.graph.records import Relation
+from hushgraph.graph.records import Relation, RelationInfo
 from hushgraph.privacy.plans import BillboardPlan, PrivacyPlan
 from hushgraph.sampling.keys import pair_key, seed_word
 from hushgraph.tasks.classes import Classes
@@ -207,6 +207,11 @@ class _Drawing:
         self.owners.append(len(self.owners) if owner is None else owner)
         return len(self.labels) - 1
 
+    def person(self, count: int, **about: Any) -> list[int]:
+        """So many nodes of one person, all alike; one node is a person of its own."""
+        first = self.node(**about)
+        return [first, *(self.node(owner=first, **about) for _ in range(count - 1))]
+
     @property
     def num_training(self) -> int:
         """How many nodes, or persons, are in the training split."""
@@ -274,8 +279,17 @@ def _repeat(
     )
 
 
-def choose_blocks(plan: PrivacyPlan) -> tuple[Block, ...]:
-    """As many relations as the plan has, with weights where it has weights; none for plain records."""
+def choose_blocks(plan: PrivacyPlan, relations: Sequence[RelationInfo] = ()) -> tuple[Block, ...]:
+    """The relations of made graphs, none for plain records.
+
+    Args:
+        plan: has as many as these, with weights where it has weights, if nothing else is known.
+        relations: of a run: which have weights, and which name places that are not people.
+    """
+    if relations:
+        return tuple(
+            Block(name=each.name, size=0, kind=each.kind, is_weighted=each.is_weighted) for each in relations
+        )
     if not isinstance(plan, BillboardPlan) or not (plan.is_weighted or plan.num_relations > 1):
         return ()
     return tuple(
@@ -340,9 +354,10 @@ def plant_rows(
     def draw(drawing: _Drawing) -> tuple[int, list[int]]:
         places = [drawing.node(split="test") for _ in range(degree)]
         split: Split = "val" if difference == "evaluated" else "train"
-        canary = drawing.lists(drawing.node(label=UNIQUE, split=split, feature=HOT), places)
-        for _ in range(nodes_each - 1):
-            drawing.lists(drawing.node(label=UNIQUE, split=split, feature=HOT, owner=canary), places)
+        nodes = drawing.person(nodes_each, label=UNIQUE, split=split, feature=HOT)
+        for node in nodes:
+            drawing.lists(node, places)
+        canary = nodes[0]
         witnesses = [drawing.node(label=others_label), drawing.node(split="test")]
         drawing.lists(witnesses[0], [*places, canary])
         drawing.lists(witnesses[1], places)
@@ -357,6 +372,7 @@ def plant_trees(
     *,
     copies: int,
     canary: str = "strongest",
+    nodes_each: int = 1,
     temperatures: tuple[float, float] | None = None,
 ) -> Scene:
     """Canaries that change as many training trees as the plan counts, and each as much as can be.
@@ -368,6 +384,7 @@ def plant_trees(
             edges it also holds places that others take when it goes. "read" is outside the training split:
             training reaches it through edges only. "hub" matters only by whom it displaces: where readers
             own the edges, the others who get its places; where senders do, what its readers read instead.
+        nodes_each: how many nodes a canary has, all alike; for plans that read no edge in training.
         temperatures: the features of hot and cold nodes, where they are not those of the plan.
     """
     if canary not in CANARIES:
@@ -382,7 +399,8 @@ def plant_trees(
     hot, cold = temperatures or choose_temperatures(plan)
 
     def draw(drawing: _Drawing) -> tuple[int, list[int]]:
-        v = drawing.node(feature=hot, label=label, split="test" if canary == "read" else "train")
+        split: Split = "test" if canary == "read" else "train"
+        v = drawing.person(nodes_each, feature=hot, label=label, split=split)[0]
         only_displaces = canary == "hub" and by_reader
         depth = 0 if only_displaces else r
         first = drawing.readers(v, count=count, depth=depth, label=0, feature=cold)

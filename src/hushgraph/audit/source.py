@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgraph.audit.attack import planted
+from hushgraph.graph.records import RelationInfo
 from hushgraph.methods.rows import Rows
 from hushgraph.privacy.guarantee import Assumption, find_assumptions
 from hushgraph.privacy.plans import PrivacyPlan
@@ -26,13 +27,14 @@ _USUAL_OF: Mapping[str, Mapping[str, Any]] = {"trees": {"num_layers": 1, "max_re
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What an audit takes from a run: its plan, model, task, weights and what its guarantee assumes."""
+    """What an audit takes from a run: its plan, model, task, weights, relations, and what is assumed."""
 
     plan: PrivacyPlan
     model: str
     assumptions: tuple[Assumption, ...] = ()
     task: Task | None = None
     class_weights: tuple[float, ...] | None = None
+    relations: tuple[RelationInfo, ...] = ()
 
 
 def is_run(path: Any) -> bool:
@@ -43,7 +45,8 @@ def is_run(path: Any) -> bool:
 def settings_of_run(path: Any) -> Settings:
     """Those of a run, finished or not."""
     folder = RunFolder.open(path)
-    return _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
+    settings = _settings(folder.plan, folder.config, folder.assumptions, folder.asked)
+    return replace(settings, relations=folder.relations)
 
 
 def settings_for(data: Any, **arguments: Any) -> Settings:
@@ -51,11 +54,12 @@ def settings_for(data: Any, **arguments: Any) -> Settings:
 
     Args:
         data: as `train` takes it. Its rows are read to be checked; the audit sees how many training nodes and
-            classes there are, which are public.
+            classes there are, and what relations, which are public.
         arguments: of `train`.
     """
-    prepared = prepare(data, **arguments)
-    return _settings(prepared.plan, prepared.config, find_assumptions(prepared.graph), prepared.graph.task)
+    graph, plan, config = prepare(data, **arguments)
+    settings = _settings(plan, config, find_assumptions(graph), graph.task)
+    return replace(settings, relations=tuple(each.info for each in graph.relations))
 
 
 def settings_without_data(

@@ -87,9 +87,10 @@ def _list_checks(audit: Audit) -> list[tuple[str, str]]:
 
 def _describe_canary(audit: Audit) -> str:
     words = CANARY_WORDS.get(audit.canary)
+    several = ", that of a person with several nodes" if audit.plan.protects == "person" else ""
     if words is None:
-        return f"a row of {audit.canary} with a label of its own, emptied"
-    return f"{audit.canary}: {words}"
+        return f"a row of {audit.canary} with a label of its own, emptied{several}"
+    return f"{audit.canary}: {words}{several}"
 
 
 def _list_numbers(audit: Audit) -> list[tuple[str, str]]:

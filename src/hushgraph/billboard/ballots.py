@@ -4,9 +4,9 @@ A ballot is a vector in units of 1 / GRID, as wide as the task says: one number 
 places casts the same ballot b onto each of them, and d |b|^2 <= GRID^2 holds in integers. So emptying the row
 moves the tally of all places by at most GRID (Frobenius norm), whatever the other rows are.
 
-Of a person with several nodes, what the k that cast onto a board cast is added up place by place, divided by
-the root of k and cut to a norm of GRID, checked in integers. (1/sqrt(k) each without the cut is not enough:
-k nodes that list one place would move it by sqrt(k).)
+Of a person with several nodes, what the k that cast onto a board cast is added up place by place, over all
+relations, divided by the root of k and cut to a norm of GRID, checked in integers on the sum. (1/sqrt(k) each
+without the cut is not enough: k nodes that list one place would move it by sqrt(k).)
 
 The places of a row are the other ends of the records it owns. A `Graph` holds no repeats and no self-loops,
 so its records are used as they are. Where records have weights, are of several relations or name places that
@@ -30,7 +30,7 @@ from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
 from hushgraph.billboard.lists import Int32Array as Int32Array
 from hushgraph.billboard.lists import Int64Array as Int64Array
-from hushgraph.billboard.lists import Lists, build_lists
+from hushgraph.billboard.lists import Lists, build_lists, restrict
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.persons import Members, count_members, gather
@@ -178,7 +178,7 @@ def label_ballots(graph: Graph, edge_owner: EdgeOwner, *, task: Task) -> Ballots
     lists = build_lists(graph, edge_owner)
     sizes = list_sizes(graph, edge_owner) if lists is None else lists.sizes
     ballots = ballots_of_lists(sizes, labels, edge_owner, task=task, lists=lists)
-    return share_among_persons(ballots, PersonLists.of(graph, edge_owner))
+    return share_among_persons(ballots, PersonLists.of(graph, edge_owner, lists))
 
 
 def ballots_of_lists(
@@ -242,21 +242,35 @@ class PersonLists:
         members: the nodes of these persons.
         pointers: int64 [len(members.nodes) + 1].
         places: member i lists `places[pointers[i]:pointers[i + 1]]`, ascending.
+        coefficients: int64, in units of 1 / GRID, what the ballot of a node is multiplied by at each of them;
+            GRID where it casts the same onto all of them.
+        num_places: how many places the board has.
     """
 
     members: Members
     pointers: Int64Array
     places: npt.NDArray[Any]
+    coefficients: Int64Array
+    num_places: int
 
     @classmethod
-    def of(cls, graph: Graph, edge_owner: EdgeOwner) -> PersonLists | None:
-        """Of a graph; None where nobody has several nodes."""
+    def of(cls, graph: Graph, edge_owner: EdgeOwner, lists: Lists | None) -> PersonLists | None:
+        """Of a graph and its lists with coefficients, if it has some; None where nobody has several nodes."""
         if graph.persons is None:
             return None
         sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
         members = gather(graph.persons, np.flatnonzero(sizes > 1))
         if not len(members.nodes):
             return None
+        if lists is not None:
+            of_members = restrict(lists, members.nodes)
+            return cls(
+                members=members,
+                pointers=of_members.indptr,
+                places=of_members.places,
+                coefficients=of_members.coefficients,
+                num_places=lists.num_places,
+            )
         position = np.full(graph.num_nodes, -1, np.int64)
         position[members.nodes] = np.arange(len(members.nodes))
         nothing = np.empty(0, np.int64)
@@ -269,13 +283,25 @@ class PersonLists:
         places = np.concatenate([nothing, *(places for _, places in parts)])
         counts = np.bincount(owners, minlength=len(members.nodes))
         pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        return cls(members=members, pointers=pointers, places=places[np.argsort(owners, kind="stable")])
+        return cls(
+            members=members,
+            pointers=pointers,
+            places=places[np.argsort(owners, kind="stable")],
+            coefficients=np.full(len(places), GRID),
+            num_places=graph.num_nodes,
+        )
 
-    def square(self, ballots: npt.NDArray[Any], num_places: int) -> npt.NDArray[Any]:
-        """[persons]: the squared norm of what the nodes of each person cast together, place by place."""
-        squares = np.zeros(len(self.members.pointers) - 1, ballots.dtype)
-        local = np.full(num_places, -1, np.int64)
-        _square_casts(self.members.pointers, self.pointers, self.places, ballots, local, squares)
+    def square(self, ballots: Int64Array, dtype: type[np.number[Any]]) -> npt.NDArray[Any]:
+        """[persons]: the squared norm of what the nodes of each person cast together, place by place.
+
+        Args:
+            ballots: int64 [len(members.nodes), width], in units.
+            dtype: of the squares: int64 where they are small enough to be exact, else float64.
+        """
+        squares = np.zeros(len(self.members.pointers) - 1, dtype)
+        local = np.full(self.num_places, -1, np.int64)
+        listed = (self.pointers, self.places, self.coefficients)
+        _square_casts(self.members.pointers, *listed, ballots, local, squares)
         return squares
 
 
@@ -293,13 +319,14 @@ def share_among_persons(ballots: Ballots, lists: PersonLists | None) -> Ballots:
     dense = ballots.dense(nodes)
     casts = (ballots.is_cast & (ballots.list_sizes > 0))[nodes]
     counts = np.maximum(np.bincount(person_of[casts], minlength=len(pointers) - 1), 1)
-    squares = lists.square(dense.astype(np.float64), len(ballots.labels))
+    # Of many nodes, squares would be too large for integers.
+    squares = lists.square(dense, np.float64)
     scales = np.minimum(1 / np.sqrt(counts), GRID / np.sqrt(np.maximum(squares, 1.0)))
     shrinking = 2.0**-40
     while True:
         # Rounding towards zero may lengthen a sum of ballots that cancel, by little.
         exact = np.trunc(dense * scales[person_of, None]).astype(np.int64)
-        too_long = lists.square(exact, len(ballots.labels)) > GRID**2
+        too_long = lists.square(exact, np.int64) > GRID**2
         if not too_long.any():
             break
         scales[too_long] *= 1 - shrinking
@@ -398,6 +425,13 @@ def add_soft_ballots(owners, places, soft_rows, soft, tally):  # type: ignore[no
                 tally[u, k] += soft[row, k]
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def _cut_product(share, entry):  # type: ignore[no-untyped-def]
+    """A product of two numbers of at most GRID, cut to units towards zero."""
+    product = share * entry
+    return product >> GRID_BITS if product >= 0 else -(-product >> GRID_BITS)
+
+
 @numba.njit(cache=True, nogil=True)
 def add_shares(  # type: ignore[no-untyped-def]
     indptr, places, coefficients, labels, own, rest, soft_rows, soft, first, tally, taken
@@ -420,8 +454,7 @@ def add_shares(  # type: ignore[no-untyped-def]
                 break
             if row >= 0:
                 for k in range(soft.shape[1]):
-                    product = share * soft[row, k]
-                    tally[u, k] += product >> GRID_BITS if product >= 0 else -(-product >> GRID_BITS)
+                    tally[u, k] += _cut_product(share, soft[row, k])
             else:
                 loss = (share * rest[v]) >> GRID_BITS
                 tally[u, label] += ((share * own[v]) >> GRID_BITS) + loss
@@ -429,8 +462,11 @@ def add_shares(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _square_casts(who, pointers, places, ballots, local, squares):  # type: ignore[no-untyped-def]
-    """Add up what persons cast, place by place, and the squares of that; `local` is -1 before and after."""
+def _square_casts(who, pointers, places, coefficients, ballots, local, squares):  # type: ignore[no-untyped-def]
+    """Add up what persons cast, place by place, and the squares of that; `local` is -1 before and after.
+
+    What a node casts onto a place is what `add_shares` adds there.
+    """
     width = ballots.shape[1]
     for person in range(len(who) - 1):
         first, last = who[person], who[person + 1]
@@ -443,9 +479,10 @@ def _square_casts(who, pointers, places, ballots, local, squares):  # type: igno
                     local[place] = touched
                     touched += 1
                 for k in range(width):
-                    cast[local[place], k] += ballots[i, k]
+                    cast[local[place], k] += _cut_product(coefficients[at], ballots[i, k])
         for at in range(touched):
             for k in range(width):
-                squares[person] += cast[at, k] * cast[at, k]
+                entry = squares.dtype.type(cast[at, k])
+                squares[person] += entry * entry
         for at in range(pointers[first], pointers[last]):
             local[places[at]] = -1

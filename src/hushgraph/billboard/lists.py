@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from hushgraph.billboard.names import NameIndex, as_integers_or_text
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.graph.records import PEOPLE, RelationInfo
+from hushgraph.graph.records import PEOPLE, PlaceKind, RelationInfo
 
 # One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
 GRID_BITS = 24
@@ -51,7 +51,7 @@ class Block:
 
     name: str
     size: int
-    kind: Literal["nodes", "places", "hashed"] = "nodes"
+    kind: PlaceKind = "nodes"
     is_weighted: bool = False
     names: npt.NDArray[Any] | None = None
 
@@ -118,14 +118,13 @@ def list_blocks(graph: Graph) -> tuple[Block, ...]:
     blocks = []
     for relation in graph.relations:
         info = relation.info
-        is_nodes = info.num_places is None
         blocks.append(
             Block(
                 name=info.name,
                 size=graph.num_nodes if info.num_places is None else info.num_places,
-                kind="nodes" if is_nodes else "hashed" if info.is_hashed else "places",
+                kind=info.kind,
                 is_weighted=info.is_weighted,
-                names=graph.node_names if is_nodes else relation.place_names,
+                names=graph.node_names if info.kind == "nodes" else relation.place_names,
             )
         )
     return tuple(blocks)

@@ -286,7 +286,8 @@ def read(
         # Per row, the sum of w over the places it cast onto.
         for owners, places in owned_records(graph, edge_owner):
             add_own(owners, places, slots, weights, own_weight, *then)
-    lists = PersonLists.of(graph, edge_owner) if owns else None
+    lists = PersonLists.of(graph, edge_owner, None) if owns else None
+    ends = np.array([0, board.num_places])
     readings = _arrays.empty((len(picked), board.width), np.float32)
     # Some columns at a time: the sums are twice as wide as the readings.
     width = max(1, _HELD_SUMS // max(1, len(picked)))
@@ -299,8 +300,8 @@ def read(
             add_records(owners, places, slots, weights, values, sums, square)
         for part, ballots in owns:
             take_off(sums, part * own_weight, ballots, picked, columns)
-            if lists is not None and ballots.person_lists is not None:
-                take_off_others(sums, part, ballots, lists, ballots.person_lists, weights, slots, columns)
+            if lists is not None:
+                take_off_others(sums[:, None], part, ballots, lists, weights, slots, ends, columns)
         for first in range(0, len(picked), _READ_BLOCK):
             block = slice(first, first + _READ_BLOCK)
             readings[block, columns] = normalise(sums[block], square[block])
@@ -328,6 +329,8 @@ def _read_relations(
     check_blocks(now.blocks, board.blocks)
     picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
     _slots(picked, graph.num_nodes)
+    # Of all nodes: what the others of a person cast is taken off too.
+    lists = PersonLists.of(graph, edge_owner, now) if owns else None
     if rows is not None:
         now = restrict(now, picked)
     cast = now if then is None or is_same else then if rows is None else restrict(then, picked)
@@ -340,6 +343,9 @@ def _read_relations(
         sums, square, own_weight = _sum_lists(board, listed, weights, before)
         for share, ballots in owns:
             _take_off_shares(sums, own_weight, share, ballots.dense(part) / float(GRID))
+            if lists is not None:
+                slots = _slots(part, graph.num_nodes)
+                take_off_others(sums, share, ballots, lists, weights, slots, now.starts)
         block = normalise(sums.reshape(-1, board.width), square.reshape(-1))
         readings[begin : begin + step] = block.reshape(len(part), -1)
     return readings
@@ -446,25 +452,36 @@ def take_off_others(
     part: float,
     own: Ballots,
     now: PersonLists,
-    then: PersonLists,
     weights: FloatArray,
     slots: Int64Array,
-    columns: slice,
+    starts: Int64Array,
+    columns: slice = slice(None),
 ) -> None:
     """Subtract from every sum what the other nodes of its person cast onto the places it lists.
 
-    `now` are the lists that are read, `then` those that were cast from.
+    Args:
+        sums: [rows, relations, columns].
+        part: of the board in those that were combined.
+        own: what was cast, with the lists of then.
+        now: the lists that are read.
+        weights: of places.
+        slots: the row of every node, -1 for none.
+        starts: where relations begin on the board, and the end.
+        columns: of the board, that sums are of.
     """
+    then = own.person_lists
+    if then is None:
+        return
     nodes, pointers = now.members
     ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _READ_BLOCK)), len(pointers) - 1)
     local = np.full(len(weights), -1, np.int64)
-    lists = (now.pointers, now.places, then.pointers, then.places)
+    lists = [(each.pointers, each.places, each.coefficients) for each in (now, then)]
     for first, last in itertools.pairwise(ends):
         block = nodes[pointers[first] : pointers[last]]
-        if len(block):
+        if (slots[block] >= 0).any():
             ballots = np.ascontiguousarray(own.dense(block)[:, columns]) * (part / float(GRID))
             who = pointers[first : last + 1]
-            _take_off_others(who, slots[block], *lists, ballots, weights, local, sums)
+            _take_off_others(who, slots[block], *lists[0], *lists[1], ballots, weights, starts, local, sums)
 
 
 def _check_places(board: Board, num_nodes: int) -> None:
@@ -572,14 +589,20 @@ def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_send
 
 
 @numba.njit(cache=True, nogil=True)
-def _contains(sorted_list, wanted):  # type: ignore[no-untyped-def]
-    at = np.searchsorted(sorted_list, wanted)
-    return at < len(sorted_list) and sorted_list[at] == wanted
-
-
-@numba.njit(cache=True, nogil=True)
 def _take_off_others(  # type: ignore[no-untyped-def]
-    who, slots, now, now_places, then, then_places, ballots, weights, local, sums
+    who,
+    slots,
+    now,
+    now_places,
+    now_coefficients,
+    then,
+    then_places,
+    then_coefficients,
+    ballots,
+    weights,
+    starts,
+    local,
+    sums,
 ):
     """For every person, add up what was cast by place, and take off what a node did not cast itself.
 
@@ -597,20 +620,26 @@ def _take_off_others(  # type: ignore[no-untyped-def]
                     local[place] = touched
                     touched += 1
                 for k in range(width):
-                    cast[local[place], k] += ballots[i - start, k]
+                    cast[local[place], k] += then_coefficients[at] / GRID * ballots[i - start, k]
         for i in range(first, last):
             slot = slots[i - start]
             if slot < 0:
                 continue
-            mine = then_places[then[i] : then[i + 1]]
+            relation, mine = 0, then[i]
             for at in range(now[i], now[i + 1]):
                 place = now_places[at]
+                while place >= starts[relation + 1]:
+                    relation += 1
                 if local[place] < 0:
                     continue
-                is_mine = _contains(mine, place)
+                while mine < then[i + 1] and then_places[mine] < place:
+                    mine += 1
+                is_mine = mine < then[i + 1] and then_places[mine] == place
+                share = then_coefficients[mine] / GRID if is_mine else 0.0
+                weight = weights[place] * (now_coefficients[at] / GRID)
                 for k in range(width):
-                    others = cast[local[place], k] - (ballots[i - start, k] if is_mine else 0.0)
-                    sums[slot, k] -= weights[place] * others
+                    others = cast[local[place], k] - share * ballots[i - start, k]
+                    sums[slot, relation, k] -= weight * others
         for at in range(then[first], then[last]):
             local[then_places[at]] = -1
 

@@ -145,6 +145,7 @@ def _run_audit(context: typer.Context, line: terminal.StatusLine) -> tuple[Audit
         canary=flags["canary"] or "strongest",
         task=settings.task,
         class_weights=settings.class_weights,
+        relations=settings.relations,
         **{name: flags[name] for name in ("trials", "confidence", "fault", "seed")},
     )
     return replace(result, assumptions=settings.assumptions), settings.plan.guarantee

@@ -15,6 +15,7 @@ from hushgraph._text import digits_up, rounded_up, split_list
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
+from hushgraph.graph.columns import Columns
 from hushgraph.privacy.changes import rows_emptied
 from hushgraph.privacy.guarantee import Guarantee, describe_guarantee, find_assumptions, judge_size, name_kind
 from hushgraph.privacy.plans import PrivacyPlan, json_number
@@ -36,6 +37,8 @@ hushgraph plan --train-nodes 90941 --batch-size 10000 --max-readers 7 \\
     --steps 668 --paper-noise-multiplier 2 --accountant paper
 hushgraph plan --train-nodes 90941 --num-classes 5 --epsilon 4 --group-size 3"""
 
+# Flags of data that change a price without it: what records are, and whose nodes are.
+_RECORDS = ("edge_weight", "half_life", "edge_date", "since", "until", "relation", "places", "person")
 # The row of a figure that can be solved for, where it has another name.
 _NAMES = {"sigma-over-clip": "sigma / C"}
 
@@ -277,9 +280,9 @@ def _solve_steps(context: typer.Context) -> Solved:
     layers = 1 if flags["num_layers"] is None else flags["num_layers"]
     layers = 0 if flags["model"] == "mlp" else layers
     if layers:
-        _check_public(context, ("train_nodes", "max_readers"))
+        _check_public(context, ("train_nodes", "max_readers"), allowed=("person",))
     else:
-        _check_public(context, ("train_nodes",), allowed=("num_classes", "classes"))
+        _check_public(context, ("train_nodes",), allowed=("num_classes", "classes", "person"))
     solved = planner.solve(
         num_train_nodes=flags["train_nodes"],
         num_layers=layers,
@@ -290,6 +293,8 @@ def _solve_steps(context: typer.Context) -> Solved:
         **{name: flags[name] for name in ("max_reads", "sampler", "accountant")},
         **{name: flags[name] for name in ("clip", "clipping", "noise")},
     )
+    if flags["person"]:
+        solved = replace(solved, plan=replace(solved.plan, protects="person"))
     return solved if layers else _add_figures(solved, flags)
 
 
@@ -318,7 +323,9 @@ def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved
     flags = context.params
     asked = ("task", "positive", "rare")
     _check_public(
-        context, ("train_nodes", "num_classes", "epsilon"), allowed=("num_classes", "classes", *asked)
+        context,
+        ("train_nodes", "num_classes", "epsilon"),
+        allowed=("num_classes", "classes", *asked, *_RECORDS),
     )
     nodes, names = flags["train_nodes"], _read_names(flags)
     classes = _count_classes(flags, names)
@@ -330,7 +337,13 @@ def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved
         **{name: settings[name] for name in ("delta", "steps")},
     )
     task = choose_class_task(classes, names, **{name: flags[name] for name in asked})
-    public = PublicFigures(num_nodes=nodes, num_train_nodes=nodes, num_classes=classes, **describe_task(task))
+    public = PublicFigures(
+        num_nodes=nodes,
+        num_train_nodes=nodes,
+        num_classes=classes,
+        **describe_task(task),
+        **_describe_records(flags),
+    )
     plan = Billboard().plan(public, settings).plan
     taken = {"steps": plan.steps, "batch_size": plan.batch_size}
     notes = tuple(
@@ -339,6 +352,20 @@ def _solve_billboard(context: typer.Context, settings: dict[str, Any]) -> Solved
         if flags[name] is None
     )
     return Solved(plan=plan, solved_for="sigma-over-clip", notes=notes, task=task.name)
+
+
+def _describe_records(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What the flags say about records and persons, as `train` would find it in data with these columns."""
+    settings = options.read_settings(flags)
+    given = {"edge_weight": settings["edge_weight"], **(settings["columns"] or {})}
+    columns = Columns(**{name: given[name] for name in _RECORDS if given.get(name) is not None})
+    relations = max(1, len(columns.relation_names)) + (columns.places is not None)
+    return {
+        "is_weighted": columns.is_weighted,
+        "num_relations": relations,
+        "has_relations": columns.has_relations,
+        "protects": "node" if columns.person is None else "person",
+    }
 
 
 def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Sequence[str] = ()) -> None:

@@ -79,8 +79,8 @@ def load_graph(
             are never read unless it is given.
         people: of a PyG `HeteroData`, the type of nodes that are people; all others are places.
         person: whose every node is, where people have several nodes: the name of a column of tables, of an
-            attribute of a PyG `Data` or of NetworkX nodes, or of a key of an `.npz` file; or an array as
-            `Graph.with_persons` takes it.
+            attribute of a PyG `Data`, of the people of a `HeteroData` or of NetworkX nodes, or of a key of an
+            `.npz` file; or an array as `Graph.with_persons` takes it.
 
     Returns:
         The checked graph.
@@ -122,14 +122,10 @@ def load_graph(
         return _load_tables(data, _with_weight(columns, edge_weight), **reading)
     reading["edge_weight"] = edge_weight
     if is_hetero(data):
-        if person is not None:
-            raise GraphError(
-                f"person={person!r} with HeteroData: several nodes a person are for one type of nodes and "
-                "plain records; leave it out"
-            )
         arrays = arrays_from_hetero(
             data, people, edge_weight=edge_weight, splits=split is None, labels=labels, classes=task is None
         )
+        arrays |= _read_persons(data[people], person if labels else None)
         return _build(arrays, **reading | {"edge_weight": None})
     reading["person"] = person if labels else None
     if is_networkx(data):

@@ -75,8 +75,8 @@ class Graph:
     Guarantees:
         There are no self-loops and no repeated edges; every id is in range; features are finite; splits are
         disjoint. Nodes of any split may be unlabelled: refusing them would reveal that a row is empty.
-        With persons, nobody reads a node of one's own, and no person with a training node has a node in
-        another split.
+        With persons, nobody reads a node of one's own in any relation, and no person with a training node has
+        a node in another split.
 
     Examples:
         >>> import numpy as np
@@ -281,18 +281,14 @@ class Graph:
             persons: for every node a text or a number that tells whose it is, such as an account's owner. A
                 gap (None, NaN, an empty text, a number below 0) is a person of one's own.
         """
-        if self.relations:
-            raise GraphError(
-                "person: people with several nodes have plain records so far, without weights, relations or "
-                "places; leave out one of both"
-            )
         names = name_persons(persons, self.num_nodes)
         is_trained = np.isin(names, names[self.train_idx])
         evaluated = {
             name: nodes[~is_trained[nodes]] for name in SPLITS[1:] for nodes in [getattr(self, name)]
         }
         kept = names[self.indices] != np.repeat(names, np.diff(self.indptr))
-        return self._filter_reads(kept, persons=names, **evaluated)
+        relations = tuple(each.between_persons(names) for each in self.relations)
+        return self._filter_reads(kept, persons=names, relations=relations, **evaluated)
 
     def edge_chunks(
         self, chunk_edges: int = 1 << 20, *, targets: tuple[int, int] | None = None
@@ -368,7 +364,7 @@ class Graph:
         groups = None if self.groups is None else self.groups.copy()
         if groups is not None:
             groups[nodes] = -1
-        relations = tuple(each.with_row_emptied(v, edge_owner) for each in self.relations)
+        relations = tuple(each.with_rows_emptied(nodes, edge_owner) for each in self.relations)
         return self._filter_reads(kept, x=x, y=y, groups=groups, relations=relations)
 
     def summary(self) -> str:
@@ -415,7 +411,9 @@ class Graph:
         is_trained = np.isin(persons, persons[self.train_idx])
         if is_trained[self.val_idx].any() or is_trained[self.test_idx].any():
             raise GraphError("a person has nodes in train_idx and in another split; use Graph.with_persons")
-        if np.any(persons[self.indices] == np.repeat(persons, np.diff(self.indptr))):
+        # The reads are those of all relations between people, but a relation may have been put in later.
+        named: list[Graph | Relation] = [self, *(each for each in self.relations if each.names_people)]
+        if any(np.any(persons[e.indices] == np.repeat(persons, np.diff(e.indptr))) for e in named):
             raise GraphError("a node reads another node of its person; use Graph.with_persons")
 
     def _filter_reads(self, kept: npt.NDArray[np.bool_], **changes: Any) -> Graph:

@@ -20,6 +20,7 @@ from hushgraph.errors import GraphError, InputError
 
 FloatArray = npt.NDArray[np.float64]
 WeightFunction = Literal["none", "log1p", "sqrt"]
+PlaceKind = Literal["nodes", "places", "hashed"]
 COUNT = "count"
 """Stands for no column: a weight is how often a pair is recorded."""
 MOST_BUCKETS = 1 << 24
@@ -132,6 +133,13 @@ class RelationInfo:
     is_weighted: bool = False
     is_hashed: bool = False
 
+    @property
+    def kind(self) -> PlaceKind:
+        """What its places are."""
+        if self.num_places is None:
+            return "nodes"
+        return "hashed" if self.is_hashed else "places"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relation:
@@ -231,13 +239,17 @@ class Relation:
         )
         return replace(built, place_names=place_names)
 
-    def with_row_emptied(self, v: int, edge_owner: str) -> Relation:
-        """The same records without those that node `v` owns."""
-        if self.names_people and edge_owner == "sender":
-            return self._filter(self.indices != v)
-        kept = np.ones(len(self.indices), np.bool_)
-        kept[self.indptr[v] : self.indptr[v + 1]] = False
-        return self._filter(kept)
+    def with_rows_emptied(self, nodes: npt.NDArray[Any], edge_owner: str) -> Relation:
+        """The same records without those that these nodes own."""
+        rows, named = self.list_pairs()
+        owners = named if self.names_people and edge_owner == "sender" else rows
+        return self._filter(~np.isin(owners, nodes))
+
+    def between_persons(self, persons: npt.NDArray[Any]) -> Relation:
+        """The same records without those between nodes of one person, as `Graph.persons` tells."""
+        if not self.names_people:
+            return self
+        return self._filter(persons[self.indices] != np.repeat(persons, np.diff(self.indptr)))
 
     def symmetrized(self) -> Relation:
         """The same records and their reverses; weights of the two directions add up."""

@@ -16,7 +16,10 @@ other's place and by (1 + 1)^2 at a third one: 6. All records of a pair over sev
 
 Where people have several nodes, a row is a person's. One undirected edge then moves a board of labels by as
 many as its training ends: a list that becomes empty changes what the other nodes of its person cast, by at
-most 1 for each end, and both ends may move the same places.
+most 1 for each end, and both ends may move the same places. With weights, a person of whom one node casts
+moves as a row without persons does, so that 6 and 2 stand. All records of a pair are those between all nodes
+of two persons: a ballot of norm 1 may become any other, which is a move of 2 for each training end. Proofs
+are in docs/persons.md.
 
 An edge record of a row without a training label changes its reading, and with it the probabilities that it
 casts onto a board that everybody casts onto: a ballot of norm 1 may become any other, which is a move of 2
@@ -63,7 +66,9 @@ class BoardCharge(GaussianCharge):
             return self.label_move if training else 0.0
         if self.by_everybody:
             return 2.0 * (1 if change.what == "record" else len(change.kinds))
-        if self.by_person:
+        if self.by_person and change.what == "pair":
+            return 2.0 * training
+        if self.by_person and not self.is_weighted:
             return float(training)
         if self.is_weighted or change.what == "pair":
             return math.sqrt((0, 2, 6)[training])
