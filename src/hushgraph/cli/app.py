@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from hushgraph.cli.options import check_choices, print_settings
-from hushgraph.cli.terminal import StoppedError, describe_failure, fail
+from hushgraph.cli.terminal import StoppedError, describe_failure, fail, freeze_imports
 from hushgraph.errors import ReportedError
 from hushgraph.training.interruption import handle_as_ctrl_c
 
@@ -164,8 +164,7 @@ def run() -> NoReturn:
             # The reader has left, or the disk is full; Python would complain again at exit.
             code = code or 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # Nor are they searched when the interpreter shuts down, which would take most of a second.
-    gc.freeze()
+    freeze_imports()
     sys.exit(code)
 
 
