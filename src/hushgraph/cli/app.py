@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from hushgraph._files import check_system
 from hushgraph.cli.options import check_choices, print_settings
 from hushgraph.cli.terminal import StoppedError, describe_failure, fail, freeze_imports
 from hushgraph.errors import ReportedError
@@ -181,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
+        check_system()
         with _treat_sigterm_as_interrupt():
             app = build_app(_choose_commands(words))
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)
