@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from types import SimpleNamespace
@@ -52,7 +53,7 @@ _OF_NUMBERS = ("bounds", "unit")
 _OF_CLASSES = ("task", "num_classes", "positive", "rare", "class_weight", "classes")
 
 
-class NodeEstimator:
+class NodeEstimator(ABC):
     """What estimators of nodes share; use `NodeClassifier` or `NodeRegressor`.
 
     Attributes:
@@ -129,20 +130,22 @@ class NodeEstimator:
         run = train(data, **arguments)
         self.run_, self.model_, self.plan_, self.epsilon_ = run, run.model, run.plan, run.epsilon
         self.n_features_in_ = run.folder.num_features
-        self._labels = labels
-        self._remember(run)
+        self._remember(run, labels)
         return self
 
     def _fixed(self) -> dict[str, Any]:
         """Settings that the kind of estimator decides."""
         return {}
 
+    @abstractmethod
     def _check_task(self, data: Any) -> None:
         """Refuse a graph whose labels are of another kind."""
 
-    def _remember(self, run: Run) -> None:
-        """Keep what predictions need besides the run."""
+    def _remember(self, run: Run, labels: npt.NDArray[Any] | None) -> None:
+        """Keep what predictions need besides the run: the labels that were given apart from the data."""
+        self._labels = labels
 
+    @abstractmethod
     def _encode(
         self, y: Any, num_rows: int, *, is_fit: bool = False
     ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
@@ -153,7 +156,6 @@ class NodeEstimator:
             num_rows: how many there are.
             is_fit: whether they are those to train on; otherwise they are read as these were.
         """
-        raise NotImplementedError
 
     def _list_labels(self, labels: npt.NDArray[Any]) -> list[Any]:
         """Encoded labels as the cells of a table; None for no label."""
@@ -394,8 +396,9 @@ class NodeClassifier(NodeEstimator):
         if self.task == "number" or (isinstance(data, Graph) and isinstance(data.task, Number)):
             raise InputError("task='number': labels are numbers; use NodeRegressor")
 
-    def _remember(self, run: Run) -> None:
-        if self._labels is None:
+    def _remember(self, run: Run, labels: npt.NDArray[Any] | None) -> None:
+        super()._remember(run, labels)
+        if labels is None:
             self._classes = None
         self.classes_ = run.classes if self._classes is None else self._classes
 

@@ -2,7 +2,7 @@
 
 Every kernel runs in one thread and lets go of the interpreter's lock, so that threads of the caller share the
 work. Sums over a chunk are float32 and added up in float64, as `hushgraph.gradients.sums` proves the bound.
-There are four kernels, not one, and what only kernels call is given pointers: both are compiled sooner.
+What only kernels call is given pointers, which is compiled sooner.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def run_forward(layers, buffers, tables, begin, rows):  # type: ignore[no-untype
             tanh(output, rows * width)
 
 
-@numba.njit(**_KERNEL, fastmath=FASTMATH)
+@numba.njit(**INNER, fastmath=FASTMATH)
 def run_backward(layers, buffers, labels, begin, rows):  # type: ignore[no-untyped-def]
     """Gradients by the outputs of all layers, before their activations."""
     work, params = pointer(buffers.work, 0), pointer(layers.params, 0)
@@ -273,7 +273,7 @@ def _multiply(inputs, gradient):  # type: ignore[no-untyped-def]
     return inputs * gradient if inputs <= _LARGEST and gradient <= _LARGEST else np.inf
 
 
-@numba.njit(**_KERNEL)
+@numba.njit(**INNER)
 def clip(layers, buffers, input_squares, skip_squares, rule, weights, begin, rows):  # type: ignore[no-untyped-def]
     """Multiply the gradients of every row by its factors, and by its weight if there are any."""
     work, squares, factors = (
@@ -290,7 +290,8 @@ def clip(layers, buffers, input_squares, skip_squares, rule, weights, begin, row
             layer = pointer(table, number * COLUMNS)
             gradient = _square(pointer(work, layer[GRADIENT] + i * layer[WIDTH]), layer[SIZE_OUT])
             squares[layer[GROUP]] += _multiply(inputs + 1, gradient)
-            inputs = _square(pointer(work, layer[OUTPUT] + i * layer[WIDTH]), layer[SIZE_OUT])
+            if number < count - 1:
+                inputs = _square(pointer(work, layer[OUTPUT] + i * layer[WIDTH]), layer[SIZE_OUT])
         skip = pointer(table, count * COLUMNS)
         squares[skip[GROUP]] += _multiply(skip_squares[begin + i], gradient)
         _choose_factors(squares, rule, weights[begin + i] if len(weights) else 1.0, factors)
@@ -321,7 +322,7 @@ def _add_features(by_columns, chunk, gradients, width, total):  # type: ignore[n
             places, values = pointer(places, count), pointer(values, count)
 
 
-@numba.njit(**_KERNEL)
+@numba.njit(**INNER)
 def add_sums(layers, buffers, tables, by_columns, begin, rows, total):  # type: ignore[no-untyped-def]
     """Add the weighted gradients of the rows from `begin` on to `total`, chunk by chunk."""
     work, input_width = pointer(buffers.work, 0), tables.table_width + tables.dense_width
@@ -345,3 +346,16 @@ def add_sums(layers, buffers, tables, by_columns, begin, rows, total):  # type: 
                 for i in range(size):
                     for k in range(width):
                         bias[k] += np.float64(gradients[i * width + k])
+
+
+@numba.njit(**_KERNEL)
+def add_clipped_sums(  # type: ignore[no-untyped-def]
+    layers, buffers, tables, labels, input_squares, skip_squares, rule, weights, by_columns, begin, end, total
+):
+    """Add the clipped gradients of the rows from `begin` to `end` to `total`, block by block."""
+    for first in range(begin, end, BLOCK):
+        count = min(BLOCK, end - first)
+        run_forward(layers, buffers, tables, first, count)
+        run_backward(layers, buffers, labels, first, count)
+        clip(layers, buffers, input_squares, skip_squares, rule, weights, first, count)
+        add_sums(layers, buffers, tables, by_columns, first, count, total)

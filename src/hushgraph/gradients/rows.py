@@ -243,12 +243,20 @@ class RowPass:
 
         def add(part: int, begin: int, end: int, buffers: kernels.Buffers) -> None:
             total = self._totals.take()
-            for first in range(begin, end, kernels.BLOCK):
-                count = min(kernels.BLOCK, end - first)
-                kernels.run_forward(layers, buffers, tables, first, count)
-                kernels.run_backward(layers, buffers, rows.labels, first, count)
-                kernels.clip(layers, buffers, input_squares, skip_squares, rule, weights, first, count)
-                kernels.add_sums(layers, buffers, tables, by_columns, first, count, total)
+            kernels.add_clipped_sums(
+                layers,
+                buffers,
+                tables,
+                rows.labels,
+                input_squares,
+                skip_squares,
+                rule,
+                weights,
+                by_columns,
+                begin,
+                end,
+                total,
+            )
             self._totals.add(part, total)
 
         self._totals.begin()
