@@ -35,6 +35,7 @@ from hushgraph.privacy.charges import epsilon
 from hushgraph.privacy.clipping import register_clipping
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import BillboardPlan
+from hushgraph.runs.consistency import BOARD_FILES
 from hushgraph.runs.folder import RunFolder
 from hushgraph.tasks.classes import Classes
 from hushgraph.training.memory import Memory
@@ -286,10 +287,23 @@ def test_an_engine_from_outside(engine: ModuleType, graph: Graph, tmp_path: Path
     assert np.array_equal(board.values, expected.values)
     assert np.abs(run.predict_proba(graph) - same.predict_proba(graph)).max() < 1e-3
     check_reported(run, tmp_path)
+    check_released_once(engine, run, graph, tmp_path)
     with pytest.raises(hg.RunError, match="an engine makes its board; go on with the same engine"):
         Memory(run.folder, graph, device=torch.device("cpu"), parts=Parts()).check(
             Ledger.open(run.folder.ledger_path, read_only=True)
         )
+
+
+def check_released_once(engine: ModuleType, run: hg.Run, graph: Graph, tmp_path: Path) -> None:
+    """The board of a run is found again; without its file it is refused, not made again."""
+    source = engine.SqliteEngine(run.folder, graph, Parts(), sqlite3.connect(tmp_path / "people.db"))
+    ledger = Ledger.open(run.folder.ledger_path, read_only=True)
+    assert source.find_board(0, ledger)
+    path, away = run.folder.path / BOARD_FILES[0], tmp_path / "away"
+    path.rename(away)
+    with pytest.raises(hg.RunError, match="board-1"):
+        source.find_board(0, ledger)
+    away.rename(path)
 
 
 def test_a_task_and_an_engine_from_outside_together(

@@ -721,7 +721,7 @@ class Settings(TypedDict, total=False):
     relation: Annotated[
         Mapping[str, Sequence[str]] | None,
         _table(
-            "Column of edges and its values, a board each. [none: values are public]",
+            "Column of edges and its values, a board or a map each. [none: values are public]",
             metavar="COL=A|B",
             column="relation",
             read=_read_relations,

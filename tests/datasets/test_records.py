@@ -265,10 +265,7 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, columns: dict[s
     assert "\n" not in str(caught.value)
 
 
-def test_trees_and_engines_refuse_records_in_one_line(tmp_path: Path) -> None:
-    folder = write(tmp_path / "t")
-    with pytest.raises(InputError, match="trees read plain edges alone; use method='billboard'"):
-        hg.train(folder, edge_weight="amount", method="trees", epsilon=4.0, num_classes=2)
+def test_engines_refuse_records_in_one_line() -> None:
     from hushgraph.engines.plan import resolve_columns
 
     with pytest.raises(InputError, match="relation: engines read plain edges alone"):

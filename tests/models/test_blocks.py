@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hushgraph.errors import ModelError
 from hushgraph.inference.in_memory import build_reads
 from hushgraph.models.blocks import Frontier, Reads
 
@@ -129,3 +130,38 @@ def test_entries_at_a_frontier_are_expanded_before_the_layer() -> None:
 def test_a_tree_has_no_transpose() -> None:
     with pytest.raises(RuntimeError, match="needs no transpose"):
         _ = TREE.by_lower
+
+
+# Row 0 reads rows 1 and 2, row 1 nothing, row 2 row 0; shares by hand.
+WEIGHTED = Reads(
+    indptr=torch.tensor([0, 3, 4, 6]),
+    index=torch.tensor([0, 1, 2, 1, 2, 0]),
+    num_lower=3,
+    shares=torch.tensor([[0.0, 0.25, 0.75, 0.0, 0.0, 1.0]]),
+)
+RELATED = dataclasses.replace(
+    WEIGHTED,
+    shares=torch.tensor([[0.0, 0.25, 0.75, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]]),
+)
+SEEN = torch.tensor([[1.0], [10.0], [100.0]])
+
+
+def test_weighted_reads_by_eye() -> None:
+    assert WEIGHTED.read_weights.tolist() == [0.0, 0.5, 1.5, 0.0, 0.0, 1.0]
+    torch.testing.assert_close(WEIGHTED.mean(SEEN), torch.tensor([[156.0 / 3], [10.0], [50.5]]))
+    torch.testing.assert_close(WEIGHTED.sum_of_reads(SEEN), torch.tensor([[155.0], [0.0], [1.0]]))
+    # Attention by even scores has the weights that the mean has.
+    shares = WEIGHTED.softmax(torch.zeros(6, 1))[:, 0]
+    torch.testing.assert_close(shares, torch.tensor([1.0, 0.5, 1.5, 3.0, 1.5, 1.5]) / 3)
+
+
+def test_relations_have_means_of_their_own_and_count_the_same_together() -> None:
+    torch.testing.assert_close(RELATED.mean_of_relation(SEEN, 0), torch.tensor([[77.5], [0.0], [0.0]]))
+    torch.testing.assert_close(RELATED.mean_of_relation(SEEN, 1), torch.tensor([[10.0], [0.0], [1.0]]))
+    torch.testing.assert_close(RELATED.read_weights, torch.tensor([0.0, 1.25, 0.75, 0.0, 0.0, 1.0]))
+    torch.testing.assert_close(RELATED.sum_of_reads(SEEN), torch.tensor([[87.5], [0.0], [1.0]]))
+
+
+def test_reads_without_relations_have_no_mean_of_one() -> None:
+    with pytest.raises(ModelError, match="relation=1: these reads are of one relation"):
+        GRAPH.mean_of_relation(GRAPH_ROWS, 1)

@@ -163,6 +163,8 @@ def test_scale_begins_as_the_identity() -> None:
         ({"activation": "gelu"}, "activation='gelu': expected one of tanh, relu"),
         ({"num_layers": -1}, r"num_layers=-1 \(at least 0\)"),
         ({"hidden": 0, "decoder_layers": 0}, r"hidden=0 \(at least 1\), decoder_layers=0 \(at least 1\)"),
+        ({"num_relations": 0}, r"num_relations=0 \(at least 1\)"),
+        ({"model": "gin", "num_relations": 2}, "model='gin' with num_relations=2: expected 'gcn'"),
         ({"encoder_layers": 0}, r"encoder_layers=0 \(at least 1\)"),
         ({"feature_norm": -1.0}, "feature_norm=-1.0: expected a finite number, at least 0"),
         ({"feature_norm": math.nan}, "feature_norm=nan: expected a finite number, at least 0"),

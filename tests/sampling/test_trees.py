@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -97,3 +99,19 @@ def test_sizes_are_those_of_the_trees_that_grow(depth: int) -> None:
     sizes = np.bincount(trees.owners[-1], minlength=4)
     assert tree_sizes(lists, depth, roots).tolist() == sizes.tolist()
     assert tree_sizes(lists, depth, roots[:0]).tolist() == []
+
+
+def test_shares_of_lists_are_those_of_every_level_and_copies_have_none() -> None:
+    shares = np.array([[0.25, 0.75, 1.0, 0.0], [0.0, 0.0, 0.5, 0.5]], np.float32)
+    lists = replace(LISTS, shares=shares)
+    first, second = grow(lists, np.array([0, 3, 1]), 2).blocks
+    assert first.shares is not None
+    assert second.shares is not None
+    of = {0: [0.0, 0.25, 0.75], 1: [0.0, 1.0, 0.0], 2: [0.0], 3: [0.0]}
+    assert first.shares[0].tolist() == [each for node in (0, 3, 1) for each in of[node]]
+    assert second.shares[0].tolist() == [each for node in (0, 1, 2, 3, 1, 0, 3) for each in of[node]]
+    assert first.shares[1].tolist() == [0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5]
+    assert all(block.shares is None for block in grow(LISTS, np.array([0]), 2).blocks)
+    assert lists != LISTS
+    assert lists == replace(LISTS, shares=shares.copy())
+    assert lists != replace(LISTS, shares=shares[::-1])

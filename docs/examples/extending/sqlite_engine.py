@@ -57,7 +57,7 @@ class SqliteEngine:
         return ballots_of_lists(sizes, labels, self.folder.plan.edge_owner, task=self.folder.task)
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
-        return find_released(self._path, ledger, place, lambda file: digest_of(self._load(file)))
+        return find_released(self._path, ledger, name_board(place), lambda file: digest_of(self._load(file)))
 
     def make_board(self, place: int, ledger: Ledger) -> None:
         names = self._fill("ballots", self.ballots.dense(np.arange(self.num_nodes)))

@@ -159,11 +159,11 @@ class RowFiles:
             check_release(ledger, BOARD, digest_files(self.connection, self.folder))
 
     def find_board(self, place: int, ledger: Ledger) -> bool:
-        """See `BoardSource`; `check` has looked."""
+        """See `BoardSource`; `check` verified it when the ledger was opened."""
         return True
 
     def make_board(self, place: int, ledger: Ledger) -> None:
-        """See `BoardSource`; rows have read their board."""
+        """See `BoardSource`; never needed, as rows were written with their readings."""
         raise RunError(f"run={self.folder.path}: rows make no board; go on with the engine that wrote them")
 
     def prepare(self, model: nn.Module) -> None:

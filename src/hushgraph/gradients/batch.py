@@ -128,11 +128,16 @@ def tree_batch(
         distinct, index = features.distinct(nodes)
         x = features.inputs(distinct)
     blocks = [
-        Reads(indptr=tensor(block.indptr), index=None, num_lower=block.num_lower_rows)
+        Reads(
+            indptr=tensor(block.indptr),
+            index=None,
+            num_lower=block.num_lower_rows,
+            shares=None if block.shares is None else tensor(block.shares),
+        )
         for block in trees.blocks
     ]
     if index is not None:
-        blocks[-1] = Reads(indptr=blocks[-1].indptr, index=tensor(index), num_lower=x.shape[0])
+        blocks[-1] = replace(blocks[-1], index=tensor(index), num_lower=x.shape[0])
     return TreeBatch(
         x=x,
         blocks=tuple(blocks),

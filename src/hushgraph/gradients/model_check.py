@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
@@ -13,7 +13,16 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from hushgraph.errors import ModelError
 from hushgraph.gradients import probe
 from hushgraph.gradients.tape import TAPED
-from hushgraph.models.gnn import ACTIVATIONS, GNN, GATLayer, GCNLayer, GINLayer, Scale
+from hushgraph.graph.records import RelationInfo
+from hushgraph.models.gnn import (
+    ACTIVATIONS,
+    GNN,
+    GATLayer,
+    GCNLayer,
+    GINLayer,
+    RelationalGCNLayer,
+    Scale,
+)
 
 _PARAMETERS: dict[type[nn.Module], set[str]] = {
     nn.Linear: {"weight", "bias"},
@@ -41,6 +50,7 @@ _INSTEAD: tuple[tuple[tuple[type, ...], str], ...] = (
 _BUILT_IN = {
     GNN,
     GCNLayer,
+    RelationalGCNLayer,
     GINLayer,
     GATLayer,
     nn.Sequential,
@@ -51,7 +61,14 @@ _BUILT_IN = {
 }
 
 
-def check_model(model: nn.Module, *, num_features: int, num_outputs: int, depth: int) -> None:
+def check_model(
+    model: nn.Module,
+    *,
+    num_features: int,
+    num_outputs: int,
+    depth: int,
+    relations: Sequence[RelationInfo] = (),
+) -> None:
     """Refuse a model whose gradients cannot be clipped root by root.
 
     Args:
@@ -60,6 +77,7 @@ def check_model(model: nn.Module, *, num_features: int, num_outputs: int, depth:
         num_features: columns of the features.
         num_outputs: columns of the scores.
         depth: r, how many levels of reads the trees have.
+        relations: what records are, where they are more than a list of nodes.
 
     Guarantees:
         Every parameter is in a supported layer (Linear, LayerNorm, Embedding, Scale; no subclasses), is
@@ -76,6 +94,7 @@ def check_model(model: nn.Module, *, num_features: int, num_outputs: int, depth:
             num_features=num_features,
             num_outputs=num_outputs,
             depth=depth,
+            relations=relations,
             shape_only=all(type(module) in _BUILT_IN for module in model.modules()),
         )
     if offences:

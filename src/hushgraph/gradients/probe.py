@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.clip import GROUPS, Clipping, group_of
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.records import Relation, RelationInfo
+from hushgraph.graph.shares import find_shares
 from hushgraph.inputs.features import Features
 from hushgraph.models.blocks import Reads
 from hushgraph.sampling.lists import BoundedLists
@@ -38,7 +41,13 @@ _READS: tuple[list[int], ...] = (
 
 
 def find_offences(
-    model: nn.Module, *, num_features: int, num_outputs: int, depth: int, shape_only: bool
+    model: nn.Module,
+    *,
+    num_features: int,
+    num_outputs: int,
+    depth: int,
+    relations: Sequence[RelationInfo],
+    shape_only: bool,
 ) -> list[str]:
     """What a copy of `model` does wrong on made-up features and trees, in words."""
     rng = np.random.default_rng(0)
@@ -54,6 +63,9 @@ def find_offences(
     lists = BoundedLists(
         indptr=np.cumsum([0] + [len(reads) for reads in _READS], dtype=np.int64),
         indices=np.concatenate(_READS).astype(np.int32),
+    )
+    lists = dataclasses.replace(
+        lists, shares=find_shares(_make_up(relations, rng), lists.indptr, lists.indices)
     )
     batch, *alone = (
         tree_batch(grow(lists, roots, depth), Features(graph), graph.y)
@@ -79,6 +91,18 @@ def find_offences(
                 f"blocks) with x [rows, {num_features}] and {depth} blocks"
             ]
     return offences
+
+
+def _make_up(relations: Sequence[RelationInfo], rng: np.random.Generator) -> list[Relation]:
+    """Records of these relations, about half of the reads in each."""
+    readers = np.repeat(np.arange(len(_READS)), [len(reads) for reads in _READS])
+    pairs = np.stack([np.concatenate(_READS).astype(np.int64), readers])
+    records = []
+    for each in relations:
+        some = pairs[:, rng.random(pairs.shape[1]) < (0.5 if len(relations) > 1 else 1.0)]
+        weights = rng.uniform(0.5, 1.5, len(some[0])) if each.is_weighted else None
+        records.append(Relation.between_people(each.name, some, num_nodes=len(_READS), weights=weights))
+    return records
 
 
 def _shape(model: nn.Module, batch: TreeBatch, num_outputs: int) -> list[str]:

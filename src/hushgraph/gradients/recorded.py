@@ -71,6 +71,8 @@ class RecordedTreeSums:
             and batch.x.device.type == "cuda"
             and is_gcn
             and len(batch.blocks) == 1
+            # Weights of reads are not among the tensors of a recording.
+            and batch.blocks[0].shares is None
             and batch.is_shared
             and self._largest_tree <= LARGEST_RECORDED_TREE
         )

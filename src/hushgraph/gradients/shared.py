@@ -160,4 +160,8 @@ def total_gradient(gradients: list[RowGradient]) -> RowGradient:
     """One gradient per entry where the output was used several times."""
     if len(gradients) == 1:
         return gradients[0]
-    return RowGradient(torch.stack([pairs.entry_gradients(g) for g in gradients]).sum(0), None, None)
+    # One by one: with many relations, all of them at once would not fit memory.
+    total = pairs.entry_gradients(gradients[0])
+    for gradient in gradients[1:]:
+        total = total + pairs.entry_gradients(gradient)
+    return RowGradient(total, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from hushgraph.errors import InputError
 from hushgraph.gradients.rows import Chain, RowPass, find_chain
 from hushgraph.graph.graph import Graph
+from hushgraph.graph.shares import Shares, find_shares
 from hushgraph.inputs.features import Features
 from hushgraph.inputs.sparse_inputs import SparseInputs, write_out
 from hushgraph.models.blocks import Reads
@@ -45,12 +47,17 @@ class WholeGraph:
     block_floats: int = field(default=_BLOCK_FLOATS, kw_only=True)
     _cache: dict[int, list[Reads]] = field(default_factory=dict, init=False, repr=False)
 
+    @cached_property
+    def shares(self) -> Shares | None:
+        """What every read of the graph counts, as `find_shares` gives it."""
+        return find_shares(self.graph.relations, self.graph.indptr, self.graph.indices)
+
     def blocks(self, width: int) -> Iterator[Reads]:
         """Yield the reads cut by upper rows, for rows of `width` floats; cached if they fit in memory."""
         if width in self._cache:
             yield from self._cache[width]
             return
-        blocks = _cut_reads(self.graph, width, self.block_floats, self.features.device)
+        blocks = self._cut_reads(width)
         if len(self.graph.indices) + self.graph.num_nodes > _LARGEST_CACHE:
             yield from blocks
             return
@@ -62,6 +69,23 @@ class WholeGraph:
         size = max(1, self.block_floats // max(1, self.graph.num_features))
         for begin in range(0, self.graph.num_nodes, size):
             yield np.arange(begin, min(begin + size, self.graph.num_nodes))
+
+    def read_all(self) -> Reads:
+        """The reads of all nodes, in one block."""
+        graph = self.graph
+        return build_reads(graph.indptr, graph.indices, device=self.features.device, shares=self.shares)
+
+    def _cut_reads(self, width: int) -> Iterator[Reads]:
+        """Cut the reads by upper rows so that no block has more than `block_floats` floats."""
+        graph, device = self.graph, self.features.device
+        entries = graph.indptr + np.arange(graph.num_nodes + 1)
+        limit = max(1, self.block_floats // width)
+        begin = 0
+        while begin < graph.num_nodes:
+            reach = int(np.searchsorted(entries, entries[begin] + limit, side="right")) - 1
+            end = min(graph.num_nodes, max(reach, begin + 1))
+            yield build_reads(graph.indptr, graph.indices, begin, end, device, shares=self.shares)
+            begin = end
 
 
 def check_width(given: int, expected: int) -> None:
@@ -96,10 +120,7 @@ def scores(model: nn.Module, graph: Graph | WholeGraph, *, depth: int | None = N
     try:
         if not isinstance(model, GNN):
             # The layers of a custom module are unknown, so it takes the graph in one block.
-            blocks: tuple[Reads, ...] = ()
-            if depth:
-                reads = build_reads(graph.graph.indptr, graph.graph.indices, device=features.device)
-                blocks = (reads,) * depth
+            blocks: tuple[Reads, ...] = (graph.read_all(),) * depth if depth else ()
             result: Tensor = model(features.all(), blocks)
             return result
         check_width(features.width, cast(int, model.encoder[0].in_features))
@@ -171,26 +192,19 @@ def _find_row_chain(model: nn.Module, features: Features) -> Chain | None:
     return chain
 
 
-def _cut_reads(graph: Graph, width: int, block_floats: int, device: torch.device) -> Iterator[Reads]:
-    """Cut the reads of a graph by upper rows so that no block has more than `block_floats` floats."""
-    entries = graph.indptr + np.arange(graph.num_nodes + 1)
-    limit = max(1, block_floats // width)
-    begin = 0
-    while begin < graph.num_nodes:
-        reach = int(np.searchsorted(entries, entries[begin] + limit, side="right")) - 1
-        end = min(graph.num_nodes, max(reach, begin + 1))
-        yield build_reads(graph.indptr, graph.indices, begin, end, device)
-        begin = end
-
-
 def build_reads(
     indptr: npt.NDArray[Any],
     indices: npt.NDArray[Any],
     begin: int = 0,
     end: int | None = None,
     device: torch.device | str = "cpu",
+    *,
+    shares: Shares | None = None,
 ) -> Reads:
-    """Build the reads of nodes `begin` to `end`, each node itself first, from compressed rows by reader."""
+    """Build the reads of nodes `begin` to `end`, each node itself first, from compressed rows by reader.
+
+    `shares`, of all reads, is as `find_shares` gives it.
+    """
     num_nodes = len(indptr) - 1
     end = num_nodes if end is None else end
     starts = np.concatenate([[0], np.cumsum(np.diff(indptr[begin : end + 1]) + 1)]).astype(np.int64)
@@ -199,10 +213,15 @@ def build_reads(
     is_self[starts[:-1]] = True
     index[is_self] = np.arange(begin, end)
     index[~is_self] = indices[indptr[begin] : indptr[end]]
+    of_entries = None
+    if shares is not None:
+        of_entries = np.zeros((len(shares), len(index)), np.float32)
+        of_entries[:, ~is_self] = shares[:, indptr[begin] : indptr[end]]
     return Reads(
         indptr=torch.from_numpy(starts).to(device),
         index=torch.from_numpy(index).to(device),
         num_lower=num_nodes,
+        shares=None if of_entries is None else torch.from_numpy(of_entries).to(device),
     )
 
 

@@ -30,7 +30,7 @@ class PublicFigures(NamedTuple):
         has_target: whether the number to predict is one of them.
         is_weighted: whether records have weights.
         num_relations: how many relations records are of.
-        has_relations: whether records are anything else than a list of nodes.
+        has_places: whether some of them name places that are not people.
         protects: "person" where people have several nodes; `num_train_nodes` then counts persons.
     """
 
@@ -46,7 +46,7 @@ class PublicFigures(NamedTuple):
     has_target: bool = False
     is_weighted: bool = False
     num_relations: int = 1
-    has_relations: bool = False
+    has_places: bool = False
 
 
 def describe_task(task: Task, *, has_evaluated: bool = True) -> dict[str, Any]:

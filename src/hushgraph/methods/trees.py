@@ -41,11 +41,8 @@ class Trees:
 
 def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers: int, model: str) -> Planned:
     """Plan steps of `num_layers` rounds of messages; none of them is training on single rows."""
-    if public.has_relations and num_layers:
-        raise PlanError(
-            "records with weights, relations or places on trees: trees read plain edges alone; use "
-            "method='billboard', or leave out edge_weight, relation and places"
-        )
+    if num_layers:
+        _check_records(public, model)
     defaults = adapt_to_task(_choose_defaults(public, settings, num_layers, model), public.task)
     readers = defaults.max_readers if settings["max_readers"] is None else settings["max_readers"]
     reads = settings["max_reads"]
@@ -65,10 +62,27 @@ def plan_steps(public: PublicFigures, settings: Mapping[str, Any], *, num_layers
         num_scaled=public.num_scaled,
         protects=public.protects,
         has_target=public.has_target,
+        # Single rows have no records.
+        is_weighted=public.is_weighted and num_layers > 0,
+        num_relations=public.num_relations if num_layers else 1,
     )
     _check_tree_size(plan, public.num_nodes)
     plan = _meet_epsilon(plan, settings).with_evaluation(count_tables(public, settings))
     return Planned(plan, configure(settings, vars(defaults), model=model))
+
+
+def _check_records(public: PublicFigures, model: str) -> None:
+    """Refuse records that rounds of messages cannot read."""
+    if public.has_places:
+        raise PlanError(
+            "places with rounds of messages: a place has no features that a tree could read; use "
+            "method='billboard', or leave out places"
+        )
+    if public.num_relations > 1 and model in ("gin", "gat"):
+        raise PlanError(
+            f"model={model!r} with {public.num_relations} relations: it has one map for all records; use "
+            "model='gcn', which has one for each relation"
+        )
 
 
 def _choose_defaults(

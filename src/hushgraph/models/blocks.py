@@ -16,12 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hushgraph.errors import ModelError
 from hushgraph.models import row_sums_gpu
 
 # Sums may be reordered for speed, but NaN and infinity keep their meaning: clipping relies on seeing them.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 _NO_INDEX = np.empty(0, dtype=np.int64)
+# Keeps the logarithm of a weight finite.
+_LEAST = 1e-30
 
 
 class RowGradient(NamedTuple):
@@ -51,6 +54,9 @@ class Reads:
         indptr: int64 [upper rows + 1].
         index: int64 [entries], the lower row of every entry; None where entry i is lower row i, as in a tree.
         num_lower: number of lower rows.
+        shares: float32 [relations, entries], where records have weights or are of several relations: the
+            share of an entry among what its upper row reads of a relation, 0 of the row itself; None where
+            all entries count the same.
         frontier: set while per-root gradients are recorded and roots share lower rows. Gradients are then
             kept per entry instead of being summed per lower row.
 
@@ -66,6 +72,7 @@ class Reads:
     indptr: Tensor
     index: Tensor | None
     num_lower: int
+    shares: Tensor | None = None
     frontier: Frontier | None = None
 
     @property
@@ -96,8 +103,24 @@ class Reads:
 
     @cached_property
     def mean_weights(self) -> Tensor:
-        """float32 [entries]: 1 / (number of entries of the upper row)."""
-        return (1.0 / self.counts)[self.parents]
+        """float32 [entries]: what an entry counts over the number of entries of the upper row."""
+        even = (1.0 / self.counts)[self.parents]
+        return even if self.shares is None else even * (self.is_self + self.read_weights)
+
+    @cached_property
+    def read_weights(self) -> Tensor:
+        """float32 [entries]: what an entry counts, 1 on average over those of an upper row; 0 of the row.
+
+        All count 1 without weights. Of several relations, those that a row has reads of count the same.
+        """
+        if self.shares is None:
+            return 1.0 - self.is_self
+        shares = self.shares[0]
+        if len(self.shares) > 1:
+            together = self.shares.sum(0)
+            totals = self.sum_of_entries(together[:, None])[:, 0].clamp(min=1.0)
+            shares = together / totals[self.parents]
+        return shares * (self.counts - 1)[self.parents]
 
     @cached_property
     def by_lower(self) -> tuple[Tensor, Tensor]:
@@ -107,12 +130,24 @@ class Reads:
         return transpose(self.index, self.num_lower)
 
     def mean(self, h: Tensor) -> Tensor:
-        """[upper rows, d]: mean over the entries of every row, (d + I)^-1 (A + I) h."""
+        """[upper rows, d]: mean over the entries of every row, (d + I)^-1 (A + I) h.
+
+        Where reads have weights, A holds `read_weights`.
+        """
         return self._sum(h, self.mean_weights)
 
     def sum_of_reads(self, h: Tensor) -> Tensor:
         """[upper rows, d]: sum over the entries of every row without the row itself, A h."""
-        return self._sum(h, 1.0 - self.is_self)
+        return self._sum(h, self.read_weights)
+
+    def mean_of_relation(self, h: Tensor, relation: int) -> Tensor:
+        """[upper rows, d]: mean over what every row reads of one relation, without the row itself; else 0."""
+        if self.shares is None:
+            raise ModelError(
+                f"relation={relation}: these reads are of one relation, where all count the same; use mean "
+                "or sum_of_reads"
+            )
+        return self._sum(h, self.shares[relation])
 
     def own(self, h: Tensor) -> Tensor:
         """[upper rows, d]: the upper rows themselves."""
@@ -135,8 +170,13 @@ class Reads:
         return through(expanded)
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """[entries, heads]: softmax of `scores` over the entries of every upper row."""
+        """[entries, heads]: softmax of `scores` over the entries of every upper row.
+
+        Where reads have weights, the exponentials are multiplied by `read_weights`, that of the row by 1.
+        """
         parents = self.parents
+        if self.shares is not None:
+            scores = scores + (self.is_self + self.read_weights).clamp(min=_LEAST).log()[:, None]
         shape = (self.num_upper, scores.shape[1])
         index = parents[:, None].expand_as(scores)
         peak = scores.new_full(shape, -torch.inf).scatter_reduce(0, index, scores.detach(), "amax")

@@ -44,6 +44,26 @@ class GCNLayer(nn.Module):
         return out
 
 
+class RelationalGCNLayer(nn.Module):
+    """R-GCN: activation(Linear(row) + sum over relations of its map of the mean of what the row reads of it).
+
+    A relation's map has no bias; a row that reads nothing of a relation adds nothing.
+    """
+
+    def __init__(self, size: int, activation: Activation, num_relations: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(size, size)
+        self.maps = nn.ModuleList(nn.Linear(size, size, bias=False) for _ in range(num_relations))
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, h: Tensor, reads: Reads) -> Tensor:
+        total = self.own(reads.own(h))
+        for number, of_relation in enumerate(self.maps):
+            total = total + of_relation(reads.mean_of_relation(h, number))
+        out: Tensor = self.activation(total)
+        return out
+
+
 class GINLayer(nn.Module):
     """Graph isomorphism layer: activation(MLP((1 + epsilon) * row + sum of the rows it reads)).
 
@@ -156,6 +176,8 @@ class GNN(nn.Module):
             scale of a row depends on that row alone.
         attends: whether "gat" learns attention weights. Training that reads no edges gives queries and keys
             no gradient: they would be noise alone.
+        num_relations: how many relations have a map of their own; of "gcn" alone. With one, all reads have
+            the same.
     """
 
     def __init__(
@@ -171,6 +193,7 @@ class GNN(nn.Module):
         activation: Activation = "tanh",
         feature_norm: float = 0.0,
         attends: bool = True,
+        num_relations: int = 1,
     ) -> None:
         super().__init__()
         if model not in MODEL_NAMES:
@@ -184,20 +207,30 @@ class GNN(nn.Module):
             "encoder_layers": (encoder_layers, 1),
             "decoder_layers": (decoder_layers, 1),
             "num_layers": (num_layers, 0),
+            "num_relations": (num_relations, 1),
         }
         too_small = [
             f"{name}={value} (at least {least})" for name, (value, least) in sizes.items() if value < least
         ]
         if too_small:
             raise ModelError(f"sizes out of range: {', '.join(too_small)}")
-        _check_fits(num_features, num_outputs, hidden, max(0, num_layers), encoder_layers + decoder_layers)
+        rounds = 0 if model == "mlp" else num_layers
+        is_relational = num_relations > 1 and rounds > 0
+        if is_relational and model != "gcn":
+            raise ModelError(f"model={model!r} with num_relations={num_relations}: expected 'gcn'")
+        maps = max(0, num_layers) * (1 + num_relations if is_relational else 1)
+        _check_fits(num_features, num_outputs, hidden, maps, encoder_layers + decoder_layers)
         if not (math.isfinite(feature_norm) and feature_norm >= 0):
             raise ModelError(f"feature_norm={feature_norm}: expected a finite number, at least 0")
         self.feature_norm = feature_norm
         self.encoder = mlp([num_features] + [hidden] * encoder_layers, activation, activate_last=True)
-        rounds = 0 if model == "mlp" else num_layers
         options = {"attends": attends} if model == "gat" else {}
-        self.layers = nn.ModuleList(LAYERS[model](hidden, activation, **options) for _ in range(rounds))
+        self.layers = nn.ModuleList(
+            RelationalGCNLayer(hidden, activation, num_relations)
+            if is_relational
+            else LAYERS[model](hidden, activation, **options)
+            for _ in range(rounds)
+        )
         self.decoder = mlp([hidden] * decoder_layers + [num_outputs], activation, activate_last=False)
 
     @property

@@ -99,7 +99,7 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
             wrong.append(f"{name}={fields[name]!r}: expected {expected}")
     if fields.get("protects", "node") not in get_args(choices.Unit):
         wrong.append(f"protects={show_value(fields['protects'])}: expected 'node' or 'person'")
-    for name in ("directed", "has_target"):
+    for name in ("directed", "has_target", "is_weighted"):
         if not isinstance(fields.get(name, False), bool):
             wrong.append(f"{name}={show_value(fields[name])}: expected True or False")
     fields["clip"] = _check_float("clip", fields["clip"], wrong, above=0.0)
@@ -107,6 +107,7 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         wrong.append(f"clip={fields['clip']}: expected from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}")
     fields["sigma_over_clip"] = _check_float("sigma_over_clip", fields["sigma_over_clip"], wrong, least=0.0)
     fields["num_tables"] = _check_int("num_tables", fields.get("num_tables", 0), 0, wrong)
+    fields["num_relations"] = _check_int("num_relations", fields.get("num_relations", 1), 1, wrong)
     fields["table_noise"] = _check_float("table_noise", fields.get("table_noise", 0.0), wrong, least=0.0)
     fields["num_scaled"] = _check_int("num_scaled", fields.get("num_scaled", 0), 0, wrong)
     fields["scaling_noise"] = _check_float(

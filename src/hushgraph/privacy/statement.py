@@ -174,8 +174,9 @@ def _describe_protected(plan: PrivacyPlan) -> Topic:
     return Topic(
         key="protected",
         heading="What is protected" if plan.guarantee == "holds" else "What the claim is about",
-        text=f"A node's row: its features, its label and the edge records it owns. {owner} The rows of "
-        "validation and test nodes are treated in the same way where training reads them.",
+        text=f"A node's row: its features, its label and the edge records it owns. {owner}"
+        f"{_describe_records(plan)} The rows of validation and test nodes are treated in the same way where "
+        "training reads them.",
     )
 
 

@@ -49,6 +49,8 @@ def _build(folder: RunFolder) -> GNN | ReadingMLP:
         activation=folder.config.activation,
         feature_norm=folder.config.feature_norm,
         attends=folder.plan.reads_edges,
+        # Maps that no gradient reaches would be noise alone.
+        num_relations=folder.num_own_places if folder.plan.reads_edges else 1,
     )
 
 
@@ -62,5 +64,6 @@ def _check_own(folder: RunFolder, model: nn.Module) -> nn.Module:
         num_features=folder.input_width,
         num_outputs=folder.task.num_outputs,
         depth=folder.plan.num_layers,
+        relations=folder.relations if folder.plan.num_layers else (),
     )
     return model

@@ -12,12 +12,14 @@ from hushgraph.errors import GraphError
 from hushgraph.graph.chunks import Int32Array, Int64Array
 from hushgraph.graph.graph import Array, Graph, check_edges, cut_edges
 from hushgraph.graph.reads import build_reads
+from hushgraph.graph.shares import Shares
 from hushgraph.sampling.keys import pair_key
 
 # Records in compressed rows, as (indptr, columns).
 Rows = tuple[Int64Array, Int32Array]
 # A graph, or sources and targets: each target reads its source.
 Edges = Graph | tuple[Array, Array]
+_NO_SHARES = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,10 +32,12 @@ class BoundedLists:
     Attributes:
         indptr: int64 [num_nodes + 1], where each reader's list begins and ends in `indices`.
         indices: int32 [num_kept], the nodes that are read.
+        shares: float32 [relations, num_kept], as `find_shares` gives them; None where all count the same.
     """
 
     indptr: Int64Array
     indices: Int32Array
+    shares: Shares | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -59,7 +63,12 @@ class BoundedLists:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BoundedLists):
             return NotImplemented
-        return np.array_equal(self.indptr, other.indptr) and np.array_equal(self.indices, other.indices)
+        mine, others = (_NO_SHARES if each.shares is None else each.shares for each in (self, other))
+        return (
+            np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+            and np.array_equal(mine, others)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

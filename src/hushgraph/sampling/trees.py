@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hushgraph.errors import InputError
 from hushgraph.graph.chunks import Int32Array, Int64Array
+from hushgraph.graph.shares import Shares
 from hushgraph.privacy.plans import LARGEST_TREE
 from hushgraph.sampling.lists import BoundedLists
 
@@ -22,9 +23,12 @@ class Block:
     Attributes:
         indptr: int64 [num_rows + 1]. Row i of the upper level has rows indptr[i]:indptr[i + 1] of the lower
             level: first a copy of itself, then the nodes it reads.
+        shares: float32 [relations, num_lower_rows], those of the lists, 0 of a copy; None where the lists
+            have none.
     """
 
     indptr: Int64Array
+    shares: Shares | None = None
 
     @property
     def num_rows(self) -> int:
@@ -133,10 +137,23 @@ def grow(lists: BoundedLists, roots: npt.ArrayLike, depth: int) -> Trees:
         lower = np.empty(indptr[-1], dtype=np.int64)
         owners = np.empty(indptr[-1], dtype=np.int32)
         _fill_rows(lists.indptr, lists.indices, nodes, levels[-1], lower, owners)
-        blocks.append(Block(indptr=indptr))
+        blocks.append(Block(indptr=indptr, shares=_find_shares(lists, nodes, indptr)))
         levels.append(owners)
         nodes = lower
     return Trees(roots=rows, blocks=tuple(blocks), nodes=nodes, owners=tuple(levels))
+
+
+def _find_shares(lists: BoundedLists, rows: Int64Array, indptr: Int64Array) -> Shares | None:
+    """The shares of the rows below `rows`."""
+    if lists.shares is None:
+        return None
+    shares = np.zeros((len(lists.shares), indptr[-1]), np.float32)
+    is_read = np.ones(indptr[-1], np.bool_)
+    is_read[indptr[:-1]] = False
+    # From the place of a read among all to its place in the lists; the copy of a row is before its reads.
+    moves = np.repeat(lists.indptr[rows] - indptr[:-1] - 1, np.diff(indptr))
+    shares[:, is_read] = lists.shares[:, (np.arange(indptr[-1]) + moves)[is_read]]
+    return shares
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""The boards of a run: charged, then made, then read by every row."""
+"""The boards of a graph in memory: made once they are charged, found again, and read by every row."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _describe_relations(graph: Graph) -> dict[str, Any]:
     return {
         "is_weighted": any(each.info.is_weighted for each in graph.relations),
         "num_relations": max(1, len(graph.relations)),
-        "has_relations": bool(graph.relations),
+        "has_places": not all(each.names_people for each in graph.relations),
     }
 
 

@@ -52,7 +52,7 @@ class BoardSource(Protocol):
         ...
 
     def make_board(self, place: int, ledger: Ledger) -> None:
-        """Tally, add noise and write: the ledger has the digest before a name on disk leads to a number."""
+        """Tally, add noise and write; record the digest in the ledger before the file gets its name."""
         ...
 
 

@@ -17,6 +17,7 @@ from hushgraph.gradients.batch import TreeBatch, tree_batch
 from hushgraph.gradients.sums import CHUNK
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.persons import gather
+from hushgraph.graph.shares import find_shares
 from hushgraph.inputs.features import Features
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
 from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
@@ -42,7 +43,15 @@ class _Sample(NamedTuple):
 
 
 def draw_lists(graph: Graph, plan: PrivacyPlan, seed: int) -> BoundedLists:
-    """Bounded lists by the sampler of the plan, with the keys of `seed`."""
+    """Bounded lists by the sampler of the plan, with the keys of `seed`, and what their reads count.
+
+    A pair of nodes in several relations is one read. Weights choose nothing.
+    """
+    lists = _choose_reads(graph, plan, seed)
+    return replace(lists, shares=find_shares(graph.relations, lists.indptr, lists.indices))
+
+
+def _choose_reads(graph: Graph, plan: PrivacyPlan, seed: int) -> BoundedLists:
     if plan.sampler == "paper":
         return paper_lists(
             graph,

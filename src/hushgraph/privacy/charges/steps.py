@@ -7,6 +7,7 @@ How many gradients differ, and how many of them are gone in the second data set:
 | m rows emptied      | the training rows among them; as many are gone    | m n, at most N + 1; one is gone |
 | one undirected edge | its training ends, if rows read lists; none gone  | those of two records; none gone |
 | one directed record | its owner, if a training row that reads its list  | those of one record; none gone  |
+| one pair, relations | its training ends, if rows read lists; none gone  | as one edge, or as one record   |
 | one label changed   | 1, of a training row; none gone                   | 1, of a training row; none gone |
 """
 
@@ -135,6 +136,6 @@ class TreeSteps(Steps):
             return changed_by_group(self.changed_trees, len(change.kinds), self.num_trees), 1
         if change.what == "label":
             return change.num_training, 0
-        records = 2 if change.what == "edge" else 1
-        changed = records * self.trees_of_record
+        # An edge, and a pair in all relations, is a record of each end that it is of.
+        changed = len(change.kinds) * self.trees_of_record
         return (changed if math.isinf(changed) else min(changed, self.num_trees)), 0

@@ -34,8 +34,6 @@ class BillboardPlan(PrivacyPlan):
             scaling leaves, where numbers are scaled.
         board_noise: s of every board, where one ballot has norm 1; 0 is none, or not chosen yet.
         sigma_over_clip: sigma / C; follows from epsilon.
-        is_weighted: whether records have weights, which makes one edge dearer.
-        num_relations: how many relations records are of; rows read the board of each.
 
     Guarantees:
         `epsilon` composes all boards and all steps for one emptied row; everything but a person's own
@@ -54,8 +52,6 @@ class BillboardPlan(PrivacyPlan):
     board_share: float = 0.5
     board_noise: tuple[float, ...] = ()
     label_change: float | None = None
-    is_weighted: bool = False
-    num_relations: int = 1
 
     method: ClassVar[str] = "billboard"
     takes_noise: ClassVar[bool] = False
@@ -82,8 +78,6 @@ class BillboardPlan(PrivacyPlan):
             )
         if self.label_change is None and (as_int(self.num_classes) is None or self.num_classes < 2):
             wrong.append(f"num_classes={self.num_classes}: expected 2 or more; one class needs no model")
-        if as_int(self.num_relations) is None or self.num_relations < 1:
-            wrong.append(f"num_relations={self.num_relations}: expected 1 or more")
         if self.num_boards not in (1, 2):
             wrong.append(f"num_boards={self.num_boards}: expected 1 or 2")
         share = as_float(self.board_share)
@@ -196,15 +190,7 @@ class BillboardPlan(PrivacyPlan):
     @property
     def record_sentences(self) -> tuple[str, ...]:
         """Whether records have weights, and how many relations share a ballot."""
-        weighted = "A record has a weight, which belongs to the row as well."
-        shared = f"Records are of {self.num_relations} relations, and a row shares one ballot among them."
-        is_true = (self.is_weighted, self.num_relations > 1)
-        return tuple(each for each, holds in zip((weighted, shared), is_true, strict=True) if holds)
-
-    def _list_unwritten(self) -> tuple[str, ...]:
-        """Fields of records as they always were, beside those of every plan."""
-        of_records = [("is_weighted", self.is_weighted), ("num_relations", self.num_relations > 1)]
-        return (*super()._list_unwritten(), *(name for name, is_used in of_records if not is_used))
+        return self._tell_records(", and a row shares one ballot among them")
 
     def summary(self) -> dict[str, Any]:
         """The keys that never change meaning."""

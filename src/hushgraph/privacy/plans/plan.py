@@ -91,6 +91,8 @@ class PrivacyPlan(ABC):
             `with_scaling` chooses it.
         protects: whose row is protected: that of a "node", or that of a "person", all of whose nodes are
             emptied together.
+        is_weighted: whether records have weights.
+        num_relations: how many relations records are of.
 
     Guarantees:
         A plan that exists is consistent: a batch the accountant does not price cannot be combined with it.
@@ -131,6 +133,8 @@ class PrivacyPlan(ABC):
     scaling_noise: float = 0.0
     protects: choices.Unit = "node"
     has_target: bool = False
+    is_weighted: bool = False
+    num_relations: int = 1
 
     method: ClassVar[str] = ""
     # Whether sigma / C can be given; otherwise it follows from epsilon and steps.
@@ -404,8 +408,15 @@ class PrivacyPlan(ABC):
 
     @property
     def record_sentences(self) -> tuple[str, ...]:
-        """What records are, where they are more than a list of nodes."""
+        """What records are, where they are more than a list of nodes and something reads them."""
         return ()
+
+    def _tell_records(self, of_relations: str) -> tuple[str, ...]:
+        """Whether records have weights, and how many relations there are, with what is said of them."""
+        weighted = "A record has a weight, which belongs to the row as well."
+        related = f"Records are of {self.num_relations} relations{of_relations}."
+        is_true = (self.is_weighted, self.num_relations > 1)
+        return tuple(each for each, holds in zip((weighted, related), is_true, strict=True) if holds)
 
     @property
     def epsilon_label(self) -> float:
@@ -512,7 +523,10 @@ class PrivacyPlan(ABC):
         tables = () if self.num_tables else ("num_tables", "table_noise")
         scaled = () if self.num_scaled else ("num_scaled", "scaling_noise")
         target = () if self.has_target else ("has_target",)
-        return (*tables, *scaled, *target, *(("protects",) if self.protects == "node" else ()))
+        unit = ("protects",) if self.protects == "node" else ()
+        weights = () if self.is_weighted else ("is_weighted",)
+        relations = () if self.num_relations > 1 else ("num_relations",)
+        return (*tables, *scaled, *target, *unit, *weights, *relations)
 
     @staticmethod
     def from_json(text: str) -> PrivacyPlan:

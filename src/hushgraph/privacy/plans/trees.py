@@ -83,9 +83,17 @@ class TreePlan(PrivacyPlan):
         is_bounded = self.sampler != "paper" or self.edge_owner != "reader" or not self.reads_edges
         return (() if is_bounded else ("paper sampler with reader-owned edges",)) + super().unproven
 
+    @property
+    def record_sentences(self) -> tuple[str, ...]:
+        """Whether records have weights, and what several relations count."""
+        return self._tell_records(", and a pair of nodes in several of them is one read")
+
     def describe_model(self, model: str) -> str:
-        """The architecture and its depth."""
-        return f"{model.upper()}, {self.num_layers} round{'s' * (self.num_layers != 1)} of messages"
+        """The architecture, its depth, and whether relations have maps of their own."""
+        rounds = f"{self.num_layers} round{'s' * (self.num_layers != 1)} of messages"
+        has_maps = model == "gcn" and self.num_relations > 1 and self.reads_edges
+        maps = f", a map for each of {self.num_relations} relations" if has_maps else ""
+        return f"{model.upper()}, {rounds}{maps}"
 
     def list_own_figures(self) -> list[tuple[str, str]]:
         """What the noise covers, and what bounds the lists."""
