@@ -7,7 +7,7 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test thorough faults lint bench kernel-test spark-test gpu-test docs wheel clean
+.PHONY: help setup demo test thorough test-lowest coverage faults lint bench kernel-test spark-test gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
@@ -45,6 +45,13 @@ test: setup ## Check style and types, and run all tests.
 thorough: setup ## Run all tests with many more random cases.
 	HUSHGRAPH_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
+# In an environment of its own, .lowest, so it needs no .venv.
+test-lowest: ## Run the quick part of the tests with the oldest versions that are allowed.
+	$(PYTHON) scripts/test_lowest.py
+
+coverage: setup ## Measure what the tests run; writes the record and the figure in the README.
+	$(BIN)/python scripts/measure_coverage.py --workers $(WORKERS)
+
 faults: setup ## Plant faults in copies of the source and check that the tests see each.
 	$(BIN)/python scripts/plant_faults.py
 
@@ -59,13 +66,16 @@ kernel-test: setup ## Run the tests of the GPU kernels in Triton's interpreter, 
 	TRITON_INTERPRET=1 PYTHONPATH=.triton $(BIN)/pytest tests/gradients/test_row_kernels_gpu.py \
 	  tests/gradients/test_norms.py tests/gradients/test_sums.py tests/models/test_row_sums.py
 
+SPARK := pyspark py4j 'pandas<3' pyarrow pytz tzdata
 # Beside .venv, because PySpark does not support pandas 3 yet. Workers need the Python that runs the tests.
 spark-test: setup ## Run the tests of Spark; Java is installed where it is missing and apt-get can.
-	@command -v java > /dev/null || { apt-get -qq update && apt-get -qq -y install --no-install-recommends default-jre-headless; } \
+	@command -v java > /dev/null || { timeout 60 apt-get -qq update && \
+	  timeout 180 apt-get -qq -y install --no-install-recommends default-jre-headless; } \
 	  > /dev/null 2>&1 || echo "spark-test: no Java here and none could be installed; the tests are skipped"
 	@if command -v java > /dev/null; then \
-	  $(BIN)/pip install --quiet --no-deps --upgrade --target .spark -c constraints.txt pyspark py4j 'pandas<3' pyarrow pytz tzdata && \
-	  PYSPARK_PYTHON=$(abspath $(BIN))/python PYTHONPATH=.spark $(BIN)/pytest tests/engines/test_spark.py; fi
+	  if $(BIN)/pip install --quiet --no-deps --upgrade --target .spark -c constraints.txt $(SPARK); then \
+	    PYSPARK_PYTHON=$(abspath $(BIN))/python PYTHONPATH=.spark $(BIN)/pytest tests/engines/test_spark.py; \
+	  else echo "spark-test: PySpark could not be installed; the tests are skipped"; fi; fi
 
 gpu-test: setup ## Run the tests and benchmarks of the GPU.
 	$(BIN)/pytest -rs tests/gradients tests/models tests/noise tests/claims/test_norms.py tests/claims/test_rings.py \
@@ -83,4 +93,4 @@ wheel: setup ## Build the wheel, install it alone into an empty environment, run
 	$(BIN)/python scripts/check_wheel.py
 
 clean: ## Remove .venv, the built documentation and build outputs.
-	rm -rf .venv build dist site src/*.egg-info
+	rm -rf .venv .lowest .coverage build dist site src/*.egg-info

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -41,17 +43,95 @@ def read_targets() -> list[str]:
     return str(targets).split()
 
 
-def test_the_workflow_tests_every_supported_python() -> None:
-    jobs = read_yaml(ROOT / ".github" / "workflows" / "test.yml")["jobs"]
-    job = jobs["test"]
-    versions = job["strategy"]["matrix"]["python-version"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").iterdir())
+
+
+def list_pythons() -> list[str]:
     prefix = "Programming Language :: Python :: 3."
-    assert versions == [line.split()[-1] for line in read_project()["classifiers"] if line.startswith(prefix)]
-    assert all(isinstance(version, str) for version in versions), "3.10 without quotes is the number 3.1"
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["make test PYTHON=python"]
-    assert [step["run"] for step in jobs["kernels"]["steps"] if "run" in step] == [
-        "make kernel-test PYTHON=python"
-    ]
+    return [line.split()[-1] for line in read_project()["classifiers"] if line.startswith(prefix)]
+
+
+def list_commands(job: dict[str, Any]) -> list[str]:
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_pin_actions_and_may_only_read(path: Path) -> None:
+    workflow = read_yaml(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert job["timeout-minutes"] <= 60, name
+        for step in job["steps"]:
+            # A tag of an action can be moved to other code; the digest of a commit cannot.
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{40 * '0'}")), step
+            versions = step.get("with", {}).get("python-version", "3.11")
+            assert versions == "${{ matrix.python-version }}" or versions in list_pythons()
+    text = path.read_text(encoding="utf-8")
+    assert "secrets." not in text
+    # The version of every action is beside its digest.
+    assert text.count("uses:") == len(re.findall(r"uses: \S+ # v\d+\.\d+\.\d+\n", text))
+
+
+def test_the_workflow_tests_every_supported_python_and_system() -> None:
+    jobs = read_yaml(ROOT / ".github" / "workflows" / "test.yml")["jobs"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    assert matrix["python-version"] == list_pythons()
+    assert all(isinstance(version, str) for version in list_pythons()), (
+        "3.10 without quotes is the number 3.1"
+    )
+    systems = {"Operating System :: POSIX :: Linux": "ubuntu", "Operating System :: MacOS": "macos"}
+    declared = [line for line in read_project()["classifiers"] if line.startswith("Operating System")]
+    assert sorted(f"{systems[line]}-latest" for line in declared) == sorted(matrix["os"])
+    assert list_commands(jobs["test"]) == ["make test PYTHON=python"]
+    for job, target in (("kernels", "kernel-test"), ("lowest", "test-lowest"), ("spark", "spark-test")):
+        assert list_commands(jobs[job]) == [f"make {target} PYTHON=python"]
+        assert target in read_targets()
+
+
+def test_a_tag_publishes_what_was_checked_and_installed() -> None:
+    workflow = read_yaml(ROOT / ".github" / "workflows" / "release.yml")
+    # YAML 1.1 reads the word `on` as true.
+    assert workflow[True] == {"push": {"tags": ["v[0-9]+.[0-9]+.[0-9]+"]}}
+    build, install, publish = (workflow["jobs"][name] for name in ("build", "install", "publish"))
+    commands = list_commands(build)
+    assert commands.index("python -m build") < commands.index("python -m twine check --strict dist/*")
+    assert "scripts/check_release.py" in commands[0]
+    matrix = install["strategy"]["matrix"]
+    assert (
+        matrix == read_yaml(ROOT / ".github" / "workflows" / "test.yml")["jobs"]["test"]["strategy"]["matrix"]
+    )
+    assert any(command.startswith("hushgraph demo") for command in list_commands(install))
+    assert (install["needs"], publish["needs"]) == ("build", "install")
+    # Trusted publishing: a short-lived token of the host, in an environment that people approve.
+    assert (publish["permissions"], publish["environment"]) == ({"id-token": "write"}, "pypi")
+    assert "with" not in publish["steps"][-1]
+
+
+def test_everything_names_one_version(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("check_release", ROOT / "scripts" / "check_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.find_problems(f"v{read_project()['version']}") == []
+    assert len(script.find_problems("v9.9.9")) == 1
+    for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n")
+    (tmp_path / "CITATION.cff").write_text("version: 0.0.1\n")
+    assert len(script.find_problems(f"v{read_project()['version']}", tmp_path)) == 2
+
+
+def test_the_readme_has_the_coverage_of_the_record() -> None:
+    record = ROOT / "benchmarks" / "records" / "coverage.json"
+    if not record.exists():
+        pytest.skip("the source archive has no records")
+    spec = importlib.util.spec_from_file_location("coverage_script", ROOT / "scripts" / "measure_coverage.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.render(json.loads(record.read_text())) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_line_of_the_constraints_is_a_pin() -> None:

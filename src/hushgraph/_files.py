@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 _SUM = "sum"
 # How a system answers that does not know unnamed files, or whose file system has none.
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+
+
+def check_system() -> None:
+    """Raise RunError on Windows, which lacks what ledgers rely on; docs/deploying.md says what."""
+    if platform.system() == "Windows":
+        raise RunError("hushgraph runs on Linux and macOS; on Windows, use it inside WSL 2, which is Linux")
 
 
 @contextlib.contextmanager
@@ -138,7 +145,9 @@ def lock_file(path: Path, *, wait: bool = False, flags: int = os.O_RDWR | os.O_C
 
     Raises:
         OSError: if it cannot be opened, or if this system cannot lock files.
+        RunError: on Windows.
     """
+    check_system()
     # Imported here: who only writes files does not need it.
     from filelock import lock_descriptor, unlock_descriptor
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import exact_normal
+from hushgraph.billboard import reading
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots
 from hushgraph.billboard.board import Board, cast, release
 from hushgraph.billboard.reading import CastLists, combine_boards, place_weights, read, read_rows
@@ -160,6 +161,21 @@ def test_a_row_reads_the_same_in_any_company() -> None:
     together = read_rows(board, *flat(lists)).values
     for v in range(NODES):
         np.testing.assert_array_equal(read_rows(board, *flat([lists[v][::-1]])).values[0], together[v])
+
+
+def test_a_few_entries_are_added_up_as_the_kernel_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    for width in (1, 7, 40):
+        values = (rng.normal(size=(50, width)) * 10.0 ** rng.integers(-6, 6, (50, 1))).astype(np.float32)
+        board = Board(values=values, noise_std=1.0)
+        lists = [rng.integers(-2, 55, size).tolist() for size in (0, 1, 2, 30, 60)]
+        own = [3, -1, 7, 11, 0]
+        few = read_rows(board, *flat(lists), own_places=own)
+        with monkeypatch.context() as patch:
+            patch.setattr(reading, "_FEW_ENTRIES", -1)
+            compiled = read_rows(board, *flat(lists), own_places=own)
+        for name in ("values", "known", "unknown"):
+            np.testing.assert_array_equal(getattr(few, name), getattr(compiled, name))
 
 
 def test_boards_are_combined_in_place_or_not() -> None:

@@ -46,7 +46,9 @@ def test_csv_and_parquet_hold_the_same_table(tmp_path: Path) -> None:
         header, *rows = csv.reader(file)
     assert header == HEADER
     assert [[*row[:2], *map(float, row[2:])] for row in rows] == ROWS
-    table = duckdb.connect().read_parquet(str(tmp_path / "o'.parquet"))
+    # Before DuckDB 2, a table ends with its connection.
+    connection = duckdb.connect()
+    table = connection.read_parquet(str(tmp_path / "o'.parquet"))
     assert table.columns == HEADER
     assert [list(row) for row in table.fetchall()] == ROWS
     assert [str(kind) for kind in table.types] == ["VARCHAR", "VARCHAR", "FLOAT", "FLOAT"]
@@ -55,7 +57,9 @@ def test_csv_and_parquet_hold_the_same_table(tmp_path: Path) -> None:
 
 def test_numbers_stay_numbers(tmp_path: Path) -> None:
     save(tmp_path / "p.parquet", [predicted().to_columns(probabilities=False)])
-    table = duckdb.connect().read_parquet(str(tmp_path / "p.parquet"))
+    # Before DuckDB 2, a table ends with its connection.
+    connection = duckdb.connect()
+    table = connection.read_parquet(str(tmp_path / "p.parquet"))
     assert (table.columns, table.fetchall()) == (["node", "class"], [(0, 1), (1, 0), (2, 0)])
 
 

@@ -17,8 +17,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from hushgraph._files import check_system
 from hushgraph.cli.options import check_choices, print_settings
-from hushgraph.cli.terminal import StoppedError, describe_failure, fail
+from hushgraph.cli.terminal import StoppedError, describe_failure, fail, freeze_imports
 from hushgraph.errors import ReportedError
 from hushgraph.training.interruption import handle_as_ctrl_c
 
@@ -164,8 +165,7 @@ def run() -> NoReturn:
             # The reader has left, or the disk is full; Python would complain again at exit.
             code = code or 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # Nor are they searched when the interpreter shuts down, which would take most of a second.
-    gc.freeze()
+    freeze_imports()
     sys.exit(code)
 
 
@@ -182,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     call = _Call(as_json="--json" in words)
     try:
+        check_system()
         with _treat_sigterm_as_interrupt():
             app = build_app(_choose_commands(words))
             code = app(args=words, prog_name="hushgraph", standalone_mode=False, obj=call)

@@ -363,7 +363,7 @@ def _describe_records(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "is_weighted": columns.is_weighted,
         "num_relations": relations,
-        "has_relations": columns.has_relations,
+        "has_places": columns.places is not None,
         "protects": "node" if columns.person is None else "person",
     }
 
