@@ -108,6 +108,12 @@ def test_a_dry_run_spends_and_leaves_nothing(run: Run, people: list[Any]) -> Non
     assert list_names() == before
 
 
+def test_rows_cannot_be_kept_any_more(run: Run, people: list[Any]) -> None:
+    code, _, err = run("train", *people, *FLAGS, *ENGINE, "--keep-rows", "--dry-run")
+    assert code == 0
+    assert "notice: --keep-rows: DuckDB writes no rows any more; there are none to keep" in err
+
+
 def test_auto_says_what_it_chose_before_it_starts(
     run: Run, people: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

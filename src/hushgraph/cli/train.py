@@ -56,6 +56,9 @@ def train(
     dry_run: Annotated[
         bool, _output("Print what it would do and cost; train, write and spend nothing.", "--dry-run")
     ] = False,
+    keep_rows: Annotated[
+        bool, _output("Does nothing: DuckDB writes no rows since 0.2.0.", "--keep-rows", hidden=True)
+    ] = False,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
     as_json: options.Json = False,
@@ -66,6 +69,8 @@ def train(
 
     Only --epsilon must be given: defaults, in brackets, are chosen without looking at private data.
     """
+    if keep_rows:
+        terminal.warn((), (), notices=["--keep-rows: DuckDB writes no rows any more; there are none to keep"])
     if dry_run:
         _show_dry_run(context)
         return
