@@ -15,7 +15,7 @@ import pytest
 
 import hushgraph as hg
 from hushgraph.graph.graph import Graph
-from hushgraph.inference import predictions
+from hushgraph.inference import predicted
 from hushgraph.privacy import solve as planner
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -50,7 +50,7 @@ def test_0_done(run: Run) -> None:
 
 
 def test_1_failed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictions, "save", full)
+    monkeypatch.setattr(predicted, "save", full)
     code, out, err = run("predict", folder, "demo", "--out", "classes.csv", "--device", "cpu")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "No space left on device: 'classes.csv'" in err

@@ -179,8 +179,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ),
         (
             {"separator": ";", "classes": GENRES, "bounds": (0, 1)},
-            "a number is one column; leave out separator",
+            "classes with task='number': a number has no classes",
         ),
+        ({"separator": ";", "bounds": (0, 1)}, "a number is one column; leave out separator"),
         ({"task": "labels", "classes": GENRES, "bounds": (0, 1)}, "bounds belong to task='number'"),
         ({"label": ["genres", "age"], "separator": ";"}, "it is for one column of lists; leave out one"),
         ({"label": ["genres", "age"], "classes": GENRES}, "the columns name the labels; leave out classes"),
