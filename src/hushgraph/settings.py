@@ -941,14 +941,14 @@ def take_columns(settings: Mapping[str, Any]) -> Columns | Mapping[str, Any] | N
     return replace(columns, **single) if isinstance(columns, Columns) else {**(columns or {}), **single}
 
 
-def take_person(
-    columns: Columns | Mapping[str, Any] | None,
-) -> tuple[Columns | Mapping[str, Any] | None, str | None]:
-    """The attribute that tells persons of data that is no table, and the other columns; None for none."""
-    if not isinstance(columns, Mapping) or "person" not in columns:
+def take_column(
+    columns: Columns | Mapping[str, Any] | None, name: str
+) -> tuple[Columns | Mapping[str, Any] | None, Any]:
+    """The columns without one that other data than tables has too, and what was given for it, if anything."""
+    if not isinstance(columns, Mapping) or name not in columns:
         return columns, None
-    others = {name: value for name, value in columns.items() if name != "person"}
-    return others or None, columns["person"]
+    others = {each: value for each, value in columns.items() if each != name}
+    return others or None, columns[name]
 
 
 def list_given_for_trees(settings: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.runs.folder import name_data
 from hushgraph.settings import OptimizerFactory as OptimizerFactory
-from hushgraph.settings import Settings, complete, take_columns, take_person, with_settings
+from hushgraph.settings import Settings, complete, take_column, take_columns, with_settings
 from hushgraph.tasks.choose import check_task, choose_class_task, choose_other_task, read_class_weights
 from hushgraph.tasks.classes import Classes
 from hushgraph.tasks.number import Number
@@ -69,7 +69,10 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
     method = check_settings(full)
     split, columns = full["split"], take_columns(full)
     if not is_tables(data):
-        columns, full["person"] = take_person(columns)
+        columns, full["person"] = take_column(columns, "person")
+        columns, classes = take_column(columns, "classes")
+        if classes is not None:
+            full["num_classes"] = _count_classes(classes, full["num_classes"], name_data(data))
     # Without a slash, it is an attribute of a NetworkX graph or a mistake that reading reports.
     if split is not None and "/" in str(split):
         random_split(0, parse_fractions(split))
@@ -119,6 +122,17 @@ def prepare(data: Any, **settings: Unpack[Settings]) -> Prepared:
         **_describe_relations(graph),
     )
     return Prepared(graph, *method.plan(figures, {**full, "split": split}))
+
+
+def _count_classes(classes: Any, num_classes: int | None, data: str) -> int:
+    """How many classes a list declares for data whose labels are numbers from 0 on."""
+    listed = [str(each) for each in ([classes] if isinstance(classes, str) else classes)]
+    if listed != [str(number) for number in range(len(listed))] or num_classes not in (None, len(listed)):
+        raise InputError(
+            f"classes={','.join(listed)}: labels of {data} are numbers from 0 on; list them as 0,1,2, or "
+            "give num_classes (--num-classes) alone"
+        )
+    return len(listed)
 
 
 def _describe_relations(graph: Graph) -> dict[str, Any]:
