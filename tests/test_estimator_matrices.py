@@ -169,7 +169,7 @@ def test_more_classes_have_an_output_each() -> None:
 def test_several_labels_are_an_indicator_matrix() -> None:
     y = np.stack([GROUP, 1 - GROUP, GROUP], 1)
     y[::10] = -1
-    one = classify(classes=["a", "b", "c"]).fit(X, y, EDGES)
+    one = classify(classes=["a", "b", "c"], epsilon=200.0).fit(X, y, EDGES)
     assert one.run_.result["task"] == "labels"
     predicted = one.predict(X, EDGES)
     assert (predicted.shape, set(np.unique(predicted))) == ((N, 3), {0, 1})
