@@ -28,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph import _arrays
-from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists, owned_records
+from hushgraph._threads import map_in_order
+from hushgraph.billboard.ballots import GRID, Ballots, Int64Array, PersonLists
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.lists import (
     Lists,
@@ -213,7 +214,8 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     if not damped:
         return np.ones(board.num_places)
     std, c = board.noise_std or 1.0, board.width
-    weights = _arrays.empty(board.num_places, np.float64)
+    # In memory, since places are looked up in any order.
+    weights = np.empty(board.num_places)
     for begin in range(0, board.num_places, _READ_BLOCK):
         block = board.values[begin : begin + _READ_BLOCK].astype(np.float64) / std
         loudness = np.maximum(np.square(block).sum(axis=1) - c, 0.0) / c
@@ -230,11 +232,14 @@ def combine_boards(
         boards: of one graph, all with noise or all without.
         centred: whether ballots add up to 0, as `Task.is_centred` says. The mean over the numbers of a place
             is then noise and is taken off.
-        in_place: whether the first of them is written over.
+        in_place: whether the first of them is written over, where that is possible.
     """
     precisions = np.array([1 / board.noise_std**2 if board.noise_std else 1.0 for board in boards])
     parts = tuple((precisions / precisions.sum()).tolist())
-    values = boards[0].values if in_place else np.empty_like(boards[0].values)
+    first = boards[0].values
+    # What is mapped from a file of a run is not written to.
+    is_own = in_place and first.flags.writeable
+    values = first if is_own else _arrays.empty(first.shape, np.float32)
     for begin in range(0, len(values), _READ_BLOCK):
         block = np.zeros_like(values[begin : begin + _READ_BLOCK])
         for part, board in zip(parts, boards, strict=True):
@@ -254,7 +259,7 @@ def read(
     rows: npt.ArrayLike | None = None,
     damped: bool = True,
 ) -> npt.NDArray[np.float32]:
-    """The readings of nodes of the graph, from one pass over its edges.
+    """The readings of nodes of the graph, from one pass over its lists.
 
     Args:
         board: what was released.
@@ -279,34 +284,38 @@ def read(
     owns = [] if own is None else [(1.0, own)] if isinstance(own, Ballots) else list(own)
     for _, ballots in owns:
         _check_own(ballots, board, cast_graph or graph)
-    picked = np.arange(graph.num_nodes) if rows is None else np.asarray(rows, np.int64)
-    slots = _slots(picked, graph.num_nodes)
+    picked = None if rows is None else np.asarray(rows, np.int64)
+    if picked is not None:
+        _slots(picked, graph.num_nodes)
     weights = place_weights(board, damped=damped)
-    own_weight = _arrays.zeros(len(picked), np.float64)
-    then = _records_of(cast_graph, edge_owner)
-    if owns:
-        # Per row, the sum of w over the places it cast onto.
-        for owners, places in owned_records(graph, edge_owner):
-            add_own(owners, places, slots, weights, own_weight, *then)
+    ends, places = graph.lists_of(edge_owner)
+    then = (NOTHING, NOTHING) if cast_graph is None else cast_graph.lists_of(edge_owner)
     lists = PersonLists.of(graph, edge_owner, None) if owns else None
-    ends = np.array([0, board.num_places])
-    readings = _arrays.empty((len(picked), board.width), np.float32)
-    # Some columns at a time: the sums are twice as wide as the readings.
-    width = max(1, _HELD_SUMS // max(1, len(picked)))
-    for begin in range(0, board.width, width):
-        columns = slice(begin, min(begin + width, board.width))
-        sums = _arrays.zeros((len(picked), columns.stop - begin), np.float64)
-        square = _arrays.zeros(len(picked), np.float64)
-        values = np.ascontiguousarray(board.values[:, columns])
-        for owners, places in owned_records(graph, edge_owner):
-            add_records(owners, places, slots, weights, values, sums, square)
-        for part, ballots in owns:
-            take_off(sums, part * own_weight, ballots, picked, columns)
+    readings = _arrays.empty((graph.num_nodes if picked is None else len(picked), board.width), np.float32)
+
+    # Taking off what other nodes of a person cast begins with a number for every node.
+    step = _READ_BLOCK if lists is None else max(_READ_BLOCK, _HELD_SUMS // board.width)
+
+    def read_part(begin: int) -> None:
+        """Read some rows, one after another, so that few sums are held."""
+        end = min(begin + step, len(readings))
+        part = np.arange(begin, end) if picked is None else picked[begin:end]
+        sums, square, own_weight = (
+            np.zeros((len(part), board.width)),
+            np.zeros(len(part)),
+            np.zeros(len(part)),
+        )
+        add_lists(part, ends, places, *then, weights, board.values, sums, square, own_weight)
+        for share, ballots in owns:
+            take_off(sums, share * own_weight, ballots, part)
             if lists is not None:
-                take_off_others(sums[:, None], part, ballots, lists, weights, slots, ends, columns)
-        for first in range(0, len(picked), _READ_BLOCK):
-            block = slice(first, first + _READ_BLOCK)
-            readings[block, columns] = normalise(sums[block], square[block])
+                slots = _slots(part, graph.num_nodes)
+                blocks = np.array([0, board.num_places])
+                take_off_others(sums[:, None], share, ballots, lists, weights, slots, blocks)
+        readings[begin:end] = normalise(sums, square)
+
+    for _ in map_in_order(read_part, range(0, len(readings), step)):
+        pass
     return readings
 
 
@@ -484,19 +493,17 @@ def take_off_others(
     weights: FloatArray,
     slots: Int64Array,
     starts: Int64Array,
-    columns: slice = slice(None),
 ) -> None:
     """Subtract from every sum what the other nodes of its person cast onto the places it lists.
 
     Args:
-        sums: [rows, relations, columns].
+        sums: [rows, relations, width].
         part: of the board in those that were combined.
         own: what was cast, with the lists of then.
         now: the lists that are read.
         weights: of places.
         slots: the row of every node, -1 for none.
         starts: where relations begin on the board, and the end.
-        columns: of the board, that sums are of.
     """
     then = own.person_lists
     if then is None:
@@ -508,7 +515,7 @@ def take_off_others(
     for first, last in itertools.pairwise(ends):
         block = nodes[pointers[first] : pointers[last]]
         if (slots[block] >= 0).any():
-            ballots = np.ascontiguousarray(own.dense(block)[:, columns]) * (part / float(GRID))
+            ballots = own.dense(block) * (part / float(GRID))
             who = pointers[first : last + 1]
             _take_off_others(who, slots[block], *lists[0], *lists[1], ballots, weights, starts, local, sums)
 
@@ -556,27 +563,15 @@ def _checked_lists(indptr: npt.ArrayLike, places: npt.ArrayLike) -> tuple[Int64A
     return starts.astype(np.int64), listed.astype(np.int64)
 
 
-def _records_of(
-    graph: Graph | None, edge_owner: EdgeOwner
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], bool]:
-    """The reads of a graph for `add_own`; nothing where every record counts."""
-    if graph is None:
-        return NOTHING, np.empty(0, np.int32), False
-    return np.asarray(graph.indptr), np.asarray(graph.indices), edge_owner == "sender"
-
-
 def take_off(
     sums: FloatArray,
     own_weight: FloatArray,
     own: Ballots,
     picked: Int64Array,
-    columns: slice = slice(None),
 ) -> None:
-    """Subtract the own part of every row that cast a ballot; `sums` are of these columns."""
-    casters = np.flatnonzero(own.is_cast[picked])
-    for begin in range(0, len(casters), _READ_BLOCK):
-        block = casters[begin : begin + _READ_BLOCK]
-        sums[block] -= own_weight[block, None] * (own.dense(picked[block])[:, columns] / float(GRID))
+    """Subtract the own part of every row that cast a ballot."""
+    casters = np.flatnonzero((own.labels[picked] >= 0) | (own.soft_rows[picked] >= 0))
+    sums[casters] -= own_weight[casters, None] * (own.dense(picked[casters]) / float(GRID))
 
 
 def normalise(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:
@@ -592,29 +587,22 @@ def _add_place(values, weight, place, row):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def add_records(owners, places, slots, weights, values, sums, square):  # type: ignore[no-untyped-def]
-    """Add what every record shows its owner, and the square of its weight, in the order of the records."""
-    for i in range(len(owners)):
-        slot = slots[owners[i]]
-        if slot >= 0:
-            weight = weights[places[i]]
-            _add_place(values, weight, places[i], sums[slot])
-            square[slot] += weight * weight
+def add_lists(rows, ends, places, then, then_places, weights, values, sums, square, own_weight):  # type: ignore[no-untyped-def]
+    """Add up what rows list, the squares of its weights, and the weights of what they listed at casting.
 
-
-@numba.njit(cache=True, nogil=True)
-def add_own(owners, places, slots, weights, own_weight, indptr, indices, is_sender):  # type: ignore[no-untyped-def]
-    """Add up the weights of places that were listed at casting; all of them where `indptr` is empty."""
-    for i in range(len(owners)):
-        slot = slots[owners[i]]
-        if slot < 0:
-            continue
-        if len(indptr):
-            reader = places[i] if is_sender else owners[i]
-            sender = owners[i] if is_sender else places[i]
-            if not contains(indices, indptr[reader], indptr[reader + 1], sender):
-                continue
-        own_weight[slot] += weights[places[i]]
+    `then` and `then_places` are the lists of then; empty where those are what is listed now.
+    """
+    for i in range(len(rows)):
+        row = rows[i]
+        seen, squares, own = sums[i], 0.0, 0.0
+        for j in range(ends[row], ends[row + 1]):
+            place = places[j]
+            weight = weights[place]
+            _add_place(values, weight, place, seen)
+            squares += weight * weight
+            if not len(then) or contains(then_places, then[row], then[row + 1], place):
+                own += weight
+        square[i], own_weight[i] = squares, own
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,8 +30,6 @@ EdgeParts = Callable[[int], Chunks]
 """From the number of nodes to edges that are read in parts, each of which is checked."""
 EdgeOwner = Literal["sender", "reader"]
 SPLITS = ("train_idx", "val_idx", "test_idx")
-# Reads that are checked at a time.
-_CHECKED = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -69,6 +68,8 @@ class Graph:
             reads are then those of all relations between people. Empty where the reads are all there is.
         persons: int64 [N], for every node the first node of its person, where people have several nodes; None
             where every node is a person. Whose a node is, is public.
+        checked_reads: `indptr` and `indices` of a graph that this one was made from by `dataclasses.replace`:
+            the same arrays are not checked again.
 
     `x` and `y` may share memory with the given arrays: do not write to them.
 
@@ -111,6 +112,7 @@ class Graph:
     filled: Array | None = None
     relations: tuple[Relation, ...] = ()
     persons: Array | None = None
+    checked_reads: tuple[Array, Array] | None = None
 
     def __post_init__(self) -> None:
         x = check_features(self.x)
@@ -290,24 +292,32 @@ class Graph:
         relations = tuple(each.between_persons(names) for each in self.relations)
         return self._filter_reads(kept, persons=names, relations=relations, **evaluated)
 
-    def edge_chunks(
-        self, chunk_edges: int = 1 << 20, *, targets: tuple[int, int] | None = None
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target.
-
-        Args:
-            chunk_edges: the largest number of reads in a chunk.
-            targets: yield only the reads of the nodes from the first of these to the one before the last.
-        """
+    def edge_chunks(self, chunk_edges: int = 1 << 20) -> Iterator[tuple[Array, Array]]:
+        """Yield every read once as (sources, targets), at most `chunk_edges` at a time, ordered by target."""
         if chunk_edges < 1:
             raise GraphError(f"chunk_edges={chunk_edges}; expected at least 1")
-        begin, end = (0, self.num_edges) if targets is None else (int(self.indptr[node]) for node in targets)
-        for start in range(begin, end, chunk_edges):
-            stop = min(start + chunk_edges, end)
+        for start in range(0, self.num_edges, chunk_edges):
+            stop = min(start + chunk_edges, self.num_edges)
             first = int(np.searchsorted(self.indptr, start, side="right")) - 1
             last = int(np.searchsorted(self.indptr, stop, side="left"))
             reads = np.diff(np.clip(self.indptr[first : last + 1], start, stop))
             yield self.indices[start:stop], np.repeat(np.arange(first, last, dtype=self.indices.dtype), reads)
+
+    def lists_of(self, edge_owner: EdgeOwner) -> tuple[Array, Array]:
+        """What every row lists: row v lists `places[ends[v]:ends[v + 1]]`, ascending; return (ends, places).
+
+        Readers list what they read, senders who reads them. The latter is computed once for a graph.
+        """
+        check_owner(edge_owner)
+        return (self.indptr, self.indices) if edge_owner == "reader" else self._reverse
+
+    @cached_property
+    def _reverse(self) -> tuple[Array, Array]:
+        """Who reads every node: `indptr` and `indices` of the reads turned around."""
+        from hushgraph.graph.reads import build_reads
+
+        turned = build_reads(lambda: ((w, u) for u, w in self.edge_chunks()), self.num_nodes)
+        return turned.indptr, turned.indices
 
     def dense_features(self, rows: Array) -> npt.NDArray[np.float32]:
         """Return the features of the nodes `rows` as a dense float32 array [len(rows), d]."""
@@ -344,8 +354,7 @@ class Graph:
         """
         if not 0 <= v < self.num_nodes:
             raise GraphError(f"v={v} is not a node; expected 0..{self.num_nodes - 1}")
-        if edge_owner not in ("sender", "reader"):
-            raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
+        check_owner(edge_owner)
         nodes = np.array([v]) if self.persons is None else np.flatnonzero(self.persons == self.persons[v])
         kept = np.ones(self.num_edges, np.bool_)
         if edge_owner == "sender":
@@ -383,23 +392,25 @@ class Graph:
     def _check_reads(self) -> None:
         """Raise GraphError unless rows are ascending lists of other nodes; narrow the type of the ids."""
         n, indptr = self.num_nodes, self.indptr
+        known = self.checked_reads
+        if known is not None and known[0] is indptr and known[1] is self.indices and len(indptr) == n + 1:
+            return
         has_ends = len(indptr) == n + 1 and indptr[0] == 0 and indptr[-1] == self.num_edges
         if not has_ends or np.any(indptr[1:] < indptr[:-1]):
             raise GraphError(
                 f"indptr does not increase from 0 to {self.num_edges} in {n + 1} values; use "
                 "Graph.from_arrays"
             )
-        check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
+        from hushgraph.graph.reads import are_ascending
+
+        if not are_ascending(indptr, self.indices, n):
+            check_range("indices", self.indices, 0, n - 1, f"the graph has {n} nodes")
+            raise GraphError(
+                "indices repeats a read, holds a self-loop or is not ascending in a row; use "
+                "Graph.from_arrays"
+            )
         object.__setattr__(self, "indices", self.indices.astype(id_type(n), copy=False))
-        last = -1
-        for source, target in self.edge_chunks(_CHECKED):
-            key = target.astype(np.int64) * n + source
-            if key[0] <= last or np.any(key[1:] <= key[:-1]) or np.any(source == target):
-                raise GraphError(
-                    "indices repeats a read, holds a self-loop or is not ascending in a row; use "
-                    "Graph.from_arrays"
-                )
-            last = key[-1]
+        object.__setattr__(self, "checked_reads", (indptr, self.indices))
 
     def _check_persons(self) -> None:
         """Raise GraphError unless persons are those of `with_persons`."""
@@ -420,6 +431,12 @@ class Graph:
         """Return this graph with the reads where `kept` is true, and with other changes."""
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
         return replace(self, indptr=before[self.indptr], indices=self.indices[kept], **changes)
+
+
+def check_owner(edge_owner: str) -> None:
+    """Raise GraphError unless it names one end of an edge."""
+    if edge_owner not in ("sender", "reader"):
+        raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
 
 
 def as_array(name: str, values: Any) -> Array:

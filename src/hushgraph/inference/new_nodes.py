@@ -32,6 +32,8 @@ from hushgraph.models.gnn import scale_rows
 
 # Identifiers that a message or a summary names.
 _NAMED = 5
+# Names that are compared at a time.
+_NAMES = 1 << 18
 # Floats of dense rows at a time: 64 MiB.
 _BLOCK_FLOATS = 1 << 24
 
@@ -279,13 +281,18 @@ def check_names(board: Board, names: npt.NDArray[Any] | None) -> None:
     known = board.node_names
     if known is None or names is None:
         return
-    wrong = np.flatnonzero(known.astype(np.str_) != np.asarray(names).astype(np.str_))
-    if wrong.size:
-        row = int(wrong[0])
-        raise InputError(
-            f"row {row + 1} is {str(names[row])[:40]!r}, but {str(known[row])[:40]!r} on the board; "
-            "give the training data with its rows in the same order"
-        )
+    given = np.asarray(names)
+    for begin in range(0, len(known), _NAMES):
+        here, there = (each[begin : begin + _NAMES] for each in (given, known))
+        if not (here.dtype.kind in "iu" and there.dtype.kind in "iu"):
+            here, there = here.astype(np.str_), there.astype(np.str_)
+        wrong = np.flatnonzero(here != there)
+        if wrong.size:
+            row = begin + int(wrong[0])
+            raise InputError(
+                f"row {row + 1} is {str(given[row])[:40]!r}, but {str(known[row])[:40]!r} on the board; "
+                "give the training data with its rows in the same order"
+            )
 
 
 @torch.no_grad()
