@@ -152,9 +152,9 @@ def _collect(graph: Graph, ballots: Ballots) -> Callable[[tuple[int, int]], Int6
         )
     # Who lists every place: one's readers list it where readers own records.
     ends, casters = graph.lists_of("sender" if ballots.edge_owner == "reader" else "reader")
-    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes. In
-    # memory and side by side, since rows are looked up in any order.
-    rows = np.empty((graph.num_nodes, 4), np.int32)
+    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
+    # Side by side, since rows are looked up in any order.
+    rows = _arrays.looked_up((graph.num_nodes, 4), np.int32)
     for begin in range(0, len(rows), _PACKED_ROWS):
         part = slice(begin, begin + _PACKED_ROWS)
         rows[part, 0], rows[part, 1] = ballots.labels[part], ballots.own[part] + ballots.rest[part]

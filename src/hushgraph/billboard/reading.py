@@ -214,8 +214,7 @@ def place_weights(board: Board, *, damped: bool = True) -> FloatArray:
     if not damped:
         return np.ones(board.num_places)
     std, c = board.noise_std or 1.0, board.width
-    # In memory, since places are looked up in any order.
-    weights = np.empty(board.num_places)
+    weights = _arrays.looked_up(board.num_places, np.float64)
     for begin in range(0, board.num_places, _READ_BLOCK):
         block = board.values[begin : begin + _READ_BLOCK].astype(np.float64) / std
         loudness = np.maximum(np.square(block).sum(axis=1) - c, 0.0) / c
@@ -239,7 +238,7 @@ def combine_boards(
     first = boards[0].values
     # What is mapped from a file of a run is not written to.
     is_own = in_place and first.flags.writeable
-    values = first if is_own else _arrays.empty(first.shape, np.float32)
+    values = first if is_own else _arrays.looked_up(first.shape, np.float32)
     for begin in range(0, len(values), _READ_BLOCK):
         block = np.zeros_like(values[begin : begin + _READ_BLOCK])
         for part, board in zip(parts, boards, strict=True):

@@ -57,8 +57,8 @@ class NodeNumbers:
         own = [np.arange(begin, min(begin + CHUNK, len(names))) for begin in starts]
         if all(np.array_equal(names[part[0] : part[-1] + 1] - low, part) for part in own):
             return cls(low=low, count=len(names), table=np.empty(0, dtype))
-        # In memory, since ids are looked up in any order.
-        table = np.full(high - low + 1, -1, dtype)
+        table = _arrays.looked_up(high - low + 1, dtype)
+        table[:] = -1
         for part in own:
             table[names[part[0] : part[-1] + 1] - low] = part
         return cls(low=low, count=len(names), table=table)
