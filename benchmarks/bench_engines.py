@@ -214,16 +214,32 @@ def train(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def predict(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Score all nodes, files in, a file out."""
+    """Score all nodes, files in, a file out, with a probability for every class."""
     phases = Phases()
     from hushgraph.cli.app import main as command
+    from hushgraph.inference import predicted
+    from hushgraph.runs.folder import RunFolder
 
+    read, save = RunFolder.read_graph, predicted.save_predicted
+
+    def read_graph(*given: Any) -> Any:
+        phases.end("boards checked")
+        graph = read(*given)
+        phases.end("tables read")
+        return graph
+
+    def save_predicted(*given: Any, **named: Any) -> None:
+        phases.end("boards read, nodes scored")
+        save(*given, **named)
+
+    RunFolder.read_graph, predicted.save_predicted = read_graph, save_predicted  # type: ignore[method-assign]
     nodes, edges = tables(folder)
     out = folder / f"scores-{arguments.engine}.parquet"
     limits = [] if arguments.engine == "memory" else ["--memory", arguments.memory]
     files = [str(folder / f"run-{arguments.engine}"), nodes, "--edges", edges, "--out", str(out)]
-    code = command(["predict", *files, "--engine", arguments.engine, *limits, "--quiet", "--force"])
-    phases.close("scores of all nodes")
+    options = ["--engine", arguments.engine, *limits, "--probabilities", "--quiet", "--force"]
+    code = command(["predict", *files, *options])
+    phases.close("file written")
     return {"parts": phases.parts, "exit code": code, "file GiB": disk_use(out)}
 
 

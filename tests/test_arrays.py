@@ -57,6 +57,13 @@ def test_arrays_are_in_memory_unless_asked_for(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_looked_up_is_in_memory_where_a_quarter_holds_it(tmp_path: Path) -> None:
+    assert not is_mapped(_arrays.looked_up(5, np.int64))
+    with _arrays.keep_on_disk(tmp_path, memory=4 * 8 * 10):
+        assert not is_mapped(_arrays.looked_up((5, 2), np.int64))
+        assert is_mapped(_arrays.looked_up(11, np.int64))
+
+
 def test_small_arrays_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_arrays, "_LEAST_MAPPED", 100)
     with _arrays.keep_on_disk(tmp_path, memory=1):

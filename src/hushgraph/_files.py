@@ -228,7 +228,7 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[Any]], about: Mapping[str, str]
         begin, end = end, end + array.nbytes
         kind = _KINDS[array.dtype.name]
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little"), text, *(_as_bytes(array) for array in flat.values())]
 
