@@ -14,7 +14,7 @@ import pytest
 from hushgraph import _arrays
 from hushgraph.errors import WriteError
 from hushgraph.graph import reads
-from hushgraph.graph.graph import cut_edges
+from hushgraph.graph.checks import cut_edges
 
 
 @pytest.fixture(autouse=True)

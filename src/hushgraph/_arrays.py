@@ -28,7 +28,8 @@ class Disk:
     Attributes:
         folder: on the disk for their files, which have no names and are gone with the arrays, also after a
             kill.
-        memory: bytes that sorting and a database may use.
+        memory: bytes that a database may use; each array that is looked up in any order takes a quarter of it
+            at most.
     """
 
     folder: Path

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from hushgraph import _arrays
-from hushgraph.graph.graph import cut_edges
+from hushgraph.graph.checks import cut_edges
 from hushgraph.graph.reads import build_reads, lacks_reverse
 
 EDGES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=60)

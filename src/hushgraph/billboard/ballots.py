@@ -32,7 +32,8 @@ from hushgraph.billboard.lists import Int32Array as Int32Array
 from hushgraph.billboard.lists import Int64Array as Int64Array
 from hushgraph.billboard.lists import Lists, build_lists, restrict
 from hushgraph.errors import GraphError
-from hushgraph.graph.graph import EdgeOwner, Graph, check_owner
+from hushgraph.graph.checks import check_owner
+from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.persons import Members, count_members, gather
 from hushgraph.tasks.task import Task, is_labelled, no_label
 

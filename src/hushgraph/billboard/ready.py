@@ -13,7 +13,7 @@ from hushgraph.billboard.board import Board
 from hushgraph.billboard.lists import find_starts
 from hushgraph.billboard.names import Int64Array, NameIndex
 from hushgraph.billboard.reading import Readings, combine_boards, read_rows
-from hushgraph.graph.graph import check_integers
+from hushgraph.graph.checks import check_integers
 
 
 class ReadyBoards:

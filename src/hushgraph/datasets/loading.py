@@ -20,8 +20,9 @@ from hushgraph.datasets.pyg import arrays_from_hetero, arrays_from_pyg, is_heter
 from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
+from hushgraph.graph.checks import check_edges, check_shape
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Array, Graph, check_edges, check_shape
+from hushgraph.graph.graph import Array, Graph
 from hushgraph.graph.records import PEOPLE, EdgeWeight, Relation
 from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
 from hushgraph.tasks.number import Number

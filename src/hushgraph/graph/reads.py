@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from hushgraph import _arrays
 from hushgraph._threads import map_in_order
-from hushgraph.graph.graph import Array, Chunks, id_type
+from hushgraph.graph.checks import id_type
+from hushgraph.graph.graph import Array, Chunks
 
 # Rows up to this length are sorted by the kernel, longer ones by NumPy.
 _SHORT = 32

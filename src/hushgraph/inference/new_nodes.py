@@ -24,8 +24,8 @@ from hushgraph.datasets.paths import format_path
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.datasets.tables.new_rows import ListedBy, NewRows, new_rows_from_tables
 from hushgraph.errors import GraphError, InputError
+from hushgraph.graph.checks import check_features, check_integers
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import check_features, check_integers
 from hushgraph.graph.records import EdgeWeight
 from hushgraph.inference.in_memory import check_width
 from hushgraph.models.gnn import scale_rows

@@ -23,8 +23,8 @@ from hushgraph.datasets.tables.records import (
 )
 from hushgraph.datasets.tables.table import Table
 from hushgraph.errors import GraphError
+from hushgraph.graph.checks import id_type
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import id_type
 
 CHUNK = 1 << 22
 # Ids that lie this close together, by the nodes, have a table with the number of each.
