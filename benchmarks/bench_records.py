@@ -22,7 +22,9 @@ import numpy as np
 
 from hushgraph.billboard.ballots import label_ballots
 from hushgraph.billboard.board import cast_and_release
-from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_scaled
+from hushgraph.billboard.combined import combine_boards
+from hushgraph.billboard.reading import read_scaled
+from hushgraph.billboard.scaled import add_free_inputs
 from hushgraph.graph.graph import Graph
 from hushgraph.graph.records import Relation
 
