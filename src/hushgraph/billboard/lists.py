@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -366,6 +367,20 @@ def restrict(lists: Lists, rows: npt.NDArray[Any]) -> Lists:
     return replace(lists, indptr=indptr, places=lists.places[taken], coefficients=shares)
 
 
+def split_relations(lists: Lists) -> Iterator[Lists]:
+    """The lists of one relation after another; all but the last one given are written over."""
+    if len(lists.blocks) < 2:
+        yield lists
+        return
+    # Close together: the entries of one relation are a small part of every row.
+    cursors, size = lists.indptr[:-1].copy(), lists.indptr[-1] - lists.indptr[0]
+    places, coefficients = np.empty(size, lists.places.dtype), np.empty(size, np.int32)
+    for behind in lists.starts[1:]:
+        indptr = np.zeros(len(cursors) + 1, np.int64)
+        _cut_relation(*lists.arrays, cursors, behind, indptr, places, coefficients)
+        yield replace(lists, indptr=indptr, places=places, coefficients=coefficients)
+
+
 @numba.njit(cache=True, nogil=True)
 def _count_owners(owners, sizes):  # type: ignore[no-untyped-def]
     for owner in owners:
@@ -402,6 +417,19 @@ def _put_names(indptr, indices, given, start, cursors, first, end, free, places,
                 weights[at] = 1.0 if given is None else given[i]
             i += 1
         cursors[row] = i
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut_relation(indptr, places, coefficients, cursors, behind, ends, kept, shares):  # type: ignore[no-untyped-def]
+    """Copy what rows list from where `cursors` are, which move, to the place before `behind`."""
+    at = 0
+    for row in range(len(cursors)):
+        i = cursors[row]
+        while i < indptr[row + 1] and places[i] < behind:
+            kept[at], shares[at] = places[i], coefficients[i]
+            at += 1
+            i += 1
+        cursors[row], ends[row + 1] = i, at
 
 
 @numba.njit(cache=True, nogil=True)

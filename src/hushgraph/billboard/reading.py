@@ -32,12 +32,12 @@ from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import combine_boards, place_weights
 from hushgraph.billboard.lists import (
     GRID,
-    Int64Array,
     Lists,
     RowLists,
     check_blocks,
     cut_ends,
     find_starts,
+    split_relations,
 )
 from hushgraph.billboard.own_parts import take_off, take_off_others
 from hushgraph.billboard.persons import PersonLists
@@ -181,24 +181,29 @@ def sum_lists(
     Yields:
         Arrays that are written over for the next relation.
     """
-    cursors = listed.indptr[:-1].astype(np.int64)
-    now = (listed.indptr, listed.places, listed.coefficients, cursors)
-    then: tuple[Any, ...] = (None, None, None, None)
-    if before is not listed:
-        then = (before.indptr, before.places, before.coefficients, before.indptr[:-1].astype(np.int64))
-    sums, (square, own_weight) = np.empty((len(cursors), board.width)), np.empty((2, len(cursors)))
-    starts = find_starts(board.blocks).tolist() if board.blocks else [0, board.num_places]
+    count, starts = len(listed.sizes), [0, board.num_places]
+    if board.blocks:
+        starts = find_starts(board.blocks).tolist()
+    sums, (square, own_weight) = np.empty((count, board.width)), np.empty((2, count))
     near = max(1, _NEAR_NUMBERS // board.width)
-    for first, last in itertools.pairwise(starts):
+    cast = itertools.repeat(None) if before is listed else split_relations(before)
+    for (first, last), now, then in zip(
+        itertools.pairwise(starts), split_relations(listed), cast, strict=False
+    ):
         for each in (sums, square, own_weight):
             each.fill(0.0)
         if few:
-            _add_few(*now, last, weights, board.values, sums, square)
+            _add_few(now, weights, board.values, sums, square)
         else:
+            read_on = (*now.arrays, now.indptr[:-1].astype(np.int64))
+            if then is not None:
+                cast_on: tuple[Any, ...] = (*then.arrays, then.indptr[:-1].astype(np.int64))
+            else:
+                cast_on = (None, None, None, None)
             # What is read at random is then a part of the board that caches hold.
             for behind in range(first + near, last + near, near):
-                read_so_far = (sums, square, own_weight)
-                _add_places(*now, *then, min(behind, last), weights, board.values, *read_so_far)
+                seen_so_far = (sums, square, own_weight)
+                _add_places(*read_on, *cast_on, min(behind, last), weights, board.values, *seen_so_far)
         yield RelationSums((first, last), sums, square, own_weight)
 
 
@@ -233,25 +238,17 @@ def normalise(sums: FloatArray, square: FloatArray) -> npt.NDArray[np.float32]:
 
 
 def _add_few(
-    indptr: Int64Array,
-    places: npt.NDArray[Any],
-    coefficients: npt.NDArray[Any] | None,
-    cursors: Int64Array,
-    behind: int,
-    weights: FloatArray,
-    values: Float32Array,
-    sums: FloatArray,
-    square: FloatArray,
+    listed: Lists, weights: FloatArray, values: Float32Array, sums: FloatArray, square: FloatArray
 ) -> None:
     """`_add_places` without a compiled kernel, for rows that cast nothing: the same sums bit for bit."""
-    for i, end in enumerate(indptr[1:]):
-        while cursors[i] < end and places[cursors[i]] < behind:
-            place = places[cursors[i]]
-            share = 1.0 if coefficients is None else coefficients[cursors[i]] / GRID
+    for i, (begin, end) in enumerate(itertools.pairwise(listed.indptr)):
+        for at in range(begin, end):
+            place, share = listed.places[at], 1.0
+            if listed.coefficients is not None:
+                share = listed.coefficients[at] / GRID
             weight = weights[place] * share
             sums[i] += weight * values[place].astype(np.float64)
             square[i] += weight * weight
-            cursors[i] += 1
 
 
 @numba.njit(cache=True, nogil=True)
