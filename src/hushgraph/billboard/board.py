@@ -24,7 +24,7 @@ from hushgraph.billboard.ballots import (
     add_ballots,
     add_shares,
 )
-from hushgraph.billboard.lists import Block, list_blocks
+from hushgraph.billboard.lists import Block, Lists, list_blocks
 from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
 from hushgraph.graph.graph import Graph
@@ -34,9 +34,8 @@ from hushgraph.privacy.charges.gaussian import LARGEST_NOISE, LEAST_NOISE
 
 # Draws taken at a time: little beside a large board.
 _BLOCK = 4 * normal.PIECE
-# Entries of a tally that are cast at a time, 16 MiB, and the most parts that all rows are read again for.
-_HELD_TALLY = 1 << 21
-_MOST_PASSES = 8
+# Entries of a tally that are cast at a time: 8 MiB.
+_HELD_TALLY = 1 << 20
 # Rows that are put side by side at a time.
 _PACKED_ROWS = 1 << 18
 # A tally with its noise is int64, in units.
@@ -141,9 +140,12 @@ def _count_places(graph: Graph, ballots: Ballots) -> int:
 
 
 def _collect(graph: Graph, ballots: Ballots) -> Callable[[tuple[int, int]], Int64Array]:
-    """What gives the tally of some places, from the first one to the one before the last."""
+    """What gives the tally of some places, from the first one to the one before the last.
+
+    Where rows have coefficients, calls are for one range of places after another: lists are read on.
+    """
     if ballots.lists is not None:
-        return partial(_cast_shares, ballots)
+        return partial(_cast_shares, ballots, ballots.lists, ballots.lists.indptr[:-1].astype(np.int64))
     expected = len(ballots.labels), int(ballots.list_sizes.sum())
     if (graph.num_nodes, graph.num_edges) != expected:
         raise GraphError(
@@ -168,14 +170,12 @@ def _collect(graph: Graph, ballots: Ballots) -> Callable[[tuple[int, int]], Int6
     return cast_places
 
 
-def _cast_shares(ballots: Ballots, places: tuple[int, int]) -> Int64Array:
-    """`cast` by the coefficients that every row has for its places."""
-    if ballots.lists is None:
-        raise GraphError("ballots have no coefficients; cast them as the graph lists places")
-    lists, (first, end) = ballots.lists, places
+def _cast_shares(ballots: Ballots, lists: Lists, cursors: Int64Array, places: tuple[int, int]) -> Int64Array:
+    """The tally of some places by the coefficients that every row has for them; cursors move behind them."""
+    first, end = places
     tally, taken = np.zeros((end - first, ballots.width), np.int64), np.zeros(end - first, np.int64)
     cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
-    add_shares(lists.indptr, lists.places, lists.coefficients, *cast_as, first, tally, taken)
+    add_shares(lists.indptr, lists.places, lists.coefficients, cursors, *cast_as, first, tally, taken)
     tally -= taken[:, None]
     return tally
 
@@ -243,7 +243,8 @@ def cast_and_release(
     values = _arrays.empty((num_places, ballots.width), np.float32)
     std, first = 0.0, 0
     # Noise is drawn in the order of the places, while the next ones are cast.
-    for tally in map_in_order(_collect(graph, ballots), _cut_places(num_places, ballots)):
+    work = map if ballots.lists is not None else map_in_order
+    for tally in work(_collect(graph, ballots), _cut_places(num_places, ballots.width)):
         part = release(tally, noise_std=noise_std, draws=draws)
         values[first : first + len(tally)], std = part.values, part.noise_std
         first += len(tally)
@@ -252,15 +253,11 @@ def cast_and_release(
     return Board(values=values, noise_std=std, names=names, plan=plan, blocks=blocks)
 
 
-def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
+def _cut_places(num_places: int, width: int) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of places whose tallies are held one after another."""
-    width = ballots.width
     # Whole pieces of the draws, so that every place gets the draws it would get in one part.
     unit = normal.PIECE // math.gcd(normal.PIECE, width)
-    size = max(1, _HELD_TALLY // width)
-    if ballots.lists is not None:
-        size = max(size, num_places // _MOST_PASSES)
-    size = -(-size // unit) * unit
+    size = -(-max(1, _HELD_TALLY // width) // unit) * unit
     for first in range(0, num_places, size):
         yield first, min(first + size, num_places)
 
