@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from hushgraph.accounting import Accountant, make_accountant
-from hushgraph.accounting.accountants import gaussian_epsilon
+from hushgraph.accounting.accountants import Accountant, gaussian_epsilon, make_accountant
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.audit.statistics import (
     Floats,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from scipy import sparse
@@ -209,19 +209,21 @@ def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tup
         return load_graph(data, split=DEFAULT_SPLIT, **how), DEFAULT_SPLIT
 
 
-def load_npz(
-    path: str | PathLike[str],
-    *,
-    symmetrize: bool = False,
-    num_classes: int | None = None,
-    directed: bool | None = None,
-    split: str | None = None,
-    split_seed: int = 0,
-    labels: bool = True,
-    task: LabelKind = None,
-    edge_weight: str | None = None,
-    person: str | None = None,
-) -> Graph:
+class FileSettings(TypedDict, total=False):
+    """What `load_npz` and `load_pt` take beside the path, as `load_graph` does."""
+
+    symmetrize: bool
+    num_classes: int | None
+    directed: bool | None
+    split: str | None
+    split_seed: int
+    labels: bool
+    task: LabelKind
+    edge_weight: str | None
+    person: str | None
+
+
+def load_npz(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
     """Load a graph from an `.npz` file.
 
     The keys are `edge_index` int [2, E]; features `x` [N, d], or sparse rows `x_indptr`, `x_indices`,
@@ -233,10 +235,9 @@ def load_npz(
 
     Args:
         path: the file.
-        symmetrize, num_classes, directed, split, split_seed: as in `load_graph`.
-        labels: as in `load_graph`; with False, neither `y` nor a split is read.
-        task, person: as in `load_graph`.
-        edge_weight: as in `load_graph`: the key of an array [E] of weights.
+        settings: symmetrize, num_classes, directed, split, split_seed, labels, task, edge_weight and person,
+            as in `load_graph`. With labels=False, neither `y` nor a split is read; edge_weight is the key of
+            an array [E] of weights.
 
     Returns:
         The checked graph.
@@ -245,34 +246,21 @@ def load_npz(
         Whatever the file contains, the result is a checked graph or a `GraphError` that names the file.
         Nothing is unpickled.
     """
-    options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
+    given = _complete(settings)
     with _name_file_in_errors(Path(path)) as file:
-        arrays = read_npz(file, splits=split is None, labels=labels, edge_weight=edge_weight, person=person)
-        options["edge_weight"] = edge_weight
+        arrays = read_npz(file, **_name_parts(given), person=given.pop("person"))
         declared = arrays.pop("num_classes", None)
-        if num_classes is None and not isinstance(task, Number):
-            options["num_classes"] = declared
-        return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
+        if given["num_classes"] is None and not isinstance(given["task"], Number):
+            given["num_classes"] = declared
+        return _build(arrays, **given)
 
 
-def load_pt(
-    path: str | PathLike[str],
-    *,
-    symmetrize: bool = False,
-    num_classes: int | None = None,
-    directed: bool | None = None,
-    split: str | None = None,
-    split_seed: int = 0,
-    labels: bool = True,
-    task: LabelKind = None,
-    edge_weight: str | None = None,
-    person: str | None = None,
-) -> Graph:
+def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
     """Load a graph from a `.pt` file: a PyG `Data`, or a dictionary of tensors with the names of its fields.
 
     Args:
         path: the file. A dictionary of tensors can be read without torch-geometric.
-        symmetrize, num_classes, directed, split, split_seed, labels, edge_weight, person: as in `load_graph`.
+        settings: as in `load_npz`.
 
     Returns:
         The checked graph.
@@ -280,14 +268,22 @@ def load_pt(
     Guarantees:
         Only tensors, plain containers and PyG's own `Data` are unpickled (`torch.load(weights_only=True)`).
     """
-    options: dict[str, Any] = {"num_classes": num_classes, "directed": directed, "symmetrize": symmetrize}
+    given = _complete(settings)
     with _name_file_in_errors(Path(path)) as file:
         fields = read_pt(file)
-        how: dict[str, Any] = {"labels": labels, "classes": task is None, "edge_weight": edge_weight}
-        arrays = arrays_from_pyg(fields, splits=split is None, **how)
-        arrays |= _read_persons(fields, person)
-        options["edge_weight"] = edge_weight
-        return _build(arrays, split=split, split_seed=split_seed, labels=labels, task=task, **options)
+        arrays = arrays_from_pyg(fields, **_name_parts(given), classes=given["task"] is None)
+        return _build(arrays | _read_persons(fields, given.pop("person")), **given)
+
+
+def _complete(settings: FileSettings) -> dict[str, Any]:
+    """The settings with what is usual for those that are not given."""
+    usual: dict[str, Any] = dict.fromkeys(FileSettings.__annotations__)
+    return usual | {"symmetrize": False, "split_seed": 0, "labels": True} | settings
+
+
+def _name_parts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Which parts of the data are read."""
+    return {"splits": given["split"] is None, "labels": given["labels"], "edge_weight": given["edge_weight"]}
 
 
 def from_pyg(
@@ -366,35 +362,23 @@ def from_networkx(
     """
     if classes is not None and num_classes is None:
         num_classes = len(classes)
-    return _build_from_networkx(
-        graph,
-        features=features,
-        label=label,
-        classes=classes,
-        labels=labels,
-        split=split,
-        split_seed=split_seed,
-        symmetrize=symmetrize,
-        num_classes=num_classes,
-        directed=directed,
-        edge_weight=edge_weight,
-        relation=relation,
-        person=person,
-    )
+    own: dict[str, Any] = {"features": features, "label": label, "classes": classes, "relation": relation}
+    own |= {"labels": labels, "split": split, "split_seed": split_seed, "symmetrize": symmetrize}
+    own |= {"num_classes": num_classes, "directed": directed, "edge_weight": edge_weight, "person": person}
+    return _build_from_networkx(graph, **own)
 
 
 def _build_from_networkx(
     graph: Any,
     *,
+    split: str,
+    labels: bool,
+    edge_weight: str | None,
+    person: str | None,
     features: str | Sequence[str] = "x",
     label: str = "y",
     classes: Sequence[str] | None = None,
-    labels: bool = True,
-    split: str = "split",
-    split_seed: int = 0,
-    edge_weight: str | None = None,
     relation: Mapping[str, Sequence[str]] | None = None,
-    person: str | None = None,
     **options: Any,
 ) -> Graph:
     """Build a graph from NetworkX; `split` is an attribute, or fractions to draw a split with."""
@@ -410,8 +394,7 @@ def _build_from_networkx(
         relation=None if relation is None else Columns(relation=relation).relation,
         person=person,
     )
-    options["edge_weight"] = edge_weight
-    return _build(arrays, split=fractions, split_seed=split_seed, labels=labels, **options)
+    return _build(arrays, split=fractions, labels=labels, edge_weight=edge_weight, **options)
 
 
 def _build(

@@ -62,11 +62,7 @@ def check_budget(
             raise PlanError(
                 f"{name}={value} and private=False: without privacy there is no budget; leave out one"
             )
-    if len(noise) == 2:
-        raise PlanError(
-            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
-            "say how much noise there is; leave one out"
-        )
+    check_one_noise(sigma_over_clip, paper_noise_multiplier)
     for name, value in noise.items():
         if not (value is not None and math.isfinite(value) and value > 0):
             raise PlanError(f"{name}={value}: expected a finite number above 0")
@@ -78,6 +74,15 @@ def check_budget(
         [(name, value)] = noise.items()
         raise PlanError(
             f"epsilon={epsilon}, {name}={value} and steps={steps}: two of them give the third; leave one out"
+        )
+
+
+def check_one_noise(sigma_over_clip: float | None, paper_noise_multiplier: float | None) -> None:
+    """Refuse noise in both of its units."""
+    if sigma_over_clip is not None and paper_noise_multiplier is not None:
+        raise PlanError(
+            f"sigma_over_clip={sigma_over_clip} and paper_noise_multiplier={paper_noise_multiplier}: both "
+            "say how much noise there is; leave one out"
         )
 
 

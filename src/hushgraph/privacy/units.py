@@ -63,18 +63,13 @@ _OF_PERSONS: tuple[tuple[str, str], ...] = (
         "The gradients of a person's training nodes are summed, and the sum is clipped.",
     ),
     (
-        "every labelled row of the validation and test splits, and no training row, is counted in at most "
-        "one cell of",
-        "every person with labelled nodes in the validation and test splits, and with no training node, "
-        "counts at most 1 in all cells of",
+        "every labelled row of the validation and test splits, and no training row, moves",
+        "every person with labelled nodes in the validation and test splits, and no training node, moves",
     ),
+    ("every training row moves", "every person with a training node moves"),
     (
-        "every training row is counted in at most one cell of",
-        "every person with a training node counts at most 1 in all cells of",
-    ),
-    (
-        "A labelled row of the validation or test split adds 1 to one cell of",
-        "The labelled nodes of a person in the validation or test split together add 1 to the cells of",
+        "A labelled row of the validation or test split moves",
+        "All labelled nodes of a person in the validation and test splits together move",
     ),
     (
         "Such rows do not pay for training, so this fits into the same epsilon: a row of these splits pays",
