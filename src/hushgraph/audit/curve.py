@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from hushgraph.accounting.accountants import Accountant, gaussian_epsilon, make_accountant
+from hushgraph.accounting.accountants import Accountant, compose_shifts, gaussian_epsilon, make_accountant
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.audit.statistics import (
     Floats,
@@ -109,7 +109,7 @@ def curve_lower_bound(
     if is_gaussian:
         shift = float(_shift(hit_rate, alarm_rate))
         epsilon = gaussian_epsilon(shift, plan.delta)
-        noise = total_shift(charges) / shift if shift > 0 else math.inf
+        noise = compose_shifts(charges) / shift if shift > 0 else math.inf
     else:
         noise = _most_noise(charges, hit_rate, alarm_rate)
         epsilon = 0.0 if math.isinf(noise) else _compose(charges, noise).epsilon(plan.delta)
@@ -133,11 +133,6 @@ def _rate(event: Event) -> float | None:
     if isinstance(event.draw, PoissonDraw):
         return event.draw.rate
     return 1.0 if event.draw.size == event.draw.population else None
-
-
-def total_shift(charges: Charges) -> float:
-    """The shift of the one Gaussian that all charges are where every batch is whole."""
-    return math.sqrt(sum(count * event.largest_shift**2 for event, count in charges))
 
 
 def _shift(hit_rate: npt.ArrayLike, alarm_rate: npt.ArrayLike) -> Floats:

@@ -7,31 +7,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
-from scipy import sparse
 
+from hushgraph.datasets.building import EVERY_NODE, LabelKind, build_graph, resplit, weigh
 from hushgraph.datasets.catalog.registry import load, names
 from hushgraph.datasets.networkx import arrays_from_networkx, is_networkx
-from hushgraph.datasets.npz import SparseSets, read_npz
+from hushgraph.datasets.npz import read_npz
 from hushgraph.datasets.paths import format_path, path_exists
 from hushgraph.datasets.pyg import arrays_from_hetero, arrays_from_pyg, is_hetero, read_pt
-from hushgraph.datasets.splits import DEFAULT_SPLIT, parse_fractions, random_split
+from hushgraph.datasets.splits import DEFAULT_SPLIT
 from hushgraph.datasets.tables.files import is_tables, name_tables
 from hushgraph.errors import GraphError, MissingSplitError
 from hushgraph.graph.columns import Columns
-from hushgraph.graph.graph import Array, Graph, check_edges, check_shape
-from hushgraph.graph.records import PEOPLE, EdgeWeight, Relation
-from hushgraph.tasks.labels import Labels, read_sets, read_sparse_sets
+from hushgraph.graph.graph import Graph
+from hushgraph.tasks.labels import Labels
 from hushgraph.tasks.number import Number
 from hushgraph.tasks.task import Task, no_label
-
-# The split of a graph that is only predicted on: a graph needs one, and this one reads nothing.
-_EVERY_NODE = "1/0/0"
-
-LabelKind = Number | Literal["labels"] | None
-"""What labels are: numbers, sets of labels, or classes."""
 
 
 def name_labels(task: Task) -> LabelKind:
@@ -126,7 +119,7 @@ def load_graph(
             data, people, edge_weight=edge_weight, splits=split is None, labels=labels, classes=task is None
         )
         arrays |= _read_persons(data[people], person if labels else None)
-        return _build(arrays, **reading | {"edge_weight": None})
+        return build_graph(arrays, **reading | {"edge_weight": None})
     reading["person"] = person if labels else None
     if is_networkx(data):
         if task == "labels":
@@ -139,7 +132,7 @@ def load_graph(
         arrays = arrays_from_pyg(
             data, splits=split is None, labels=labels, classes=task is None, edge_weight=edge_weight
         )
-        return _build(arrays | _read_persons(data, reading.pop("person")), **reading)
+        return build_graph(arrays | _read_persons(data, reading.pop("person")), **reading)
     path = Path(data)
     if path.suffix == ".npz":
         return load_npz(path, **reading)
@@ -165,7 +158,7 @@ def _refuse_person(person: Any, data: Any) -> None:
 def _give_persons(graph: Graph, persons: Any, split: str | None, seed: int) -> Graph:
     """A graph whose nodes are these persons', with a split by person where one is drawn."""
     graph = graph.with_persons(persons)
-    return graph if split is None or "/" not in split else _resplit(graph, split, seed)
+    return graph if split is None or "/" not in split else resplit(graph, split, seed)
 
 
 def _read_persons(data: Any, person: str | None) -> dict[str, Any]:
@@ -193,12 +186,12 @@ def _adapt(
     if symmetrize:
         graph = graph.symmetrized()
     if not labels:
-        graph, split = replace(graph, y=np.full_like(graph.y, no_label(graph.y.dtype))), _EVERY_NODE
+        graph, split = replace(graph, y=np.full_like(graph.y, no_label(graph.y.dtype))), EVERY_NODE
     if num_classes is not None:
         graph = replace(graph, num_classes=num_classes, has_declared_classes=True)
     if directed is not None:
         graph = replace(graph, is_directed=directed)
-    return graph if split is None else _resplit(graph, split, split_seed)
+    return graph if split is None else resplit(graph, split, split_seed)
 
 
 def load_for_training(data: Any, *, split: str | None = None, **how: Any) -> tuple[Graph, str | None]:
@@ -252,7 +245,7 @@ def load_npz(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Gra
         declared = arrays.pop("num_classes", None)
         if given["num_classes"] is None and not isinstance(given["task"], Number):
             given["num_classes"] = declared
-        return _build(arrays, **given)
+        return build_graph(arrays, **given)
 
 
 def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Graph:
@@ -272,7 +265,7 @@ def load_pt(path: str | PathLike[str], **settings: Unpack[FileSettings]) -> Grap
     with _name_file_in_errors(Path(path)) as file:
         fields = read_pt(file)
         arrays = arrays_from_pyg(fields, **_name_parts(given), classes=given["task"] is None)
-        return _build(arrays | _read_persons(fields, given.pop("person")), **given)
+        return build_graph(arrays | _read_persons(fields, given.pop("person")), **given)
 
 
 def _complete(settings: FileSettings) -> dict[str, Any]:
@@ -316,7 +309,7 @@ def from_pyg(
         >>> hg.datasets.from_pyg(data).num_edges
         2
     """
-    arrays = _weigh(arrays_from_pyg(data, edge_weight=edge_weight), edge_weight)
+    arrays = weigh(arrays_from_pyg(data, edge_weight=edge_weight), edge_weight)
     return Graph.from_arrays(**arrays, symmetrize=symmetrize, num_classes=num_classes, directed=directed)
 
 
@@ -394,68 +387,7 @@ def _build_from_networkx(
         relation=None if relation is None else Columns(relation=relation).relation,
         person=person,
     )
-    return _build(arrays, split=fractions, labels=labels, edge_weight=edge_weight, **options)
-
-
-def _build(
-    arrays: dict[str, Any], *, split: str | None, split_seed: int, labels: bool, **options: Any
-) -> Graph:
-    """Build a graph from arrays, with a drawn split if `split` is given, and without labels if not wanted."""
-    given = arrays | options
-    given = _weigh(given, given.pop("edge_weight", None))
-    task: LabelKind = given.get("task")
-    if not labels:
-        # No label of any task.
-        given["task"] = None
-        given["y"], split = _no_labels(check_shape("x", given["x"], ndim=2)[0]), _EVERY_NODE
-        # A run that predicts knows its classes; the graph only needs a valid number.
-        given["num_classes"] = 1 if given["num_classes"] is None else given["num_classes"]
-    elif task == "labels":
-        given["y"] = _read_sets(given["y"], given["num_classes"])
-        given["task"] = Labels(num_labels=given["y"].shape[1])
-    elif task is not None:
-        given["y"] = task.scale(_check_numbers(given["y"]))
-    elif _holds_sets(given["y"]):
-        raise GraphError(
-            "y holds several labels for each node; expected one class; give task='labels' (--task labels)"
-        )
-    if split is None:
-        return Graph.from_arrays(**given)
-    return _resplit(Graph.from_arrays(**given, train_idx=[0]), split, split_seed)
-
-
-def _weigh(arrays: dict[str, Any], edge_weight: str | None) -> dict[str, Any]:
-    """Arrays with relations in place of edges, where weights or relations are declared."""
-    raw, kinds = arrays.pop("weights", None), arrays.pop("kinds", None)
-    if edge_weight is None and kinds is None:
-        return arrays
-    declared = None if edge_weight is None else EdgeWeight.of(edge_weight)
-    num_nodes = check_shape("x", arrays["x"], ndim=2)[0]
-    edges = arrays["edge_index"]
-    if callable(edges):
-        parts = [np.stack(part) for part in edges(num_nodes)()]
-        edges = np.concatenate([np.empty((2, 0), np.int64), *parts], axis=1)
-    edges = check_edges(edges, num_nodes)
-    weights: Array = np.ones(edges.shape[1]) if raw is None else np.asarray(raw)
-    if weights.ndim == 2 and weights.shape[1] == 1:
-        weights = weights[:, 0]
-    if weights.shape != (edges.shape[1],) or weights.dtype.kind not in "biuf":
-        raise GraphError(
-            f"{edge_weight} has dtype {weights.dtype} and shape {list(weights.shape)}; expected one "
-            f"number for each of {edges.shape[1]} edges"
-        )
-    names, codes = kinds or ((PEOPLE,), np.zeros(edges.shape[1], np.int64))
-    counted = None if declared is None else declared.apply(weights)
-    relations = [
-        Relation.between_people(
-            name,
-            edges[:, codes == number],
-            num_nodes=num_nodes,
-            weights=None if counted is None else counted[codes == number],
-        )
-        for number, name in enumerate(names)
-    ]
-    return arrays | {"edge_index": None, "relations": relations}
+    return build_graph(arrays, split=fractions, labels=labels, edge_weight=edge_weight, **options)
 
 
 def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str | None) -> Any:
@@ -465,43 +397,6 @@ def _with_weight(columns: Columns | Mapping[str, Any] | None, edge_weight: str |
     if isinstance(columns, Columns):
         return replace(columns, edge_weight=edge_weight)
     return {**(columns or {}), "edge_weight": edge_weight}
-
-
-def _holds_sets(labels: Any) -> bool:
-    """Whether labels are a table rather than a list."""
-    if isinstance(labels, SparseSets) or sparse.issparse(labels):
-        return True
-    shape = np.shape(labels)
-    return len(shape) == 2 and shape[1] != 1
-
-
-def _read_sets(labels: Any, num_labels: int | None) -> Array:
-    """Sets of labels, [N, L]; lists of labels do not say how many there are."""
-    if not isinstance(labels, SparseSets):
-        return read_sets(labels, num_labels)
-    if num_labels is None or num_labels < 1:
-        raise GraphError(
-            f"num_classes={num_labels}: y_indices does not say how many labels there are, and counting them "
-            "would look at rows; give num_classes (--num-classes), or store it in the file"
-        )
-    return read_sparse_sets(*labels, num_labels)
-
-
-def _check_numbers(labels: Any) -> Array:
-    """Numbers to predict, [N] or [N, 1], NaN for none."""
-    if _holds_sets(labels):
-        raise GraphError("y holds several numbers for each node; expected one; for labels give task='labels'")
-    array = np.asarray(labels)
-    if array.dtype.kind not in "fiu" or array.size != len(array):
-        raise GraphError(
-            f"y has dtype {array.dtype} and shape {list(array.shape)}; expected one number per node, NaN for "
-            "none"
-        )
-    return array.reshape(-1)
-
-
-def _no_labels(num_nodes: int) -> Array:
-    return np.full(num_nodes, -1, np.int8)
 
 
 @contextmanager
@@ -527,11 +422,6 @@ def _load_tables(data: Any, columns: Columns | Mapping[str, Any] | None, **optio
     arrays = arrays_from_tables(data, columns=columns, labels=labels, **how)
     is_set = arrays.pop("are_sets")
     try:
-        return _build(arrays, task="labels" if is_set else task, **options)
+        return build_graph(arrays, task="labels" if is_set else task, **options)
     except GraphError as error:
         raise GraphError(f"{name_tables(data)}: {error}") from None
-
-
-def _resplit(graph: Graph, split: str, seed: int) -> Graph:
-    parts = random_split(graph.num_nodes, parse_fractions(split), seed=seed, persons=graph.persons)
-    return replace(graph, train_idx=parts[0], val_idx=parts[1], test_idx=parts[2])

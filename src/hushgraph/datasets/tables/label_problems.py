@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hushgraph.datasets.tables.cells import feature_sql, flag_sql, quote
+from hushgraph.datasets.tables.cells import SEPARATOR, feature_sql, flag_sql, quote
 from hushgraph.datasets.tables.findings import EXAMPLES, Finder
-from hushgraph.datasets.tables.node_table import SEPARATOR
 from hushgraph.datasets.tables.profile import Profile, list_sql
 from hushgraph.datasets.tables.roles import MOST_CATEGORIES, Roles
 from hushgraph.tasks.choose import choose_class_task, choose_other_task, read_class_weights
