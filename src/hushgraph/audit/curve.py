@@ -22,6 +22,7 @@ from scipy import special
 from hushgraph.accounting.accountants import Accountant, compose_shifts, gaussian_epsilon, make_accountant
 from hushgraph.accounting.events import Event, GaussianEvent, PoissonDraw
 from hushgraph.audit.statistics import (
+    Bound,
     Floats,
     candidate_thresholds,
     check_confidence,
@@ -41,29 +42,19 @@ Charges = Sequence[tuple[Event, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveBound:
-    """What was counted, and the epsilon that follows if the mechanism has a curve of this family.
+class CurveBound(Bound):
+    """The epsilon that follows if the mechanism has a curve of this family.
+
+    It is that of the family's curve with the most noise that the counts do not refute. The event speaks for
+    the row.
 
     Attributes:
-        epsilon: that of the family's curve with the most noise that the counts do not refute.
-        confidence: how often, at least, such a bound is at most the true epsilon.
-        delta: the delta it is for.
         family: "gaussian" for whole batches, "pair" for the dominating pair of drawn ones.
         noise_at_most: the mechanism behaves as if it had no more noise than this part of what was planned.
-        trials: trials a world that were counted, those that chose the threshold left out.
-        hits, false_alarms: how often the statistic was at least `threshold` with the row, and without it.
-        threshold: of the statistic.
     """
 
-    epsilon: float
-    confidence: float
-    delta: float
     family: Literal["gaussian", "pair"]
     noise_at_most: float
-    trials: int
-    hits: int
-    false_alarms: int
-    threshold: float
 
 
 def curve_lower_bound(
