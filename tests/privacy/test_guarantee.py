@@ -11,8 +11,9 @@ import pytest
 
 from hushgraph._text import rounded_up
 from hushgraph.accounting.accountants import gaussian_epsilon
-from hushgraph.privacy.guarantee import Guarantee, Reason, sentence, statement
+from hushgraph.privacy.guarantee import Guarantee, Reason
 from hushgraph.privacy.plans import PrivacyPlan, RowPlan
+from plan_words import sentence, statement
 from plans import make_plan
 
 

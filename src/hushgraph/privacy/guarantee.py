@@ -298,20 +298,6 @@ def bound_guess(epsilon: float, delta: float) -> float:
     return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
 
 
-def sentence(plan: PrivacyPlan) -> str:
-    """Return one sentence: what this plan guarantees, or that it guarantees nothing."""
-    return Guarantee.of(plan).statement.sentence
-
-
-def statement(plan: PrivacyPlan) -> str:
-    """Return the statement of a plan as text for a terminal.
-
-    Guarantees:
-        Epsilon is rounded up. A figure that no proof covers is called a claim, with the reasons.
-    """
-    return Guarantee.of(plan).statement.to_text()
-
-
 def describe_guarantee(guarantee: Guarantee) -> dict[str, Any]:
     """The keys of a result that say what is guaranteed: where nothing is, epsilon is infinite.
 

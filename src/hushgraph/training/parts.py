@@ -28,6 +28,7 @@ from hushgraph.noise.counts import NoisyCounts
 from hushgraph.noise.normal import seeded_keys
 from hushgraph.noise.rounded import Draws, Int64Array
 from hushgraph.noise.source import ExactNoise, NoiseSource
+from hushgraph.privacy.charges import Charge
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.sampling.lists import BoundedLists
@@ -69,6 +70,11 @@ def make_noise(plan: PrivacyPlan, *, num_nodes: int, num_parameters: int, seed: 
     # Too much noise for its grid is refused before a step is charged.
     noise.widening(num_parameters)
     return noise
+
+
+def charge_ledger(ledger: Ledger, charge: Charge, **given: int | None) -> None:
+    """Write a charge to the ledger, or to what stands for one."""
+    ledger.charge(charge, **given)
 
 
 def keep_sum(clipped_sum: ClippedSum) -> ClippedSum:
@@ -116,4 +122,4 @@ class Parts:
     table_draws: Callable[[], Draws] = choose_table_draws
     release_tables: Callable[..., NoisyTables] = tables.release_tables
     save_counts: Callable[[NoisyCounts, Path, Callable[[], None]], None] = NoisyCounts.save
-    charge: Callable[..., None] = Ledger.charge
+    charge: Callable[..., None] = charge_ledger

@@ -26,7 +26,7 @@ from hushgraph.runs.config import TrainingConfig
 from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.interruption import PostponedInterrupt
 from hushgraph.training.optimizers import move_weights
-from hushgraph.training.parts import ClippedSum
+from hushgraph.training.parts import ClippedSum, charge_ledger
 
 # Charging a little ahead keeps the disk out of fast steps; a kill loses at most this much work.
 _CHARGED_AHEAD_SECONDS = 0.1
@@ -90,7 +90,7 @@ class Trainer:
     unclipped_sum: UnclippedSum = gradient_sum
     sigmas: dict[str, float] = field(default_factory=dict)
     group: Group = field(default_factory=Group)
-    charge: Callable[..., None] = Ledger.charge
+    charge: Callable[..., None] = charge_ledger
 
     def __post_init__(self) -> None:
         for group in self.state.optimizer.param_groups:
