@@ -24,7 +24,7 @@ from hushgraph.privacy.guarantee import (
 )
 from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import json_number
-from hushgraph.privacy.units import speak_all
+from hushgraph.privacy.units import speak
 from hushgraph.report.about import read_about
 from hushgraph.report.attack import read_audit
 from hushgraph.report.attributes import describe_attributes
@@ -137,7 +137,7 @@ def collect_facts(
         "versions": _read_versions(folder),
         "ledger": _summarise_ledger(folder),
     }
-    return facts | {name: speak_all(facts[name], plan.protects) for name in _IN_UNITS}
+    return facts | {name: speak(facts[name], plan.protects) for name in _IN_UNITS}
 
 
 def describe_standing(guarantee: Guarantee, comparison: Mapping[str, Any] | None = None) -> dict[str, str]:

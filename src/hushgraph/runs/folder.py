@@ -1,4 +1,4 @@
-"""The run folder: what a run is, has paid for, has learnt. JSON and safetensors, never pickle.
+"""The run folder: one class that every room asks about a run, hence long. JSON and safetensors, no pickle.
 
 run.json                what the run is: plan, configuration, shapes, versions
 ledger.jsonl            what it has paid for
