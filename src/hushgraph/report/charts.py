@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -27,6 +28,13 @@ _NARROWEST_RANGE = 1e-4
 _SMALLEST = 1e-300
 # Accuracies that differ by less than one percentage point are drawn on an axis of one point.
 _NARROWEST_SHARE = 0.01
+
+
+class Figure(NamedTuple):
+    """A chart and its caption."""
+
+    caption: str
+    chart: Markup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +109,13 @@ def line_chart(
     limit: tuple[float, str] | None = None,
     reference: tuple[Sequence[tuple[float, float]], str] | None = None,
     has_dots: bool = True,
-) -> Markup:
+) -> Figure:
     """Draw a line with a dot at every point.
 
     Args:
         name: a prefix for identifiers, unique on the page.
-        title, description: what a screen reader says.
+        title: the caption.
+        description: what a screen reader says.
         points: in the order in which they are joined.
         x, y: the axes; every point lies within them.
         limit: a dashed horizontal line and its label.
@@ -145,7 +154,7 @@ def bar_chart(
     x_label: str,
     y: Axis,
     limit: tuple[float, str] | None = None,
-) -> Markup:
+) -> Figure:
     """Draw vertical bars from zero; arguments as in `line_chart`."""
     left = _left_margin(y)
     longest = max((len(line) for bar in bars for line in bar.label.split("\n")), default=1)
@@ -220,7 +229,7 @@ def draw_text(x: float, y: float, text: str, anchor: str, kind: str = "") -> Mar
 
 def draw_image(
     name: str, title: str, description: str, width: float, height: float, parts: Sequence[Markup]
-) -> Markup:
+) -> Figure:
     """Put parts into a picture; one wider than a column of the page keeps its width and scrolls."""
     style = {"style": f"width:{width:.0f}px"} if width > WIDTH else {}
     content = [
@@ -228,7 +237,7 @@ def draw_image(
         element("desc", description, id=f"{name}-desc"),
         *parts,
     ]
-    return element(
+    drawn = element(
         "svg",
         Markup().join(content),
         role="img",
@@ -236,6 +245,7 @@ def draw_image(
         viewBox=f"0 0 {width:.0f} {height:.0f}",
         **style,
     )
+    return Figure(title, drawn)
 
 
 def element(tag: str, content: str | None = None, /, **attributes: object) -> Markup:

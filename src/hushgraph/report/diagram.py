@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from hushgraph.report.charts import WIDTH, draw_image, draw_text, element
+from hushgraph.report.charts import WIDTH, Figure, draw_image, draw_text, element
 
 _ROW_WIDTH, _OUTCOME_LEFT, _ARROW_GAP = 112.0, 152.0, 4.0
 _LINE, _PADDING, _GAP = 17.0, 12.0, 10.0
@@ -40,15 +40,7 @@ class Outcome:
         return 2 * _PADDING + _LINE * (1 + len(self.lines)) - 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A part of the budget: its name and its share of 1."""
-
-    name: str
-    share: float
-
-
-def draw_bounds(row: Sequence[str], outcomes: Sequence[Outcome]) -> Markup:
+def draw_bounds(row: Sequence[str], outcomes: Sequence[Outcome]) -> Figure:
     """Draw one person's row, and an arrow to everything that it can move.
 
     Args:
@@ -70,20 +62,20 @@ def draw_bounds(row: Sequence[str], outcomes: Sequence[Outcome]) -> Markup:
     return draw_image("bounds", "What one row can move", description, WIDTH, height, parts)
 
 
-def draw_budget(parts: Sequence[Part]) -> Markup:
-    """Draw the parts of a budget as one strip, with their names and shares below."""
+def draw_budget(parts: Sequence[tuple[str, float]]) -> Figure:
+    """Draw the parts of a budget, names and shares of 1, as one strip."""
     width, left, drawn = WIDTH - 2 * _STRIP_MARGIN, _STRIP_MARGIN, []
-    for place, part in enumerate(parts):
-        size = width * part.share
+    for place, (name, share) in enumerate(parts):
+        size = width * share
         kind = f"share {'odd' if place % 2 else 'even'}"
         box = {"x": left, "y": _STRIP_TOP, "width": size, "height": _STRIP_HEIGHT}
         drawn.append(element("rect", class_=kind, **box))
         if size >= _NARROWEST_NAME:
-            for number, line in enumerate((part.name, f"{part.share:.0%}")):
+            for number, line in enumerate((name, f"{share:.0%}")):
                 at = _STRIP_TOP + _STRIP_HEIGHT + 16 * (number + 1)
                 drawn.append(draw_text(left + size / 2, at, line, "middle"))
         left += size
-    description = ", ".join(f"{part.name} {part.share:.1%}" for part in parts) + "."
+    description = ", ".join(f"{name} {share:.1%}" for name, share in parts) + "."
     height = _STRIP_TOP + _STRIP_HEIGHT + 40
     return draw_image("budget", "What the budget is spent on", description, WIDTH, height, drawn)
 

@@ -1,11 +1,10 @@
-"""Templates, tables, and how a page and its JSON twin are written."""
+"""Templates, their filters, and how a page and its JSON twin are written."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,50 +12,16 @@ from typing import TYPE_CHECKING, Any
 from hushgraph._files import write_whole
 from hushgraph._text import digits_down, digits_up, rounded_up
 from hushgraph.errors import InputError
+from hushgraph.figures.names import format_figure, name_figure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
     from hushgraph.runs.folder import RunFolder
 
 # Near the beginning of every page of ours, and hardly of any other file.
 _MARK, _TWIN_MARK = b'content="hushgraph"', b'"report": 1'
 _MARK_WITHIN = 1000
-# A table of so many columns is wider than a phone.
-_WIDE_TABLE = 4
-_NO_COLUMN = 1_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A table cell that is more than text: `kind` is "code", "holds" or "unsafe"."""
-
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table whose first column heads its rows; columns from `numeric_from` on are aligned to the right."""
-
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str | Cell]]
-    numeric_from: int = _NO_COLUMN
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether it needs sideways scrolling on a phone."""
-        return len(self.heads) >= _WIDE_TABLE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A chart and its caption."""
-
-    caption: str
-    chart: Markup
 
 
 def check_outside_release(folder: RunFolder, place: Path, *, what: str) -> None:
@@ -85,6 +50,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {
+        "count_runs": _count_runs,
+        "digits_down": digits_down,
+        "digits_up": digits_up,
+        "epsilon": format_epsilon,
+        "figure": lambda value, name: format_figure(name, value),
+        "figure_name": name_figure,
+        "guess": format_guess,
+        "interval": format_interval,
+        "percent": format_percent,
+        "rounded_up": rounded_up,
+        "setting": format_value,
+    }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment
 
@@ -159,3 +137,14 @@ def format_guess(share: float) -> str:
 def format_epsilon(value: float | str) -> str:
     """Format an epsilon of a JSON file, where infinity is "inf"."""
     return rounded_up(float(value))
+
+
+def format_interval(ends: Sequence[float | None] | None, figure: str) -> str:
+    """Format the ends of an interval of a figure."""
+    if ends is None or None in ends:
+        return "none"
+    return " to ".join(format_figure(figure, end) for end in ends if end is not None)
+
+
+def _count_runs(number: int) -> str:
+    return "no run" if number == 0 else "1 run" if number == 1 else f"{number:,} runs"
