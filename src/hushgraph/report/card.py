@@ -97,7 +97,7 @@ def render_card(
         classes=[escape_markdown(name) for name in folder.class_names or ()],
         standing=facts["standing"],
         figures=[*list_epsilons(facts), ("delta", digits_up(facts["guarantee"]["delta"]))],
-        settings=_list_settings(facts),
+        relations=write_relations(facts["attributes"]["relations"]).strip(),
         accuracies=_list_figures(facts) if accuracy or are_covered(facts["result"]) else [],
         figures_are_covered=are_covered(facts["result"]),
         # The page has a line about accuracies on it; the card has a section.
@@ -185,25 +185,3 @@ def _name_judged(facts: Mapping[str, Any]) -> dict[str, str]:
     """The keys of what the task is judged by, and their names."""
     figure = facts["judged_by"]
     return {f"{key}_{figure}": f"{words} {name_figure(figure)}" for key, words in SPLITS.items()}
-
-
-def _list_settings(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    about, config, shape = facts["guarantee"], facts["config"], facts["shape"]
-    rows = [
-        ("method", about["method"]),
-        ("model", config["model"]),
-        ("features", f"{shape['features']:,}"),
-        ("asked of a node", facts["task"]["question"]),
-        ("training nodes, N", f"{facts['plan']['num_train_nodes']:,}"),
-        ("steps", f"{about['steps']:,}"),
-        ("sampling rate, q", f"{about['sampling_rate']:.6g}"),
-        ("optimizer, learning rate", f"{config['optimizer']}, {config['learning_rate']:g}"),
-        ("seed", "not fixed" if config["seed"] is None else "fixed, so the run is not private"),
-    ]
-    relations = write_relations(facts["attributes"]["relations"])
-    if relations:
-        rows.insert(2, ("records", relations.strip()))
-    if facts["statement"]:
-        known = {name for name, _ in rows}
-        rows += [(name, value) for name, value in facts["figures"] if name not in known]
-    return rows

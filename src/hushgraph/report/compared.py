@@ -7,7 +7,7 @@ from typing import Any
 
 from hushgraph.figures.names import name_figure
 from hushgraph.privacy.guarantee import Assumption, name_kind
-from hushgraph.report.charts import Axis, Bar, Figure, bar_chart, choose_ticks
+from hushgraph.report.charts import Axis, Bar, BarChart, choose_ticks
 from hushgraph.report.results import format_result
 
 # How values are written, above bars and at ticks, where they are not plain numbers.
@@ -16,7 +16,7 @@ _WRITTEN, _TICKS = {"accuracy": "{:.1%}"}, {"accuracy": "{:.0%}"}
 _STANDINGS = {True: "private", False: "not private"}
 
 
-def draw_comparison(facts: Mapping[str, Any]) -> Figure | None:
+def draw_comparison(facts: Mapping[str, Any]) -> BarChart | None:
     """Draw what the compared models reach on the test split."""
     if facts["comparison"] is None:
         return None
@@ -34,7 +34,7 @@ def draw_comparison(facts: Mapping[str, Any]) -> Figure | None:
         )
         for row in rows
     ]
-    return bar_chart(
+    return BarChart(
         name="comparison",
         title=f"{words[0].upper()}{words[1:]}",
         description=", ".join(f"{row['name']} {format_result(row, key)}" for row in rows) + ".",

@@ -15,7 +15,7 @@ from hushgraph.errors import InputError
 from hushgraph.figures.names import format_figure, name_figure
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
     from hushgraph.runs.folder import RunFolder
 
@@ -34,12 +34,12 @@ def check_outside_release(folder: RunFolder, place: Path, *, what: str) -> None:
 
 def render_template(name: str, **context: Any) -> str:
     """Render a template of this package."""
-    return _environment().get_template(name).render(**context)
+    return load_template(name).render(**context)
 
 
 @cache
-def _environment() -> Environment:
-    """Return the templates of this package: pages escape every value, and a missing one is an error."""
+def load_template(name: str) -> Template:
+    """Load a template of this package: pages escape every value, and a missing one is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -51,6 +51,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "at": "{:.1f}".format,
         "count_runs": _count_runs,
         "digits_down": digits_down,
         "digits_up": digits_up,
@@ -63,8 +64,7 @@ def _environment() -> Environment:
         "rounded_up": rounded_up,
         "setting": format_value,
     }
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return environment
+    return environment.get_template(name)
 
 
 def check_page_path(path: str | os.PathLike[str], *, option: str) -> Path:

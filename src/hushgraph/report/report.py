@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,8 @@ from hushgraph.privacy.units import speak
 from hushgraph.report.about import FIELDS
 from hushgraph.report.attributes import write_relations
 from hushgraph.report.budget import write_spent
-from hushgraph.report.charts import Axis, Figure, choose_ticks, line_chart, share_axis
+from hushgraph.report.charts import Axis, LineChart, choose_ticks, share_axis
 from hushgraph.report.compared import draw_comparison, name_guarantee
-from hushgraph.report.diagram import Outcome, draw_bounds, draw_budget
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.pages import (
     check_outside_release,
@@ -116,10 +115,9 @@ def render_report(facts: Mapping[str, Any]) -> str:
         spent=None if facts["budget"] is None or facts["budget"]["problem"] else write_spent(facts["budget"]),
         relations=write_relations(facts["attributes"]["relations"]),
         tradeoff=draw_tradeoff(facts),
-        bounds=_draw_bounds(facts),
-        has_epsilon=_has_epsilon(facts),
-        has_validation=_has_validation(facts),
-        spending_charts=_draw_spending(facts),
+        outcomes=_list_outcomes(facts),
+        epsilon_chart=_draw_epsilon(facts),
+        accuracy_chart=_draw_accuracy(facts),
         is_covered=are_covered(facts["result"]),
         exact=list_exact(facts),
         class_chart=draw_classes(facts),
@@ -179,72 +177,34 @@ def _format_bound(value: float | str | None) -> str:
     return "no bound derived" if value is None else f"at most {format_epsilon(value)}"
 
 
-def _draw_bounds(facts: Mapping[str, Any]) -> Figure | None:
-    """Draw what one row can move; nothing where no guarantee holds, because then nothing bounds it."""
-    if facts["standing"]["kind"] != "holds":
-        return None
-    return draw_bounds(("One row", "features", "label", facts["words"]["records"]), _list_outcomes(facts))
-
-
-def _list_outcomes(facts: Mapping[str, Any]) -> list[Outcome]:
-    """List what a run releases, and what bounds the part of one row in it."""
+def _list_outcomes(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """List what a run releases, and what bounds the part of one row in it; the covered ones first."""
     about, num_train = facts["guarantee"], facts["plan"]["num_train_nodes"]
-    outcomes = [
-        Outcome(what=charge["name"], lines=tuple(charge["bounds"]), is_covered=True)
-        for charge in facts["charges"]
-        if not charge["is_step"]
-    ]
     changed = min(about["changed_trees"], num_train)
     unit = "examples" if changed == 1 else "trees"
-    bounds = (
-        f"at most {changed:,} of {num_train:,} training {unit}",
-        f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step",
-    )
-    outcomes.append(Outcome(what="Weights", lines=bounds, is_covered=True))
-    if about["predictions"] == "not covered":
-        return [
-            *outcomes,
-            Outcome(what="Predictions", lines=("read neighbours in the clear",), is_covered=False),
-        ]
-    others = ("read their own rows and released values",)
-    own = ("a function of this row, without noise",)
-    return [
-        *outcomes,
-        Outcome(what="Others' predictions", lines=others, is_covered=True),
-        Outcome(what="Own prediction", lines=own, is_covered=False),
+    outcomes = [
+        *((each["name"], *each["bounds"]) for each in facts["charges"] if not each["is_step"]),
+        (
+            "Weights",
+            f"at most {changed:,} of {num_train:,} training {unit}",
+            f"noise {digits_down(about['sigma_over_clip'], digits=3)} C on the sum of a step",
+        ),
     ]
+    if about["predictions"] != "not covered":
+        outcomes.append(("Others' predictions", "read their own rows and released values"))
+    return outcomes
 
 
-def _has_epsilon(facts: Mapping[str, Any]) -> bool:
-    return bool(facts["spending"]) and math.isfinite(float(facts["spending"][-1]["epsilon"]))
-
-
-def _has_validation(facts: Mapping[str, Any]) -> bool:
-    return any(record["val_accuracy"] is not None for record in facts["spending"])
-
-
-def _draw_spending(facts: Mapping[str, Any]) -> list[Figure]:
-    """Draw epsilon by step and its parts, where it is finite, and validation accuracy by epsilon."""
-    records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
-    figures = [_draw_epsilon(facts)] if _has_epsilon(facts) else []
-    figures += [_draw_accuracy(records)] if records else []
-    if _has_epsilon(facts) and len(facts["charges"]) > 1:
-        # Shares are of mu^2, which add up.
-        parts = [
-            (f"{each['times']:,} {each['name']}" if each["is_step"] else each["name"], each["share"])
-            for each in facts["charges"]
-        ]
-        figures.append(draw_budget(parts))
-    return figures
-
-
-def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
+def _draw_epsilon(facts: Mapping[str, Any]) -> LineChart | None:
+    """Draw epsilon by step; None where it is infinite, or where no step was recorded."""
+    if not facts["spending"] or not math.isfinite(float(facts["spending"][-1]["epsilon"])):
+        return None
     before = float(facts["epsilon_before_steps"])
     points = [(0.0, before)] + [(float(r["step"]), float(r["epsilon"])) for r in facts["spending"]]
     steps, spent = points[-1]
     total = float(facts["guarantee_details"]["priced_epsilon"])
     name = {"holds": "budget", "claimed": "claimed budget"}.get(facts["standing"]["kind"], "not guaranteed:")
-    return line_chart(
+    return LineChart(
         name="spent",
         title="Epsilon as it was spent",
         description=(
@@ -258,12 +218,16 @@ def _draw_epsilon(facts: Mapping[str, Any]) -> Figure:
     )
 
 
-def _draw_accuracy(records: Sequence[Mapping[str, Any]]) -> Figure:
+def _draw_accuracy(facts: Mapping[str, Any]) -> LineChart | None:
+    """Draw validation accuracy by epsilon, or by step where that is infinite; None without any."""
+    records = [record for record in facts["spending"] if record["val_accuracy"] is not None]
+    if not records:
+        return None
     has_epsilon = all(math.isfinite(float(record["epsilon"])) for record in records)
     across, key = ("epsilon so far", "epsilon") if has_epsilon else ("step", "step")
     points = [(float(record[key]), float(record["val_accuracy"])) for record in records]
     shares = [share for _, share in points]
-    return line_chart(
+    return LineChart(
         name="accuracy",
         title=f"Validation accuracy against {across}",
         description=(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgraph.figures.names import format_figure, name_figure
-from hushgraph.report.charts import Axis, Bar, Figure, bar_chart, choose_ticks
+from hushgraph.report.charts import Axis, Bar, BarChart, choose_ticks
 from hushgraph.report.pages import format_percent
 
 # Bars have their figure on top where there is room for it.
@@ -60,7 +60,7 @@ def list_exact(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def draw_classes(facts: Mapping[str, Any]) -> Figure | None:
+def draw_classes(facts: Mapping[str, Any]) -> BarChart | None:
     """Draw exact accuracy per class, the most frequent first, where the data was at hand."""
     if facts["test"] is None or "classes" not in facts["test"]:
         return None
@@ -74,7 +74,7 @@ def draw_classes(facts: Mapping[str, Any]) -> Figure | None:
         )
         for c in classes
     ]
-    return bar_chart(
+    return BarChart(
         name="classes",
         title="Test accuracy per class",
         description=(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushgraph._text import digits_up
 from hushgraph.accounting.events import Event, GaussianEvent
-from hushgraph.report.charts import Axis, Figure, line_chart
+from hushgraph.report.charts import Axis, LineChart
 from hushgraph.report.pages import format_epsilon
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def describe_replacement(strength: Mapping[str, Any]) -> str:
     )
 
 
-def draw_tradeoff(facts: Mapping[str, Any]) -> Figure | None:
+def draw_tradeoff(facts: Mapping[str, Any]) -> LineChart | None:
     """Draw false negatives against false positives; None without strength."""
     strength, about = facts["strength"], facts["guarantee"]
     if strength is None:
@@ -106,7 +106,7 @@ def draw_tradeoff(facts: Mapping[str, Any]) -> Figure | None:
     # Evenly along both axes, as the curve is symmetric.
     even = [number / _POINTS for number in range(_POINTS + 1)]
     rates = sorted({*even, *(bound(rate) for rate in even)})
-    return line_chart(
+    return LineChart(
         name="tradeoff",
         title="How often an attacker must be wrong",
         description=(
