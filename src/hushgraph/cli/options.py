@@ -44,9 +44,9 @@ _NON_PRIVATE = "non-private"
 _SIMILAR, _ALMOST_EQUAL = 0.75, 0.9
 
 
-def list_choices(literal: Any, *, without: Iterable[str] = ()) -> str:
+def list_choices(literal: Any) -> str:
     """The values of a `Literal` as a metavar such as `gcn|gin|gat`."""
-    return "|".join(value for value in get_args(literal) if value not in without)
+    return "|".join(get_args(literal))
 
 
 def section(heading: str) -> Callable[..., Any]:

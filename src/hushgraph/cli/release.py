@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -31,12 +30,11 @@ def release(
         folder = RunFolder.open(run)
         place = folder.path if folder.is_release else publish_run(folder)
         figures = folder.plan.summary()["figures"]
-    if as_json:
-        typer.echo(json.dumps({"run": str(run), "release": str(place), "figures": figures}))
-        return
     about = (
         "and figures from noisy counts"
         if figures == "covered"
         else "without figures: the run did not pay for covered ones"
     )
-    typer.echo(f"What may be published is in {place}: weights, plan, guarantee and card, {about}.")
+    text = f"What may be published is in {place}: weights, plan, guarantee and card, {about}."
+    facts = {"run": str(run), "release": str(place), "figures": figures}
+    terminal.finish(facts, text, as_json=as_json)

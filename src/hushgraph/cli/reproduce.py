@@ -216,15 +216,10 @@ def _run_work(work: Reproduction, total: int, line: terminal.StatusLine) -> None
 
 
 def _draw_figures(records: list[dict[str, Any]], out: Path, say: Callable[[str], None]) -> list[Path]:
-    if not records or not _can_draw(say):
-        return []
-    from hushgraph.reproduction.figures import draw
+    if records and importlib.util.find_spec("matplotlib") is not None:
+        from hushgraph.reproduction.figures import draw
 
-    return draw(records, out / "figures")
-
-
-def _can_draw(say: Callable[[str], None]) -> bool:
-    is_installed = importlib.util.find_spec("matplotlib") is not None
-    if not is_installed:
+        return draw(records, out / "figures")
+    if records:
         say("no figures: matplotlib is not installed; pip install 'hushgraph[plots]'")
-    return is_installed
+    return []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 import os
 import re
 import shlex
@@ -22,6 +22,7 @@ from hushgraph.errors import InputError
 from hushgraph.figures.names import KEYS, format_figure, name_figure
 from hushgraph.privacy.guarantee import Guarantee
 from hushgraph.privacy.plans import FIGURES_ARE, PrivacyPlan, name_training
+from hushgraph.report.results import SPLITS, format_result
 from hushgraph.runs.config import TrainingConfig
 from hushgraph.settings import ENGINE, TABLE
 
@@ -231,16 +232,14 @@ def _check_budget(budget: DataBudget, plan: PrivacyPlan, *, is_seeded: bool) -> 
     budget.check(charge)
 
 
-def choose_folder(data: str, settings: dict[str, Any], *, parent: Path = Path("runs")) -> Path:
+def choose_folder(data: str, settings: dict[str, Any]) -> Path:
     """runs/<data>-<model>-<n> with the first n that is not taken; a billboard is named by its method."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(data).stem) or "data"
     from hushgraph.methods.choose import choose_method
 
     model = settings["model"] or choose_method(settings).short_name
-    number = 1
-    while (parent / f"{stem}-{model}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{model}-{number}"
+    places = (Path("runs") / f"{stem}-{model}-{number}" for number in itertools.count(1))
+    return next(place for place in places if not place.exists())
 
 
 def count_steps(line: terminal.StatusLine, check: Callable[[], None]) -> Observer:
@@ -361,7 +360,6 @@ def describe_figures(run: Run) -> str:
 
 # Of figures of whole splits, those that the terminal shows.
 _SHOWN = (*KEYS, "majority_baseline")
-_SPLITS = {"val": "validation", "test": "test", "train": "train"}
 
 
 def _list_figures(run: Run) -> list[tuple[str, str]]:
@@ -375,21 +373,19 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:
                 group = "" if row["group"] is None else f", {row['group']}"
-                name = f"{_SPLITS[row['split']]} {name_figure(row['figure'])}{group}"
+                name = f"{SPLITS[row['split']]} {name_figure(row['figure'])}{group}"
                 rows.append((name, _show_interval(row)))
         note = "  (exact: the guarantee does not cover it)"
         exact = result.get("exact_figures", {})
-        rows += [
-            (f"exact {_name_key(key)}", _format_exact(key, value) + note) for key, value in exact.items()
-        ]
+        rows += [(f"exact {_name_key(key)}", format_result(exact, key) + note) for key in exact]
     else:
         figures = dict.fromkeys((task.headline, KEYS.get(task.judged_by, task.judged_by)))
         keys = [f"{split}_{figure}" for split in ("val", "test") for figure in figures]
-        rows += [(_name_key(key), _format_exact(key, result.get(key))) for key in keys]
+        rows += [(_name_key(key), format_result(result, key)) for key in keys]
     key = f"train_{task.headline}"
     if key in result:
         note = "  (private: the guarantee does not cover this figure)" if run.plan.is_private else ""
-        rows.append((_name_key(key), _format_exact(key, result[key]) + note))
+        rows.append((_name_key(key), format_result(result, key) + note))
     return rows
 
 
@@ -401,16 +397,9 @@ def _show_interval(row: Mapping[str, Any]) -> str:
     return f"{value}  [{low}, {high}]"
 
 
-def _format_exact(key: str, value: float | None) -> str:
-    """The value of a key of results."""
-    if value is None or math.isnan(value):
-        return "no labelled nodes"
-    return format_figure(key.partition("_")[2], value)
-
-
 def _name_key(key: str) -> str:
     split, _, figure = key.partition("_")
-    return f"{_SPLITS[split]} {name_figure(figure)}"
+    return f"{SPLITS.get(split, split)} {name_figure(figure)}"
 
 
 def _count_steps(folder: RunFolder) -> int:
