@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgraph._files import write_whole
 from hushgraph.privacy.units import speak
 from hushgraph.report.budget import write_spent
 from hushgraph.report.facts import collect_facts, list_uncovered
-from hushgraph.report.pages import check_replaceable, check_target, render_template
+from hushgraph.report.pages import check_target, render_template
 from hushgraph.report.report import name_model, name_published_data
 from hushgraph.report.results import name_standing
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from hushgraph.runs.folder import RunFolder
 
 FORMAT = 1
-_SVG_MARK, _JSON_MARK = b"<title>Privacy label", b'"privacy_label": 1'
+_MARKS = {".svg": b"<title>Privacy label", ".json": b'"privacy_label": 1'}
 # Widths of letters in units of the font size, as in the widest of these fonts.
 _NARROW, _WIDE = set(" ,.:;'|!iljtfrI()[]-/"), set("mwMWQGO%@&")
 _EAST_ASIAN = 0x2E80
@@ -54,19 +53,11 @@ def write_label(
         Everything on it is public or covered by epsilon, so that it can be published: no path, no exact
         figure, no timing. A file that is not a privacy label is never replaced.
     """
-    place = check_label_path(path)
+    place = check_target(path, _MARKS, what="a privacy label")
     label = collect_label(folder, about=about)
     write_whole(place.with_suffix(".json"), json.dumps(label, indent=2, allow_nan=False).encode() + b"\n")
     write_whole(place, render_label(label).encode())
     return label
-
-
-def check_label_path(path: str | os.PathLike[str]) -> Path:
-    """Return where a label goes; raise InputError where it cannot be written or would replace a file."""
-    place = check_target(path, suffix=".svg", option="out")
-    for file, mark in ((place, _SVG_MARK), (place.with_suffix(".json"), _JSON_MARK)):
-        check_replaceable(file, mark, option="out", what="a privacy label")
-    return place
 
 
 def collect_label(folder: RunFolder, *, about: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -131,7 +122,7 @@ def render_label(label: Mapping[str, Any]) -> str:
         speak=speak,
         wrap=_wrap,
         write_spent=write_spent,
-    )
+    ).strip()
 
 
 def _name_mechanism(each: Mapping[str, Any]) -> str:

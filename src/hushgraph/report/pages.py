@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from hushgraph.runs.folder import RunFolder
 
-# Near the beginning of every page of ours, and hardly of any other file.
-_MARK, _TWIN_MARK = b'content="hushgraph"', b'"report": 1'
 _MARK_WITHIN = 1000
 
 
@@ -60,6 +58,7 @@ def load_template(name: str) -> Template:
         "figure_name": name_figure,
         "guess": format_guess,
         "interval": format_interval,
+        "json": json.dumps,
         "percent": format_percent,
         "rounded_up": rounded_up,
         "setting": format_value,
@@ -67,26 +66,27 @@ def load_template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def check_page_path(path: str | os.PathLike[str], *, option: str) -> Path:
-    """Return where a page goes; raise InputError where it cannot be written or would replace another file.
+def check_target(path: str | os.PathLike[str], marks: Mapping[str, bytes], *, what: str) -> Path:
+    """Return where a file goes; raise InputError where it cannot be written or would replace another file.
 
     Args:
-        path: ends in .html; the twin beside it ends in .json.
-        option: what the user calls it.
+        path: of the file.
+        marks: by ending, what is near the beginning of such files of ours: of this one, then of its twins.
+        what: the file is.
     """
-    place = check_target(path, suffix=".html", option=option)
-    for file, mark in ((place, _MARK), (place.with_suffix(".json"), _TWIN_MARK)):
-        check_replaceable(file, mark, option=option, what="a report")
-    return place
-
-
-def check_target(path: str | os.PathLike[str], *, suffix: str, option: str) -> Path:
-    """Return where a file goes; raise InputError where its name or its folder is wrong."""
-    place = Path(path)
+    place, suffix = Path(path), next(iter(marks))
     if place.suffix != suffix:
-        raise InputError(f"{option}={place}: expected a name that ends in {suffix}")
+        raise InputError(f"out={place}: expected a name that ends in {suffix}")
     if not place.parent.is_dir():
-        raise InputError(f"{option}={place}: there is no folder {place.parent}; make it first")
+        raise InputError(f"out={place}: there is no folder {place.parent}; make it first")
+    for ending, mark in marks.items():
+        file = place.with_suffix(ending)
+        try:
+            start = file.read_bytes()[:_MARK_WITHIN] if file.exists() else mark
+        except OSError as error:
+            raise InputError(f"out={file}: cannot be read ({error.strerror}); choose another name") from None
+        if mark not in start:
+            raise InputError(f"out={file}: it exists and is not {what}; choose another name")
     return place
 
 
@@ -95,19 +95,6 @@ def write_page(place: Path, facts: Mapping[str, Any], html: str) -> None:
     text = json.dumps(facts, indent=2, allow_nan=False)
     write_whole(place.with_suffix(".json"), text.encode())
     write_whole(place, html.encode())
-
-
-def check_replaceable(file: Path, mark: bytes, *, option: str, what: str) -> None:
-    """Raise InputError where a file exists and does not have the mark of what would replace it."""
-    if not file.exists():
-        return
-    try:
-        with file.open("rb") as opened:
-            start = opened.read(_MARK_WITHIN)
-    except OSError as error:
-        raise InputError(f"{option}={file}: cannot be read ({error.strerror}); choose another name") from None
-    if mark not in start:
-        raise InputError(f"{option}={file}: it exists and is not {what}; choose another name")
 
 
 def format_percent(value: float | None) -> str:

@@ -14,11 +14,10 @@ from hushgraph.report.about import FIELDS
 from hushgraph.report.attributes import write_relations
 from hushgraph.report.budget import write_spent
 from hushgraph.report.charts import Axis, LineChart, choose_ticks, share_axis
-from hushgraph.report.compared import draw_comparison, name_guarantee
 from hushgraph.report.facts import collect_facts
 from hushgraph.report.pages import (
     check_outside_release,
-    check_page_path,
+    check_target,
     format_epsilon,
     render_template,
     write_page,
@@ -27,8 +26,10 @@ from hushgraph.report.results import (
     TOO_FEW,
     are_covered,
     draw_classes,
+    draw_comparison,
     format_result,
     list_exact,
+    name_guarantee,
     name_standing,
 )
 from hushgraph.report.strength import draw_tradeoff
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from hushgraph.tasks.task import Evaluation
 
 
+# Near the beginning of every page of ours and of its twin, and hardly of any other file.
+_MARKS = {".html": b'content="hushgraph"', ".json": b'"report": 1'}
 # docs/sign-off.md has the same, with where the answers are.
 _QUESTIONS = (
     "Does the box at the top say that the guarantee holds, and is epsilon the one that was agreed on?",
@@ -93,7 +96,7 @@ def check_report_path(path: str | os.PathLike[str], folder: RunFolder, *, reads_
         folder: the run on disk.
         reads_more: whether the page also shows what is not in the folder: data, or a comparison.
     """
-    place = check_page_path(path, option="out")
+    place = check_target(path, _MARKS, what="a report")
     if reads_more or not folder.is_release:
         what = (
             "a page with results on DATA or of other runs"

@@ -1,4 +1,4 @@
-"""How well the model does: what figures are called and how they are written, exact ones, and by class."""
+"""How well the model does: how figures are called and written, exact ones, by class, and models compared."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgraph.figures.names import format_figure, name_figure
+from hushgraph.privacy.guarantee import Assumption, name_kind
 from hushgraph.report.charts import Axis, Bar, BarChart, choose_ticks
-from hushgraph.report.pages import format_percent
 
+# How values are written, above bars and at ticks, where they are not plain numbers.
+_WRITTEN, _TICKS = {"accuracy": "{:.1%}"}, {"accuracy": "{:.0%}"}
+# Beside the name of a model, so that colour is not all that says it.
+_STANDINGS = {True: "private", False: "not private"}
 # Bars have their figure on top where there is room for it.
 _FEW_CLASSES = 10
 _LONGEST_NAME = 12
@@ -34,7 +38,8 @@ def format_result(result: Mapping[str, Any], key: str) -> str:
     value = result.get(key)
     if value is None:
         return TOO_FEW if are_covered(result) else "no labelled nodes"
-    return format_figure(key.removeprefix("val_").removeprefix("test_"), value)
+    split, _, figure = key.partition("_")
+    return format_figure(figure if split in ("train", "val", "test") else key, value)
 
 
 def list_exact(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -56,7 +61,7 @@ def list_exact(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
             if isinstance(value, float) and (are_covered(result) or name != "accuracy")
         ]
     if "train_accuracy" in result:
-        rows.append(("training accuracy (private)", format_percent(result["train_accuracy"])))
+        rows.append(("training accuracy (private)", format_result(result, "train_accuracy")))
     return rows
 
 
@@ -91,3 +96,36 @@ def draw_classes(facts: Mapping[str, Any]) -> BarChart | None:
 def _shorten(name: str) -> str:
     """Cut a name to what fits under a bar; the table has all of it."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def draw_comparison(facts: Mapping[str, Any]) -> BarChart | None:
+    """Draw what the compared models reach on the test split."""
+    if facts["comparison"] is None:
+        return None
+    rows = facts["comparison"]["rows"]
+    # Comparisons of earlier versions are judged by accuracy.
+    figure = rows[0].get("figure", "accuracy")
+    key, words = f"test_{figure}", f"test {name_figure(figure)}"
+    bars = [
+        Bar(
+            label="\n".join([row["name"].partition(" (")[0], _STANDINGS[row["guarantee"] == "holds"]]),
+            # R² may be far below 0, which is as bad as 0 is.
+            value=None if row[key] is None else max(0.0, row[key]),
+            kind="safe" if row["guarantee"] == "holds" else "unsafe",
+            text="" if row[key] is None else _WRITTEN.get(figure, "{:.3f}").format(row[key]),
+        )
+        for row in rows
+    ]
+    return BarChart(
+        name="comparison",
+        title=f"Test {name_figure(figure)} of the compared models",
+        description=", ".join(f"{row['name']} {format_result(row, key)}" for row in rows) + ".",
+        bars=bars,
+        x_label="",
+        y=Axis(label=words, ticks=choose_ticks(0, 1), text=_TICKS.get(figure, "{:.1f}").format),
+    )
+
+
+def name_guarantee(row: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
+    """Return the guarantee of a compared model in words."""
+    return name_kind(row["guarantee"], [Assumption(**each) for each in comparison["assumptions"]])
