@@ -136,6 +136,11 @@ def name_flag(context: Any, name: str) -> str:
     return config_prefix(context, name) + str(opts[name])
 
 
+def list_given(context: Any, names: Iterable[str]) -> list[str]:
+    """The flags of those of these parameters that the command line or the file of `--config` sets."""
+    return [name_flag(context, name) for name in names if name in context.params and is_given(context, name)]
+
+
 def _source(context: Any, name: str) -> str:
     source = context.get_parameter_source(name)
     return "" if source is None else str(source.name)

@@ -339,11 +339,7 @@ def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Seq
             f"no {' and no '.join(missing)}{trees}: give DATA, or {them}; see hushgraph plan --help"
         )
     reading = [name for name in flags if name == "edges" or (name in TABLE and TABLE[name].describes_data)]
-    foreign = [
-        options.name_flag(context, name)
-        for name in reading
-        if name not in allowed and options.is_given(context, name)
-    ]
+    foreign = options.list_given(context, [name for name in reading if name not in allowed])
     if foreign:
         raise InputError(f"{', '.join(foreign)} without DATA: there is nothing to read; leave it out")
 

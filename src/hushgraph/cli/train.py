@@ -7,8 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -148,46 +147,23 @@ def _train(context: typer.Context, line: terminal.StatusLine) -> Run | None:
     return run if group.leads else None
 
 
-@contextmanager
-def use_engine_of(context: typer.Context, line: terminal.StatusLine, *, is_silent: bool) -> Iterator[None]:
-    """Read tables as --engine says, where nothing is written but work space."""
-    from hushgraph.datasets.engine import use_engine
-
-    flags = context.params
-    chosen = options.choose_engine(flags, line, is_silent=is_silent)
-    tables = options.join_edges(flags["data"], flags["edges"])
-    with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=flags["out"]):
-        yield
-
-
 def _read_settings(context: typer.Context) -> dict[str, Any]:
     """The arguments of `hushgraph.train` that the flags stand for; none for a run that is resumed."""
     flags = context.params
     if flags["charge_again"] and flags["resume"] is None:
         raise InputError("--charge-again without --resume: a new run is charged anyway; leave it out")
     if flags["resume"] is not None:
-        _refuse_settings(context)
+        # What a run is, and not where it is computed.
+        given = options.list_given(context, [name for name in TABLE if name not in {"device", *ENGINE}])
+        if given:
+            raise InputError(
+                f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume"
+            )
         return {}
     settings = options.read_settings(flags)
     for name in ("out", "device", *ENGINE):
         del settings[name]
     return settings
-
-
-def _refuse_settings(context: typer.Context) -> None:
-    """Raise InputError where settings are given for a run that is resumed, which keeps its own."""
-    given = _list_given(context)
-    if given:
-        raise InputError(f"{', '.join(given)}: a resumed run keeps its settings; leave out all but --resume")
-
-
-def _list_given(context: typer.Context) -> list[str]:
-    """The flags given that are settings of a run, and not of where it is computed."""
-    return [
-        options.name_flag(context, name)
-        for name in TABLE
-        if name not in {"device", *ENGINE} and name in context.params and options.is_given(context, name)
-    ]
 
 
 def _show_dry_run(context: typer.Context) -> None:
@@ -197,6 +173,7 @@ def _show_dry_run(context: typer.Context) -> None:
         raise InputError("--dry-run with --resume: a resumed run keeps its plan; see hushgraph report")
     is_silent = flags["as_json"] or flags["quiet"]
     with terminal.status("Loading PyTorch", quiet=is_silent) as line:
+        from hushgraph.datasets.engine import use_engine
         from hushgraph.privacy.budget import DataBudget
         from hushgraph.runs.folder import check_out
 
@@ -205,7 +182,10 @@ def _show_dry_run(context: typer.Context) -> None:
         if flags["out"] is not None:
             check_out(flags["out"])
         opened = None if budget is None else DataBudget.open(budget)
-        with use_engine_of(context, line, is_silent=is_silent):
+        chosen = options.choose_engine(flags, line, is_silent=is_silent)
+        tables = options.join_edges(flags["data"], flags["edges"])
+        # Where nothing is written but work space.
+        with use_engine(chosen["engine"], tables, memory=chosen["memory"], beside=flags["out"]):
             solved, prepared = ask_prepare(context, settings, line)
         if opened is not None:
             _check_budget(opened, prepared.plan, is_seeded=prepared.config.seed is not None)
