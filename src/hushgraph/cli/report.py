@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hushgraph._stores import find_address
 from hushgraph.cli import options, terminal
 from hushgraph.cli.compare import read_comparison
 from hushgraph.cli.options import section
@@ -78,7 +79,7 @@ def report(
         from hushgraph.runs.folder import RunFolder
         from hushgraph.training.run import Run
 
-        page = run / "report.html" if out is None else out
+        page = _choose_place(run, out, "report.html")
         if data is not None:
             terminal.show_loading(line, data)
         comparison = read_comparison(run)
@@ -95,11 +96,18 @@ def report(
     terminal.finish(facts, f"Report in {page}, the same facts in {twin}.", as_json=as_json)
 
 
+def _choose_place(run: Path, out: Path | None, name: str) -> Path:
+    """The file to write: in the folder of the run unless another is given."""
+    if out is None and (address := find_address(run)) is not None:
+        raise InputError(f"run={address}: files are written to disk alone; give --out {name}")
+    return run / name if out is None else out
+
+
 def _write_card(run: Path, out: Path | None, *, accuracy: bool, about: Path | None) -> tuple[Any, str]:
     from hushgraph.report.card import write_card
     from hushgraph.runs.folder import RunFolder
 
-    place = out or run / "README.md"
+    place = _choose_place(run, out, "README.md")
     write_card(RunFolder.open(run), place, accuracy=accuracy, about=about)
     return {"out": str(place), "run": str(run), "accuracy": accuracy}, f"Model card in {place}."
 
@@ -108,6 +116,6 @@ def _write_label(run: Path, out: Path | None, *, accuracy: bool, about: Path | N
     from hushgraph.report.label import write_label
     from hushgraph.runs.folder import RunFolder
 
-    place = out or run / "privacy-label.svg"
+    place = _choose_place(run, out, "privacy-label.svg")
     label = write_label(RunFolder.open(run), place, about=about)
     return label, f"Privacy label in {place}, the same fields in {place.with_suffix('.json')}."
