@@ -133,17 +133,22 @@ def _split_pairs(flag: str, example: str, values: Iterable[str]) -> Iterator[tup
         yield column, rest
 
 
-def _read_categories(values: Sequence[str]) -> dict[str, list[str]]:
-    return {column: split_list(text, "|") for column, text in _split_pairs("categorical", "COL=A|B", values)}
-
-
-def read_names(values: Sequence[str]) -> list[str]:
-    """The names of a flag such as `--ignore a,b`, which may be repeated."""
+def _read_names(values: Sequence[str]) -> list[str]:
+    """The names of a flag such as `--ignore a,b`; repeats of the flag add up."""
     return [name for value in values for name in split_list(value)]
 
 
-def _read_label(text: str) -> str | list[str]:
-    columns = split_list(text)
+def _read_values(values: Sequence[str], *, flag: str, example: str = "COL=A|B") -> dict[str, list[str]]:
+    """The values of a flag such as `--group region=north|south`, by column; repeats of the flag add up."""
+    by_column: dict[str, list[str]] = {}
+    for value in values:
+        for column, text in _split_pairs(flag, example, [value]):
+            by_column.setdefault(column, []).extend(split_list(text, "|"))
+    return by_column
+
+
+def _read_label(values: Sequence[str]) -> str | list[str]:
+    columns = _read_names(values)
     return columns[0] if len(columns) == 1 else columns
 
 
@@ -169,22 +174,15 @@ def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
     return weights
 
 
-def _read_groups(value: str) -> dict[str, list[str]]:
-    if "=" not in value:
-        raise InputError(
-            f"group={value!r}: expected a column and its declared values, as region=north|south; values are "
-            "never looked up in the data"
-        )
-    return {column: split_list(text, "|") for column, text in _split_pairs("group", "COL=A|B", [value])}
-
-
-def _read_relations(value: str) -> dict[str, list[str]]:
-    if "=" not in value:
-        raise InputError(
-            f"relation={value!r}: expected a column and its declared values, as kind=calls|pays; values are "
-            "never looked up in the data"
-        )
-    return {column: split_list(text, "|") for column, text in _split_pairs("relation", "COL=A|B", [value])}
+def _read_declared(values: Sequence[str], *, flag: str, example: str) -> dict[str, list[str]]:
+    """The same, of flags whose values are never looked up in the data."""
+    for value in values:
+        if "=" not in value:
+            raise InputError(
+                f"{flag}={value!r}: expected a column and its declared values, as {example}; values are "
+                "never looked up in the data"
+            )
+    return _read_values(values, flag=flag)
 
 
 def _read_buckets(values: Sequence[str]) -> dict[str, int]:
@@ -227,12 +225,6 @@ def _read_scales(values: Sequence[str]) -> dict[str, dict[str, Any]]:
     return scales
 
 
-def _read_cycles(values: Sequence[str]) -> dict[str, list[str]]:
-    return {
-        column: split_list(text, "|") for column, text in _split_pairs("cycles", "COL=weekday|month", values)
-    }
-
-
 def _read_days(values: Sequence[str]) -> dict[str, str]:
     return dict(_split_pairs("date", "COL=2000-01-01", values))
 
@@ -250,8 +242,7 @@ _budget, _reads = partial(Setting, section="Budget"), partial(Setting, section="
 _model, _training = partial(Setting, section="Model"), partial(Setting, section="Training")
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
 _table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES)
-_list = partial(_table, metavar="A,B,...", read=split_list)
-_names = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
+_list = partial(_table, metavar="A,B,...", read=_read_names, repeats=True)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -555,6 +546,7 @@ class Settings(TypedDict, total=False):
             metavar="COL[,COL...]",
             column="label",
             read=_read_label,
+            repeats=True,
         ),
     ]
     features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]", column="features")]
@@ -564,7 +556,7 @@ class Settings(TypedDict, total=False):
             "A column and its values, one-hot; repeat it. [none: values are public]",
             metavar="COL=A|B",
             column="categorical",
-            read=_read_categories,
+            read=partial(_read_values, flag="categorical"),
             repeats=True,
         ),
     ]
@@ -579,7 +571,7 @@ class Settings(TypedDict, total=False):
             repeats=True,
         ),
     ]
-    ignore: Annotated[Sequence[str] | None, _names("Columns not to read. [none]", column="ignore")]
+    ignore: Annotated[Sequence[str] | None, _list("Columns not to read. [none]", column="ignore")]
     classes: Annotated[
         Sequence[str] | None,
         _list("Names of the classes, or labels, in order. [labels are numbers]", column="classes"),
@@ -694,7 +686,7 @@ class Settings(TypedDict, total=False):
             "A date and weekday, month, day, hour: sine and cosine too. [none]",
             metavar="COL=A|B",
             column="cycles",
-            read=_read_cycles,
+            read=partial(_read_values, flag="cycles", example="COL=weekday|month"),
             repeats=True,
         ),
     ]
@@ -708,7 +700,8 @@ class Settings(TypedDict, total=False):
             "A column and its values: covered figures by group. [none: values are public]",
             metavar="COL=A|B",
             column="group",
-            read=_read_groups,
+            read=partial(_read_declared, flag="group", example="region=north|south"),
+            repeats=True,
         ),
     ]
     edge_date: Annotated[
@@ -730,7 +723,8 @@ class Settings(TypedDict, total=False):
             "Column of edges and its values, a board or a map each. [none: values are public]",
             metavar="COL=A|B",
             column="relation",
-            read=_read_relations,
+            read=partial(_read_declared, flag="relation", example="kind=calls|pays"),
+            repeats=True,
         ),
     ]
     places: Annotated[

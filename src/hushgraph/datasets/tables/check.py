@@ -388,7 +388,7 @@ def _describe_columns(
 
 def _describe(profile: Profile, word: str) -> str:
     parts = []
-    if word in ("number", "weight") and profile.least is not None and profile.most is not None:
+    if word in ("number", "weight") and profile.is_number and None not in (profile.least, profile.most):
         parts.append(f"{profile.least:g} to {profile.most:g}")
     elif profile.filled:
         about = "" if profile.is_exact or profile.distinct < 2 else "about "
