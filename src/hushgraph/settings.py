@@ -523,7 +523,7 @@ class Settings(TypedDict, total=False):
     unit: Annotated[
         str | None,
         _data(
-            "Of a number to predict, for tables of predictions. [the name of its column]",
+            "Of a number to predict: of predictions and errors. [the name of its column]",
             metavar="NAME",
             commands=_TRAINED,
         ),

@@ -375,12 +375,13 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:
                 group = "" if row["group"] is None else f", {row['group']}"
-                name = f"{_SPLITS[row['split']]} {name_figure(row['figure'])}{group}"
+                name = f"{_SPLITS[row['split']]} {name_figure(row['figure'], run.folder.unit)}{group}"
                 rows.append((name, _show_interval(row)))
         note = "  (exact: the guarantee does not cover it)"
         exact = result.get("exact_figures", {})
         rows += [
-            (f"exact {_name_key(key)}", _format_exact(key, value) + note) for key, value in exact.items()
+            (f"exact {_name_key(key, run.folder.unit)}", _format_exact(key, value) + note)
+            for key, value in exact.items()
         ]
     else:
         figures = dict.fromkeys((task.headline, KEYS.get(task.judged_by, task.judged_by)))
@@ -408,9 +409,9 @@ def _format_exact(key: str, value: float | None) -> str:
     return format_figure(key.partition("_")[2], value)
 
 
-def _name_key(key: str) -> str:
+def _name_key(key: str, unit: str = "") -> str:
     split, _, figure = key.partition("_")
-    return f"{_SPLITS[split]} {name_figure(figure)}"
+    return f"{_SPLITS[split]} {name_figure(figure, unit)}"
 
 
 def _count_steps(folder: RunFolder) -> int:

@@ -46,20 +46,22 @@ def tabulate_covered(facts: Mapping[str, Any]) -> list[Table]:
     classes = [row for row in rows if row["class"] is not None and row["group"] is None]
     groups = [row for row in rows if row["group"] is not None]
     overall = [row for row in rows if row["class"] is None and row["group"] is None]
-    names = facts["class_names"]
+    names, unit = facts["class_names"], facts["number_unit"]
     tables = [
-        _tabulate("Figures of whole splits", ("split", "figure"), overall, _name_split),
+        _tabulate(
+            "Figures of whole splits", ("split", "figure"), overall, lambda row: _name_split(row, unit)
+        ),
         _tabulate(
             "Figures by class",
             ("class", "split", "figure"),
             classes,
-            lambda row: (_name_class(row["class"], names), *_name_split(row)),
+            lambda row: (_name_class(row["class"], names), *_name_split(row, unit)),
         ),
         _tabulate(
             "Figures by group",
             ("group", "split", "figure"),
             groups,
-            lambda row: (_name_group(row, names), *_name_split(row)),
+            lambda row: (_name_group(row, names), *_name_split(row, unit)),
         ),
     ]
     return [table for table in tables if table.rows]
@@ -82,8 +84,8 @@ def _tabulate(caption: str, heads: tuple[str, ...], rows: Sequence[Mapping[str, 
     )
 
 
-def _name_split(row: Mapping[str, Any]) -> tuple[str, str]:
-    return SPLITS.get(row["split"], str(row["split"])), name_figure(row["figure"])
+def _name_split(row: Mapping[str, Any], unit: str) -> tuple[str, str]:
+    return SPLITS.get(row["split"], str(row["split"])), name_figure(row["figure"], unit)
 
 
 def _name_class(number: int, names: Sequence[str] | None) -> str:
@@ -119,7 +121,7 @@ def tabulate_splits(facts: Mapping[str, Any]) -> Table | None:
         ]
     if facts["test"] is not None:
         rows += [
-            (f"{name_figure(name)} on the test split", _format(name, value))
+            (f"{name_figure(name, facts['number_unit'])} on the test split", _format(name, value))
             for name, value in facts["test"].items()
             if isinstance(value, float) and (are_covered(result) or name != "accuracy")
         ]
