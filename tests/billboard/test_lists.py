@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushgraph.billboard import lists as lists_room
 from hushgraph.billboard.ballots import GRID, label_ballots
 from hushgraph.billboard.board import Board, cast
 from hushgraph.billboard.combined import place_weights
@@ -64,7 +63,7 @@ def test_rows_list_what_they_own_in_ascending_order(
 ) -> None:
     graph = make_graph()
     # Some rows at a time.
-    monkeypatch.setattr(lists_room, "_HELD_ENTRIES", 500)
+    monkeypatch.setattr("hushgraph.billboard.owned._HELD_ENTRIES", 500)
     lists, expected = build_lists(graph, owner), list_by_hand(graph, owner)
     assert lists is not None
     for v, row in enumerate(expected):

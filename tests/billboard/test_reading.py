@@ -134,7 +134,7 @@ def test_parts_of_rows_and_places_do_not_matter(owner: EdgeOwner, monkeypatch: p
     board = make_board(graph, ballots)
     everyone = read(board, graph, owner, own=ballots)
     np.testing.assert_array_equal(read(board, graph, owner, own=ballots, cast_graph=graph), everyone)
-    for name, held in (("reading._HELD_SUMS", 7), ("reading._NEAR_NUMBERS", 10), ("lists._HELD_ENTRIES", 5)):
+    for name, held in (("reading._HELD_SUMS", 7), ("reading._NEAR_NUMBERS", 10), ("owned._HELD_ENTRIES", 5)):
         monkeypatch.setattr(f"hushgraph.billboard.{name}", held)
         np.testing.assert_array_equal(read(board, graph, owner, own=ballots), everyone)
 

@@ -30,8 +30,9 @@ from hushgraph import _arrays
 from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
 from hushgraph.billboard.lists import Int32Array as Int32Array
-from hushgraph.billboard.lists import Int64Array as Int64Array
-from hushgraph.billboard.lists import Lists, OwnedRecords, build_lists, check_owner
+from hushgraph.billboard.lists import Lists, build_lists
+from hushgraph.billboard.owned import Int64Array as Int64Array
+from hushgraph.billboard.owned import OwnedRecords, check_owner
 from hushgraph.billboard.persons import PersonLists, cut_product
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph

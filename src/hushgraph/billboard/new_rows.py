@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from hushgraph.billboard.board import Board
 from hushgraph.billboard.combined import place_weights
-from hushgraph.billboard.lists import Int64Array, lists_of_rows
+from hushgraph.billboard.lists import lists_of_rows
+from hushgraph.billboard.owned import Int64Array
 from hushgraph.billboard.reading import divide, sum_lists
 from hushgraph.errors import GraphError
 

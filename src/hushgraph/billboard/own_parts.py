@@ -8,7 +8,8 @@ import numba
 import numpy as np
 
 from hushgraph.billboard.ballots import Ballots
-from hushgraph.billboard.lists import GRID, FloatArray
+from hushgraph.billboard.lists import GRID
+from hushgraph.billboard.owned import FloatArray
 from hushgraph.billboard.persons import PersonLists, add_casts, cut_product
 
 # Rows whose ballots are written out at a time.

@@ -9,7 +9,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hushgraph.billboard.lists import GRID, GRID_BITS, Int64Array, Lists, RowLists
+from hushgraph.billboard.lists import GRID, GRID_BITS, Lists, RowLists
+from hushgraph.billboard.owned import Int64Array
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.graph.persons import Members, count_members, gather
 

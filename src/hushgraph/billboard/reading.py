@@ -35,11 +35,11 @@ from hushgraph.billboard.lists import (
     Lists,
     RowLists,
     check_blocks,
-    cut_ends,
     find_starts,
     split_relations,
 )
 from hushgraph.billboard.own_parts import take_off, take_off_others
+from hushgraph.billboard.owned import cut_ends
 from hushgraph.billboard.persons import PersonLists
 from hushgraph.billboard.scaled import scale_readings
 from hushgraph.errors import GraphError
