@@ -148,12 +148,21 @@ def _read_rules(values: Iterable[str], *, convert: Callable[[str], Any] = str) -
 
 
 def read_names(values: Sequence[str]) -> list[str]:
-    """The names of a flag such as `--ignore a,b`, which may be repeated."""
+    """The names of a flag such as `--ignore a,b`; repeats of the flag add up."""
     return [name for value in values for name in split_list(value)]
 
 
-def _read_label(text: str) -> str | list[str]:
-    columns = split_list(text)
+def _read_values(values: Sequence[str], *, flag: str, example: str = "COL=A|B") -> dict[str, list[str]]:
+    """The values of a flag such as `--group region=north|south`, by column; repeats of the flag add up."""
+    by_column: dict[str, list[str]] = {}
+    for value in values:
+        for column, listed in _read_pairs(flag, example, [value], convert=_split_values).items():
+            by_column.setdefault(column, []).extend(listed)
+    return by_column
+
+
+def _read_label(values: Sequence[str]) -> str | list[str]:
+    columns = read_names(values)
     return columns[0] if len(columns) == 1 else columns
 
 
@@ -173,13 +182,15 @@ def _read_weights(values: Sequence[str]) -> dict[str, float] | str:
     return _read_pairs("class-weight", "NAME=0.1", values, convert=float, expected="a number from 0 to 1")
 
 
-def _read_declared(flag: str, example: str, value: str) -> dict[str, list[str]]:
-    if "=" not in value:
-        raise InputError(
-            f"{flag}={value!r}: expected a column and its declared values, as {example}; values are never "
-            "looked up in the data"
-        )
-    return _read_pairs(flag, "COL=A|B", [value], convert=_split_values)
+def _read_declared(values: Sequence[str], *, flag: str, example: str) -> dict[str, list[str]]:
+    """The same, of flags whose values are never looked up in the data."""
+    for value in values:
+        if "=" not in value:
+            raise InputError(
+                f"{flag}={value!r}: expected a column and its declared values, as {example}; values are "
+                "never looked up in the data"
+            )
+    return _read_values(values, flag=flag)
 
 
 def _read_constants(values: Sequence[str]) -> dict[str, float]:
@@ -206,8 +217,7 @@ _model, _training = partial(Setting, section="Model"), partial(Setting, section=
 _python = partial(_training, commands=())
 _data, _run = partial(Setting, section="Data"), partial(Setting, section="Run and output")
 _table = partial(Setting, section="Tables (CSV or Parquet)", commands=_TABLES, column="")
-_list = partial(_table, metavar="A,B,...", read=split_list)
-_names = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
+_list = partial(_table, metavar="A,B,...", read=read_names, repeats=True)
 SECTIONS = (
     "Budget",
     "What training may read",
@@ -468,7 +478,7 @@ class Settings(TypedDict, total=False):
     unit: Annotated[
         str | None,
         _data(
-            "Of a number to predict, for tables of predictions. [the name of its column]",
+            "Of a number to predict: of predictions and errors. [the name of its column]",
             metavar="NAME",
             commands=_TRAINED,
         ),
@@ -490,6 +500,7 @@ class Settings(TypedDict, total=False):
             "Column of classes; or columns of 0 and 1, one a label, or 'genre_*'. [label]",
             metavar="COL[,COL...]",
             read=_read_label,
+            repeats=True,
         ),
     ]
     features: Annotated[Sequence[str] | None, _list("Columns of numbers. [all left over]")]
@@ -498,7 +509,7 @@ class Settings(TypedDict, total=False):
         _table(
             "A column and its values, one-hot; repeat it. [none: values are public]",
             metavar="COL=A|B",
-            read=partial(_read_pairs, "categorical", "COL=A|B", convert=_split_values),
+            read=partial(_read_values, flag="categorical"),
             repeats=True,
         ),
     ]
@@ -514,7 +525,7 @@ class Settings(TypedDict, total=False):
             repeats=True,
         ),
     ]
-    ignore: Annotated[Sequence[str] | None, _names("Columns not to read. [none]")]
+    ignore: Annotated[Sequence[str] | None, _list("Columns not to read. [none]")]
     classes: Annotated[
         Sequence[str] | None, _list("Names of the classes, or labels, in order. [labels are numbers]")
     ]
@@ -616,7 +627,7 @@ class Settings(TypedDict, total=False):
         _table(
             "A date and weekday, month, day, hour: sine and cosine too. [none]",
             metavar="COL=A|B",
-            read=partial(_read_pairs, "cycles", "COL=weekday|month", convert=_split_values),
+            read=partial(_read_values, flag="cycles", example="COL=weekday|month"),
             repeats=True,
         ),
     ]
@@ -628,7 +639,8 @@ class Settings(TypedDict, total=False):
         _table(
             "A column and its values: covered figures by group. [none: values are public]",
             metavar="COL=A|B",
-            read=partial(_read_declared, "group", "region=north|south"),
+            read=partial(_read_declared, flag="group", example="region=north|south"),
+            repeats=True,
         ),
     ]
     edge_date: Annotated[str | None, _table("Column of edges: the date of a record. [none]")]
@@ -642,7 +654,8 @@ class Settings(TypedDict, total=False):
         _table(
             "Column of edges and its values, a board or a map each. [none: values are public]",
             metavar="COL=A|B",
-            read=partial(_read_declared, "relation", "kind=calls|pays"),
+            read=partial(_read_declared, flag="relation", example="kind=calls|pays"),
+            repeats=True,
         ),
     ]
     places: Annotated[

@@ -163,13 +163,28 @@ def test_every_planted_fault_is_caught(fault: str, claim: float) -> None:
     steps = 1 if by_layer else 2
     broken = planted(plan(delta=1e-5, steps=steps), fault).calibrated(epsilon=claim)
     trials = 100 if by_numbers else 1000 if fault == "paper-sampler" else 3000
-    trials = 400 if by_layer and claim > 1 else trials
+    trials = 400 if (by_layer and claim > 1) or fault == "unclipped-maps" else trials
     audit = audit_plan(broken, fault=fault, trials=trials, numbers=by_numbers)
     assert audit.claimed <= claim
     assert audit.exceeds
     # Noise in float has the planned size: statistics need not see it, digits do.
     assert audit.bound_exceeds or by_numbers
     assert audit.record()["guarantee"] in ("none", "claimed by the paper")
+
+
+def test_maps_of_relations_are_seen_by_an_attack_of_their_own() -> None:
+    """Maps that are not clipped leave every release of the first layer as it was."""
+    given = plan(num_relations=2, is_weighted=True, delta=1e-5).calibrated(epsilon=4.0)
+    clean, broken = (
+        audit_plan(given, trials=400, numbers=False, fault=fault) for fault in (None, "unclipped-maps")
+    )
+    assert not clean.exceeds
+    assert 0.98 * clean.shift_at_most < clean.shift <= clean.shift_at_most * (1 + 1e-6)
+    for audit in (clean, broken):
+        assert audit.lower_bound < audit.claimed
+        assert audit.failed_checks == ()
+        assert [attack.name for attack in audit.attacks] == ["steps, maps of relations"]
+    assert clean.attacks[0].lower_bound < 4 < broken.attacks[0].lower_bound
 
 
 def test_a_clean_audit_of_boards_stays_below_all_its_claims() -> None:

@@ -264,6 +264,31 @@ def test_an_audit_of_a_run_attacks_its_places_and_persons(tmp_path: Path) -> Non
     assert "a person with several nodes" in dict(list_entries(audit))["canary"]
 
 
+@pytest.mark.parametrize(("readers", "num_maps"), [(2, 2), (0, 0)], ids=["reads", "K = 0"])
+def test_an_audit_of_trees_attacks_the_relations_of_the_run(
+    tmp_path: Path, readers: int, num_maps: int
+) -> None:
+    rng = np.random.default_rng(1)
+    pays, calls = (rng.integers(0, 60, (2, 90)) for _ in range(2))
+    relations = [
+        Relation.between_people("pays", pays, num_nodes=60, weights=rng.random(90)),
+        Relation.between_people("calls", calls, num_nodes=60),
+    ]
+    common: dict[str, Any] = {"x": rng.normal(size=(60, 2)), "y": rng.integers(0, 3, 60), "num_classes": 3}
+    graph = Graph.from_arrays(edge_index=None, relations=relations, train_idx=np.arange(40), **common)
+    trees: dict[str, Any] = {"method": "trees", "max_readers": readers, "num_layers": 1, "steps": 2}
+    hg.train(graph, epsilon=4.0, hidden=4, device="cpu", out=tmp_path / "run", **trees)
+    found = settings_of_run(tmp_path / "run")
+    blocks = choose_blocks(found.plan, found.relations)
+    assert [block.is_weighted for block in blocks] == [True, False][:num_maps]
+    effort = _Effort(trials=20, rng=rng, observer=None)
+    stage = stage_trees(
+        found.plan, plant_nothing, effort, model=found.model, canary="strongest", blocks=blocks
+    )
+    assert sum(".maps." in name for name in stage.phases[0]) == num_maps
+    assert [each.info.is_weighted for each in stage.scene.graphs[0].relations] == [True, False][:num_maps]
+
+
 def clip_one_by_one(real: Parts) -> Parts:
     """The gradient of every node of a person is clipped, and their sum is not."""
 

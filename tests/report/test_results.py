@@ -31,7 +31,8 @@ TABLE = [
 
 
 def facts(**result: Any) -> dict[str, Any]:
-    return {"result": result, "class_names": ["north", "south"], "test": None, "judged_by": "accuracy"}
+    names = {"class_names": ["north", "south"], "number_unit": "days"}
+    return {"result": result, **names, "test": None, "judged_by": "accuracy"}
 
 
 def tables(facts: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:
@@ -62,7 +63,7 @@ def test_figures_have_two_intervals_by_split_by_class_and_by_group() -> None:
     assert overall[0] == ("test", "accuracy", "81.00%", "80.00% to 82.00%", "78.00% to 84.00%")
     assert overall[1][:3] == ("validation", "accuracy", "80.00%")
     assert overall[2][1:3] == ("macro-F1", "77.00%")
-    assert overall[3][1:4] == ("mean absolute error", "12.5", "12.49 to 12.51")
+    assert overall[3][1:4] == ("mean absolute error (days)", "12.5", "12.49 to 12.51")
     assert classes == [
         ("south", "test", "accuracy", "90.00%", "89.00% to 91.00%", "87.00% to 93.00%"),
     ]

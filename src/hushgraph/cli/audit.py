@@ -47,6 +47,7 @@ _FAULTS = (
         "training-in-tables",
     ),
     *("rows-counted-twice", "uncharged-tables", "per-layer-noise", "paper-sampler"),
+    "unclipped-maps",
 )
 _TREES_ONLY = ("model", "layers", "max_readers", "max_reads", "canary")
 # What a run has its own values of.

@@ -15,7 +15,7 @@ import typer
 
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
-from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting, read_names
+from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting
 
 if TYPE_CHECKING:
     from hushgraph.cli import terminal
@@ -373,8 +373,7 @@ def _key(parameter: Any) -> str:
 def _value(where: str, parameter: Any, value: Any, folder: Path) -> Any:
     kind = parameter.type_descriptor.annotation
     if parameter.multiple:
-        is_names = parameter.name in TABLE and TABLE[parameter.name].read is read_names
-        if isinstance(value, str) and (get_args(kind)[0] is Path or is_names):
+        if isinstance(value, str) and (get_args(kind)[0] is Path or parameter.name in TABLE):
             value = [value]
         if not isinstance(value, list):
             raise InputError(f"{where}={_show_value(value)}: expected a list, as [{_show_value(value)}]")

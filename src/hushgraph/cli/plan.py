@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hushgraph._text import digits_up, rounded_up, split_list
+from hushgraph._text import digits_up, rounded_up
 from hushgraph.cli import options, terminal
 from hushgraph.cli.options import UNUSED, ConfigFile, PrintConfig, section
 from hushgraph.errors import InputError, PlanError
@@ -259,7 +259,7 @@ def _add_figures(solved: Solved, flags: Mapping[str, Any]) -> Solved:
     from hushgraph.tasks.classes import Classes
 
     notes = solved.notes
-    if flags["num_classes"] is None and flags["classes"] is None:
+    if flags["num_classes"] is None and not flags["classes"]:
         classes = 3
         notes = (*notes, "--num-classes was not given; figures are those of three classes or more.")
     else:
@@ -346,16 +346,19 @@ def _check_public(context: typer.Context, needed: Sequence[str], *, allowed: Seq
 
 def _read_names(flags: Mapping[str, Any]) -> list[str] | None:
     """The names in --classes, which may be a number here: no model has one class, so it is no name."""
-    given = flags["classes"]
-    return None if given is None or given.isdecimal() else list(dict.fromkeys(split_list(given)))
+    names = (options.read_settings({"classes": flags["classes"]})["columns"] or {}).get("classes")
+    is_number = names is not None and len(names) == 1 and names[0].isdecimal()
+    return None if names is None or is_number else list(dict.fromkeys(names))
 
 
 def _count_classes(flags: Mapping[str, Any], names: Sequence[str] | None) -> int:
     """The number of classes: --num-classes, or that of --classes."""
     number, given = flags["num_classes"], flags["classes"]
-    listed = number if given is None else int(given) if names is None else len(names)
+    listed = number if not given else int(given[0]) if names is None else len(names)
     if number is not None and number != listed:
-        raise InputError(f"--num-classes {number} with --classes {given}: that is {listed}; give one of them")
+        raise InputError(
+            f"--num-classes {number} with --classes {','.join(given)}: that is {listed}; give one of them"
+        )
     if listed < 2:
         raise InputError(f"num_classes={listed}: expected 2 or more")
     return listed

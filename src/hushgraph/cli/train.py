@@ -353,11 +353,13 @@ def _list_figures(run: Run) -> list[tuple[str, str]]:
         for row in run.figures:
             if row["class"] is None and row["figure"] in _SHOWN:
                 group = "" if row["group"] is None else f", {row['group']}"
-                name = f"{SPLITS[row['split']]} {name_figure(row['figure'])}{group}"
+                name = f"{SPLITS[row['split']]} {name_figure(row['figure'], run.folder.unit)}{group}"
                 rows.append((name, _show_interval(row)))
         note = "  (exact: the guarantee does not cover it)"
         exact = result.get("exact_figures", {})
-        rows += [(f"exact {_name_key(key)}", format_result(exact, key) + note) for key in exact]
+        rows += [
+            (f"exact {_name_key(key, run.folder.unit)}", format_result(exact, key) + note) for key in exact
+        ]
     else:
         figures = dict.fromkeys((task.headline, KEYS.get(task.judged_by, task.judged_by)))
         keys = [f"{split}_{figure}" for split in ("val", "test") for figure in figures]
@@ -377,9 +379,9 @@ def _show_interval(row: Mapping[str, Any]) -> str:
     return f"{value}  [{low}, {high}]"
 
 
-def _name_key(key: str) -> str:
+def _name_key(key: str, unit: str = "") -> str:
     split, _, figure = key.partition("_")
-    return f"{SPLITS.get(split, split)} {name_figure(figure)}"
+    return f"{SPLITS.get(split, split)} {name_figure(figure, unit)}"
 
 
 def _count_steps(folder: RunFolder) -> int:

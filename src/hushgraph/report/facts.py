@@ -101,6 +101,7 @@ def collect_facts(
     facts = {
         "report": FORMAT,
         "unit": plan.protects,
+        "number_unit": folder.unit,
         "written": format_now(),
         "data": folder.data if comparison is None else comparison["data"],
         "standing": describe_standing(guarantee, comparison),

@@ -56,7 +56,7 @@ def list_exact(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ]
     if facts["test"] is not None:
         rows += [
-            (f"{name_figure(name)} on the test split", format_figure(name, value))
+            (f"{name_figure(name, facts['number_unit'])} on the test split", format_figure(name, value))
             for name, value in facts["test"].items()
             if isinstance(value, float) and (are_covered(result) or name != "accuracy")
         ]

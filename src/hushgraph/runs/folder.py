@@ -408,6 +408,14 @@ class RunFolder:
         )
 
     @property
+    def unit(self) -> str:
+        """What a predicted number counts: as declared, else the name of its column; empty for classes."""
+        if not isinstance(self.task, Number):
+            return ""
+        named = "" if self.columns is None else self.columns.label
+        return self.task.unit or (named if isinstance(named, str) else "")
+
+    @property
     def class_names(self) -> tuple[str, ...] | None:
         """Names of the classes in order, where its tables had names."""
         return None if self.columns is None or self.columns.classes is None else tuple(self.columns.classes)

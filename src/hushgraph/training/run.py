@@ -28,7 +28,14 @@ from hushgraph.graph.graph import Graph, check_features
 from hushgraph.inference import in_memory as inference
 from hushgraph.inference.covered import average_over_neighbours, score_table
 from hushgraph.inference.in_memory import evaluate
-from hushgraph.inference.new_nodes import NewNodes, check_names, find_lists, open_new_nodes, score_rows
+from hushgraph.inference.new_nodes import (
+    NewNodes,
+    check_names,
+    fill_empty,
+    find_lists,
+    open_new_nodes,
+    score_rows,
+)
 from hushgraph.inference.predicted import Predicted
 from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
@@ -266,7 +273,8 @@ class Run:
 
         Args:
             features: [R, d], or [d] for one row; dense or any SciPy sparse matrix. Numbers are given as they
-                are in the training data, in its order of columns; they are scaled as in training.
+                are in the training data, in its order of columns; they are scaled as in training. Of a run on
+                tables, NaN is an empty cell, where tables may have one: it is filled and flagged as there.
             places: for every row the identifiers that it lists, as the training data named its nodes; numbers
                 from 0 where it had no names. Repeats count once; unknown identifiers are skipped. Of a run
                 with several relations, such lists by the name of the relation; one may be left out.
@@ -303,9 +311,11 @@ class Run:
         Of several relations, places are numbers on the whole board. Weights are taken as they are.
         """
         boards = self._ready_boards
-        x = check_features(features)
+        x, filled = fill_empty(features, self.folder.columns)
+        x = check_features(x)
         inference.check_width(x.shape[1], self.folder.num_features)
-        return self._predict_rows(boards, NewNodes(x=x, indptr=indptr, places=places, weights=weights))
+        nodes = NewNodes(x=x, indptr=indptr, places=places, weights=weights, filled=filled)
+        return self._predict_rows(boards, nodes)
 
     def _predict_new_nodes(
         self, data: Any, *, symmetrize: bool | None, threshold: Threshold | None

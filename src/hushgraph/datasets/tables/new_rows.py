@@ -86,6 +86,7 @@ def new_rows_from_tables(data: Any, *, columns: Columns, listed_by: ListedBy) ->
             splits=False,
             integer_ids=integer_ids,
             num_classes=None,
+            edge_names=tuple(name for edges in tables for name in edges.names),
         )
         arrays = reader.arrays()
         lists = [

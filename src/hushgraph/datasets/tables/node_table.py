@@ -49,6 +49,7 @@ class NodeTable:
         integer_ids: whether ids are compared as integers; otherwise as text.
         num_classes: labels must be below it, if it is known.
         kind: what labels are. Of numbers, an empty cell is NaN.
+        edge_names: the columns of the edges, whose numbers may have rules too.
     """
 
     connection: Any
@@ -59,6 +60,7 @@ class NodeTable:
     integer_ids: bool
     num_classes: int | None
     kind: LabelKind = "classes"
+    edge_names: tuple[str, ...] = ()
 
     def arrays(self) -> dict[str, Any]:
         """Return `x`, `y`, `node_names` and the splits; create the table `nodes` (row_no, id) in DuckDB."""
@@ -97,7 +99,8 @@ class NodeTable:
         target = columns.label_columns if self.kind == "number" else ()
         for role in ("fill", "decimal", "thousands", "percent"):
             for name in columns.constants if role == "fill" else getattr(columns, role):
-                if name == EVERY_NUMBER:
+                is_of_edges = name in self.edge_names and name not in table.names
+                if name == EVERY_NUMBER or (is_of_edges and role != "fill"):
                     continue
                 table.check_exists(name, role)
                 if name not in (columns.features or ()) and (role == "fill" or name not in target):

@@ -70,8 +70,9 @@ class _Finder(RecordFinder):
                 if name is None or name not in self.profiles[place]:
                     self._add_missing_role(place, role, name)
         for key in (*_LISTED, *LOOKED_UP["numbers"], *LOOKED_UP["dates"]):
+            known = {*self.profiles[0], "*"} | (set() if key in _LISTED else {*self.profiles[1]})
             for name in self.settings.get(key) or ():
-                if name not in self.profiles[0] and name != "*":
+                if name not in known:
                     self._add_unknown(0, name, key)
 
     def _add_missing_role(self, place: int, role: str, name: str | None) -> None:

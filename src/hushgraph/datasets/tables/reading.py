@@ -84,6 +84,7 @@ def arrays_from_tables(
             integer_ids=integer_ids,
             num_classes=num_classes,
             kind=kind,
+            edge_names=tuple(name for each in edges for name in each.names),
         )
         arrays = reader.arrays()
         arrays |= _read_edges(connection, edges, nodes, given, arrays)

@@ -16,7 +16,7 @@ from hushgraph.graph.records import EdgeWeight
 
 # More different values than this in a column of edges are no kinds of records.
 _MOST_KINDS = 12
-PROPOSED_PLACES = "hash:1024"
+PROPOSED_PLACES = "hash:65536"
 """What is proposed where every record names a node and something that is none."""
 _RECORDS = ("edge_weight", "edge_date", "since", "until", "half_life", "relation", "places")
 
