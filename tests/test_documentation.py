@@ -100,11 +100,10 @@ def run_command(words: list[str], page: Path) -> None:
 
 
 @pytest.fixture
-def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _small_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_checks: None) -> None:
     monkeypatch.setattr(defaults, "STEPS", 3)
     monkeypatch.setattr(defaults, "BILLBOARD_STEPS", 3)
     monkeypatch.setattr(defaults, "_HIDDEN", 8)
-    monkeypatch.setattr(defaults, "LARGEST_BATCH", 500)
     without_noise = trees.choose_non_private
     monkeypatch.setattr(
         trees, "choose_non_private", lambda **given: replace(without_noise(**given), steps=3, hidden=8)

@@ -144,7 +144,7 @@ def test_only_a_test_that_fails_has_seen_a_fault(
     path = tmp_path / "test_it.py"
     path.write_text(f"from package.second import SIZE\n\n\ndef test_size() -> None:\n    {test}\n")
     monkeypatch.setattr(script, "ROOT", tmp_path)
-    monkeypatch.setattr(script, "_LIMIT_SECONDS", 2 if "while" in test else 60)
+    monkeypatch.setattr(script, "_LIMIT_SECONDS", 1 if "while" in test else 60)
     line = script.try_fault(make_fault(new=new), tmp_path / "clean", tmp_path)
     assert line["seen_by"] == ("test_it.py::test_size" if is_seen else None)
     if is_seen:
