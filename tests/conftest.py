@@ -150,11 +150,11 @@ def run(
 
 @pytest.fixture
 def small_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plain checks of half as many rows: every fault is as plain there."""
+    """Plain checks of a third as many rows: every fault is as plain there."""
     from hushgraph.audit import watched
 
-    monkeypatch.setattr(watched, "_NODES", 120)
-    monkeypatch.setattr(watched, "_EDGES", 600)
+    monkeypatch.setattr(watched, "_NODES", 80)
+    monkeypatch.setattr(watched, "_EDGES", 400)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from hushgraph.audit.faults import FAULTS
 from hushgraph.audit.runs import plant_nothing
 from hushgraph.privacy.plans import BillboardPlan
 
+pytestmark = pytest.mark.usefixtures("small_checks")
+
 CLAIMS = [1.0, 4.0]
 # Plain checks compare with the plan, so that the claim matters to those of noise alone.
 AT_BOTH = [None, "half-noise", "double-share", "half-noise-tables", "noiseless-tables"]
@@ -48,7 +50,6 @@ def test_every_fault_of_boards_is_tried_here() -> None:
     assert set(SEEN_BY) == {name for name, fault in FAULTS.items() if fault.method != "trees"}
 
 
-@pytest.mark.usefixtures("small_checks")
 @pytest.mark.parametrize(
     ("fault", "claim"), [(None, 4.0), *((name, 4.0) for name in SEEN_BY), *((name, 1.0) for name in AT_BOTH)]
 )
