@@ -46,6 +46,7 @@ def prepare() -> None:
     import typer.main
 
     from hushgraph.cli import app
+    from hushgraph.figures import describe
 
     torch.set_num_threads(1)
     numba.set_num_threads(1)
@@ -57,6 +58,8 @@ def prepare() -> None:
     app.build_app = lambda names=tuple(app._COMMANDS): build(tuple(names))
     typer.main.get_command = functools.cache(typer.main.get_command)
     lend_databases()
+    # Intervals of figures take more time than most runs of tests. `exact_intervals` has all draws.
+    describe._NOISE_DRAWS, describe._SAMPLING_DRAWS = 400, 100
 
 
 def lend_databases() -> None:
@@ -146,6 +149,17 @@ def run(
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def exact_intervals() -> Iterator[None]:
+    """Ends of intervals of figures come from as many draws as in the product."""
+    from hushgraph.figures import describe
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(describe, "_NOISE_DRAWS", 4000)
+        patch.setattr(describe, "_SAMPLING_DRAWS", 500)
+        yield
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_fault_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.usefixtures("quick_audit")
 def test_a_fault_of_boards_is_announced_and_caught(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit", "--epsilon", "4", "--fault", "full-ballots", "--trials", "200"]) == 0
+    assert main(["audit", "--epsilon", "4", "--fault", "full-ballots", "--trials", "40"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "a ballot weighs 1 at every place" in said
     assert "The fault was caught" in said

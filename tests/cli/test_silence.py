@@ -74,5 +74,6 @@ def test_a_silent_command_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "hushgraph.py").write_text("import time\nprint('a')\ntime.sleep(0.6)\nprint('b')\n")
     gaps = run_on_terminal([], tmp_path)
     assert gaps.exit_code == 0
-    assert gaps.longest >= 0.6
+    # What is printed may be read late.
+    assert gaps.longest >= 0.4
     assert gaps.first < gaps.longest + 0.6
