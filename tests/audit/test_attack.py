@@ -28,6 +28,8 @@ from hushgraph.training.session import Session
 from hushgraph.training.trainer import Trainer
 from plans import make_plan
 
+pytestmark = pytest.mark.usefixtures("small_checks")
+
 
 def plan(**changes: Any) -> PrivacyPlan:
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 1, "max_readers": 2, "steps": 2}
@@ -188,7 +190,7 @@ def test_maps_of_relations_are_seen_by_an_attack_of_their_own() -> None:
 
 
 def test_a_clean_audit_of_boards_stays_below_all_its_claims() -> None:
-    audit = audit_plan(boards(), trials=4000, numbers=False)
+    audit = audit_plan(boards(), trials=2000, numbers=False)
     assert not audit.exceeds
     assert audit.others_changed == 0
     assert audit.claimed == pytest.approx(4.0, rel=1e-6)

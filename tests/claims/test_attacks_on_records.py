@@ -39,6 +39,8 @@ from hushgraph.privacy.plans import BillboardPlan, RowPlan, TreePlan
 from hushgraph.tasks.task import Task
 from hushgraph.training.parts import Parts
 
+pytestmark = pytest.mark.usefixtures("small_checks")
+
 DELTA, DEGREE = 1e-5, 4
 # A small shift takes more trials to see.
 COPIES = {1.0: 8_000, 4.0: 2_000}
