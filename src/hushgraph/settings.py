@@ -787,11 +787,12 @@ class RunSettings(Settings, total=False):
         _budget("Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED),
     ]
     engine: Annotated[
-        choices.Engine,
+        str,
         _run(
-            "What reads tables: duckdb those larger than memory, auto by their sizes. [memory]",
+            "What reads tables: duckdb large ones, auto by size, Spark those of a cluster. [memory]",
             "memory",
             commands=_TRAIN,
+            metavar="auto|memory|duckdb|spark|MASTER",
         ),
     ]
     memory: Annotated[str | None, _run("What the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)]
