@@ -811,20 +811,6 @@ def list_settings(kind: Any) -> dict[str, Setting]:
 
 ENGINE = ("engine", "memory")
 """The settings that say where tables are read; the numbers of a run do not depend on them."""
-WITH_SPARK = (
-    "epsilon",
-    "private",
-    "delta",
-    "edge_owner",
-    "num_classes",
-    "batch_size",
-    "steps",
-    "learning_rate",
-    "hidden",
-    "symmetrize",
-    "budget",
-)
-"""The settings of runs on Spark, besides those of columns."""
 RETIRED = "noise_multiplier"
 """A name that meant two things."""
 TABLE = list_settings(RunSettings)

@@ -14,7 +14,6 @@ import hushgraph as hg
 from hushgraph.billboard.ballots import GRID, Ballots, ballots_of_lists
 from hushgraph.billboard.board import Board, load_board, release
 from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings
-from hushgraph.engines.plan import begin_run
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.inputs.features import RowTable
@@ -148,6 +147,6 @@ def train_database(
 
         def begin(folder: RunFolder, graph: Graph, parts: Parts) -> Any:
             engine = SqliteEngine(folder, graph, parts, database)
-            return engine, partial(begin_run, folder, engine="sqlite")
+            return engine, folder.start
 
         return run_plan(out, graph, plan, config, begin=begin, data=os.fspath(path))
