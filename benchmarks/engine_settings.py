@@ -243,6 +243,17 @@ def is_same(result: dict[str, Any]) -> bool:
     return all(same) and max(result["weights"], result["scores"]) <= 1e-5 and not result["left"]
 
 
+def open_session() -> None:
+    """A session that all runs use; each would open one of its own."""
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2, "spark.log.level": "OFF"}
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -254,6 +265,8 @@ def main() -> None:
     # Threads would draw keys in another order each time.
     torch.set_num_threads(1)
     numba.set_num_threads(1)
+    if arguments.engine == "spark":
+        open_session()
     lines, wrong = [], 0
     for number in range(arguments.count):
         with tempfile.TemporaryDirectory() as folder:

@@ -65,8 +65,9 @@ def session() -> Iterator[Any]:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
-    spark_module._end_gateway()
+    spark_module._end_gateway(gateway)
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
     for name, table in (("nodes", cells), ("edges", {"source": ends[0], "target": ends[1]})):
         with duckdb.connect() as connection:
             connection.register("given", table)
-            connection.execute(f"COPY given TO 'people/{name}.parquet' (ROW_GROUP_SIZE 50)")
+            connection.execute(f"COPY given TO 'people/{name}.parquet'")
     return Path("people/nodes.parquet"), Path("people/edges.parquet")
 
 
@@ -161,12 +162,13 @@ def test_texts_of_csv_are_read_as_they_are_without_spark(session: Any, tables: T
     assert list_files() == before
 
 
-def test_nodes_are_in_the_order_of_their_files(session: Any, tables: Tables) -> None:
+@pytest.mark.parametrize("split_bytes", ["500", "1000000"])
+def test_nodes_are_in_the_order_of_their_files(session: Any, tables: Tables, split_bytes: str) -> None:
     """Whatever splits Spark makes; files of a list are in the order of the list."""
     for name, rows in (("a", "id < 100"), ("b", "id BETWEEN 100 AND 250"), ("c", "id > 250")):
         part = f"SELECT * FROM '{tables[0]}' WHERE {rows} ORDER BY hash(id)"
-        duckdb.execute(f"COPY ({part}) TO '{name}.parquet' (ROW_GROUP_SIZE 20)")
-    session.conf.set("spark.sql.files.maxPartitionBytes", "1000")
+        duckdb.execute(f"COPY ({part}) TO '{name}.parquet'")
+    session.conf.set("spark.sql.files.maxPartitionBytes", split_bytes)
     try:
         for nodes in (["c.parquet", "a.parquet", "b.parquet"], "?.parquet"):
             data = (nodes, tables[1])
@@ -335,28 +337,34 @@ def test_a_folder_where_executors_cannot_write_is_one_line(session: Any, tables:
 def test_what_spark_lacks_is_one_line_with_the_remedy(
     session: Any, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from pyspark.sql import SparkSession
+
     before = list_files()
-    calls: dict[str, str] = {
-        "local[2]": "a session of Spark is open already; give engine='spark' to use it",
-        "spark://127.0.0.1:9": r"cannot be reached \(Connection refused\); start it, or correct the address",
-        "sc://127.0.0.1:9/;token=x": r"cannot be reached \(Connection refused\)",
-        "sprak": "did you mean 'spark'",
-        "yarn:8": "or a master of Spark, such as local",
-    }
-    for engine, message in calls.items():
-        with pytest.raises(InputError, match=message):
-            hg.train(tables, engine=engine, out="run", **SETTINGS)
-    with monkeypatch.context() as patch:
-        patch.setenv("PATH", "/nowhere")
-        patch.delenv("JAVA_HOME", raising=False)
-        with pytest.raises(InputError, match=r"Spark needs Java 17 or newer.*apt-get install default-jre"):
-            hg.train(tables, engine="spark", out="run", **SETTINGS)
-        patch.setitem(sys.modules, "pyspark", None)
-        with pytest.raises(InputError, match=r"not installed; pip install 'hushgraph\[spark\]'"):
-            hg.train(tables, engine="spark", out="run", **SETTINGS)
+
+    def check(engine: str, message: str) -> None:
+        with pytest.raises(InputError, match=message) as failure:
+            hg.train(tables, engine=engine, out="run", **IGNORE, **SETTINGS)
+        assert "\n" not in str(failure.value)
+        assert list_files() == before
+
+    check("local[2]", "a session of Spark is open already; give engine='spark' to use it")
+    check("sprak", "did you mean 'spark'")
+    check("yarn:8", "or a master of Spark, such as local")
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    check(
+        "spark://127.0.0.1:9", r"cannot be reached \(Connection refused\); start it, or correct the address"
+    )
+    check("spark://127.0.0.1:x", "cannot be reached")
+    check("sc://127.0.0.1:9/;token=x", r"cannot be reached \(Connection refused\)")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:9")
+    check("spark", r"cannot be reached \(Connection refused\)")
+    monkeypatch.delenv("SPARK_REMOTE")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    check("spark", r"Spark needs Java 17 or newer.*apt-get install default-jre")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    check("spark", r"not installed; pip install 'hushgraph\[spark\]'")
     with pytest.raises(InputError, match="it reads tables"):
         hg.train("demo", engine="spark", out="run", epsilon=4.0)
-    assert list_files() == before
 
 
 def test_errors_of_spark_lose_classes_tasks_and_traces() -> None:
@@ -369,7 +377,7 @@ def test_errors_of_spark_lose_classes_tasks_and_traces() -> None:
     assert spark_module._shorten(text) == "Mkdirs failed to create file:/a"
     assert spark_module._shorten("[PATH_NOT_FOUND] No path: a/b. SQLSTATE: 42K03") == "No path: a/b"
     assert spark_module._shorten("") == ""
-    assert len(spark_module._shorten("x" * 1_000)) == 200
+    assert len(str(spark_module._explain("a", Path("/b"), "x" * 1_000))) < 300
 
 
 # Processes of their own: what ends in a kill, and sessions that hushgraph opens itself.
@@ -478,6 +486,18 @@ def test_a_driver_killed_while_spark_writes_leaves_what_the_next_call_removes(ta
     # The log of Java is not shown.
     assert printed[codes.index(0)] == ("", "")
     assert_like_memory("run", tables)
+
+
+def test_a_spark_that_cannot_start_is_one_line(tables: Tables) -> None:
+    """Settings that no Spark can have; what Java says of it is not shown."""
+    conf = write_conf(spark_driver_memory="1")
+    process = start("local[2]", "run", tables, SPARK_CONF_DIR=conf)
+    out, err = process.communicate(timeout=300)
+    assert out == ""
+    last = err.strip().splitlines()[-1]
+    assert "InputError: engine='local[2]': Spark cannot be started (" in last
+    assert "org.apache" not in err
+    assert sorted(path.name for path in Path().iterdir()) == ["people"]
 
 
 def test_spark_connect_reads_where_its_server_and_this_process_see_one_folder(tables: Tables) -> None:

@@ -9,6 +9,7 @@ No row passes through this process, and nothing is drawn here: a task that is re
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import shutil
@@ -60,20 +61,9 @@ def is_master(engine: str) -> bool:
 
 @contextlib.contextmanager
 def read_by_spark(engine: str) -> Iterator[None]:
-    """Let Spark read tables in this context; InputError where it is not installed or does not answer."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise InputError(
-            f"engine={engine!r}: Spark is not installed; pip install 'hushgraph[spark]'"
-        ) from None
-    remote = _find_remote(engine)
-    if remote is None and "PYSPARK_GATEWAY_PORT" not in os.environ and not _find_java():
-        raise InputError(
-            f"engine={engine!r}: Spark needs Java 17 or newer, and there is none; install it (on Debian "
-            "apt-get install default-jre-headless), or set JAVA_HOME"
-        )
-    _check_reachable(engine, remote or engine)
+    """Let Spark read tables in this context; InputError where it is not installed."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise InputError(f"engine={engine!r}: Spark is not installed; pip install 'hushgraph[spark]'")
     token = _engine.set(engine)
     try:
         yield
@@ -84,33 +74,6 @@ def read_by_spark(engine: str) -> Iterator[None]:
 def is_reading() -> bool:
     """Whether Spark reads tables at present."""
     return _engine.get() is not None
-
-
-def _find_remote(engine: str) -> str | None:
-    """The address of Spark Connect, where that is asked for."""
-    return os.environ.get("SPARK_REMOTE") if engine == "spark" else engine if engine[:3] == "sc:" else None
-
-
-def _find_java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java" if home is None else f"{home}/bin/java") is not None
-
-
-def _check_reachable(engine: str, address: str) -> None:
-    """Refuse a master that does not answer: Spark itself would try for minutes."""
-    scheme, _, hosts = address.partition("://")
-    if scheme not in _PORTS or not hosts:
-        return
-    reason: object = None
-    for host in hosts.split(","):
-        try:
-            place = urlsplit(f"//{host}")
-            own = place.hostname or "", place.port or _PORTS[scheme]
-            socket.create_connection(own, timeout=_PATIENCE).close()
-            return
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-    raise InputError(f"engine={engine!r}: it cannot be reached ({reason}); start it, or correct the address")
 
 
 @contextlib.contextmanager
@@ -128,21 +91,42 @@ def _open_session(engine: str, given: Iterable[Any]) -> Iterator[SparkSession]:
             )
         yield session
         return
-    remote = _find_remote(engine)
-    with tempfile.TemporaryFile() as log:
+    remote = os.environ.get("SPARK_REMOTE") if engine == "spark" else None
+    if engine.startswith("sc://"):
+        remote = engine
+    _check_reachable(engine, remote or engine)
+    with tempfile.TemporaryFile() as log, contextlib.ExitStack() as stack:
         with _name_errors(lambda reason: InputError(_explain_start(engine, reason, log))):
             builder: Any = SparkSession.builder
-            session = builder.remote(remote).getOrCreate() if remote else _start(engine, log)
+            session = builder.remote(remote).getOrCreate() if remote else _start(engine, log, stack)
+        stack.callback(_stop, session)
+        yield session
+
+
+def _check_reachable(engine: str, address: str) -> None:
+    """Refuse a master that does not answer, or no Java: Spark itself would try for minutes, and say much."""
+    scheme, _, hosts = address.partition("://")
+    home = os.environ.get("JAVA_HOME")
+    if scheme != "sc" and shutil.which("java" if home is None else f"{home}/bin/java") is None:
+        raise InputError(
+            f"engine={engine!r}: Spark needs Java 17 or newer, and there is none; install it (on Debian "
+            "apt-get install default-jre-headless), or set JAVA_HOME"
+        )
+    if scheme not in _PORTS or not hosts:
+        return
+    reason: object = None
+    for host in hosts.split(","):
         try:
-            yield session
-        finally:
-            with contextlib.suppress(Exception):
-                session.stop()
-            if not remote:
-                _end_gateway()
+            place = urlsplit(f"//{host}")
+            own = place.hostname or "", place.port or _PORTS[scheme]
+            socket.create_connection(own, timeout=_PATIENCE).close()
+            return
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+    raise InputError(f"engine={engine!r}: it cannot be reached ({reason}); start it, or correct the address")
 
 
-def _start(engine: str, log: Any) -> SparkSession:
+def _start(engine: str, log: Any, stack: contextlib.ExitStack) -> SparkSession:
     """A session of this process's own, whose log is not shown: failures are told in one line."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -151,29 +135,37 @@ def _start(engine: str, log: Any) -> SparkSession:
     conf = SparkConf().setAppName("hushgraph").set("spark.ui.enabled", "false")
     if engine != "spark":
         conf.setMaster(engine)
-    gateway = SparkContext._gateway or launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+    gateway = SparkContext._gateway
+    if gateway is None:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+        stack.callback(_end_gateway, gateway)
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
-def _end_gateway() -> None:
-    """End Java: what is trained next needs the memory."""
+def _stop(session: SparkSession) -> None:
+    with contextlib.suppress(Exception):
+        session.stop()
+
+
+def _end_gateway(gateway: Any) -> None:
+    """End Java, where it was started here: what is trained next needs the memory."""
     from pyspark import SparkContext
 
-    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-    if gateway is not None:
-        with contextlib.suppress(Exception):
-            gateway.shutdown()
-        if (process := getattr(gateway, "proc", None)) is not None:
-            process.stdin.close()
-            process.wait()
+    if (process := getattr(gateway, "proc", None)) is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process.stdin.close()
+    process.wait()
 
 
 def _explain_start(engine: str, reason: str, log: Any) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").split("\n")
     errors = [line for line in lines if "Exception" in line or "rror" in line]
-    why = _shorten(errors[-1]) if "JAVA_GATEWAY_EXITED" in reason and errors else reason
-    return f"engine={engine!r}: Spark cannot be started ({why}); it needs Java 17 or newer and a master"
+    why = _shorten(errors[-1]) if errors and "Java gateway" in reason else reason
+    return f"engine={engine!r}: Spark cannot be started ({why[:200]}); check Java, master and settings"
 
 
 @contextlib.contextmanager
@@ -193,8 +185,7 @@ def _shorten(text: str) -> str:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     first = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred") else (lines or [""])[0]
     first = re.sub(r"^.*\(TID \d+\) \([^()]*\): ", "", first.removeprefix(": "))
-    first = re.sub(r"^([\w$]+\.)+[\w$]+: |\[[A-Z_.]+\] ?| ?SQLSTATE: \w+;?", "", first).strip(" .")
-    return first if len(first) <= 200 else f"{first[:197]}..."
+    return re.sub(r"^([\w$]+\.)+[\w$]+: |\[[A-Z_.]+\] ?| ?SQLSTATE: \w+;?", "", first).strip(" .")
 
 
 @contextlib.contextmanager
@@ -369,7 +360,8 @@ def _quote(name: str) -> str:
 
 def _explain(name: str, path: Path, reason: str) -> Exception:
     """What stands in the way of reading a table, or of writing it."""
-    if path.name in reason or "No space left" in reason:
+    is_writing, reason = str(path.absolute()) in reason or "No space left" in reason, reason[:200]
+    if is_writing:
         return WriteError(
             f"{path.parent}: executors of Spark cannot write there ({reason}); free space, or choose by "
             "--out a file system that driver and executors share"
