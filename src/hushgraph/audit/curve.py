@@ -151,7 +151,10 @@ def _balance_threshold(there: Floats, empty: Floats) -> float:
     """The threshold with as many misses as false alarms, which shows most of the shift of two Gaussians."""
     thresholds = candidate_thresholds(there, empty)
     hits, alarms = (count_at_least(values, thresholds) for values in (there, empty))
-    return float(thresholds[int(np.argmin(np.abs(hits + alarms - len(there))))])
+    best = float(thresholds[int(np.argmin(np.abs(hits + alarms - len(there))))])
+    # In the middle of its gap: the worlds may be far apart, and the first of one of them is at the edge.
+    below = np.concatenate([there[there < best], empty[empty < best]])
+    return (best + float(below.max())) / 2 if len(below) else best
 
 
 def _choose_threshold(there: Floats, empty: Floats) -> float:

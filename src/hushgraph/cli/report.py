@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from hushgraph._stores import find_address
 from hushgraph.cli import options, terminal
 from hushgraph.cli.compare import read_comparison
 from hushgraph.cli.options import section
@@ -73,7 +74,7 @@ def report(
         from hushgraph.runs.folder import RunFolder
         from hushgraph.training.run import Run
 
-        page = run / "report.html" if out is None else out
+        page = _choose_place(run, out, "report.html")
         if data is not None:
             terminal.show_loading(line, data)
         comparison = read_comparison(run)
@@ -100,12 +101,19 @@ def _refuse(flag: str, others: dict[str, object]) -> None:
         raise InputError(f"{flag} with {', '.join(given)}: {what} needs the run alone; leave out {given[0]}")
 
 
+def _choose_place(run: Path, out: Path | None, name: str) -> Path:
+    """The file to write: in the folder of the run unless another is given."""
+    if out is None and (address := find_address(run)) is not None:
+        raise InputError(f"run={address}: files are written to disk alone; give --out {name}")
+    return run / name if out is None else out
+
+
 def _write_card(run: Path, out: Path | None, *, accuracy: bool, about: Path | None, as_json: bool) -> None:
     with terminal.status("Writing the card", quiet=as_json):
         from hushgraph.report.card import write_card
         from hushgraph.runs.folder import RunFolder
 
-        place = run / "README.md" if out is None else out
+        place = _choose_place(run, out, "README.md")
         write_card(RunFolder.open(run), place, accuracy=accuracy, about=about)
     if as_json:
         typer.echo(json.dumps({"out": str(place), "run": str(run), "accuracy": accuracy}))
@@ -118,7 +126,7 @@ def _write_label(run: Path, out: Path | None, *, about: Path | None, as_json: bo
         from hushgraph.report.label import write_label
         from hushgraph.runs.folder import RunFolder
 
-        place = run / "privacy-label.svg" if out is None else out
+        place = _choose_place(run, out, "privacy-label.svg")
         label = write_label(RunFolder.open(run), place, about=about)
     if as_json:
         typer.echo(json.dumps(label, allow_nan=False))

@@ -17,8 +17,8 @@ from torch import nn
 
 from hushgraph import _arrays
 from hushgraph._text import rounded_up
-from hushgraph.billboard.reading import add_free_inputs, scale_readings
 from hushgraph.billboard.ready import ReadyBoards
+from hushgraph.billboard.scaled import add_free_inputs, scale_readings
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.engine import use_engine
 from hushgraph.datasets.tables.new_rows import ListedBy
