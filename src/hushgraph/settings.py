@@ -708,11 +708,12 @@ class RunSettings(Settings, total=False):
         _budget("Charge the whole cost to this budget of the data; see budget. [none]", commands=_TRAINED),
     ]
     engine: Annotated[
-        choices.Engine,
+        str,
         _run(
-            "What reads tables: duckdb those larger than memory, auto by their sizes. [memory]",
+            "What reads tables: duckdb large ones, auto by size, Spark those of a cluster. [memory]",
             "memory",
             commands=_TRAIN,
+            metavar="auto|memory|duckdb|spark|MASTER",
         ),
     ]
     memory: Annotated[str | None, _run("What the engine may use, such as 8GiB. [4GiB]", commands=_TRAIN)]
@@ -734,20 +735,6 @@ def list_settings(kind: Any) -> dict[str, Setting]:
 
 ENGINE = ("engine", "memory")
 """The settings that say where tables are read; the numbers of a run do not depend on them."""
-WITH_SPARK = (
-    "epsilon",
-    "private",
-    "delta",
-    "edge_owner",
-    "num_classes",
-    "batch_size",
-    "steps",
-    "learning_rate",
-    "hidden",
-    "symmetrize",
-    "budget",
-)
-"""The settings of runs on Spark, besides those of columns."""
 RETIRED = "noise_multiplier"
 """A name that meant two things."""
 TABLE = list_settings(RunSettings)

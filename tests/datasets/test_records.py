@@ -304,13 +304,6 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, columns: dict[s
     assert "\n" not in str(caught.value)
 
 
-def test_engines_refuse_records_in_one_line() -> None:
-    from hushgraph.engines.plan import resolve_columns
-
-    with pytest.raises(InputError, match="relation: engines read plain edges alone"):
-        resolve_columns({"relation": {"kind": ["pays"]}}, 2)
-
-
 def test_check_lists_all_problems_of_records_at_once_with_remedies(tmp_path: Path) -> None:
     folder = write(tmp_path / "t", EDGES)
     columns = {

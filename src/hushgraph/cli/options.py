@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, TypeVar, get_args
 
 import typer
 
+from hushgraph._text import is_elsewhere
 from hushgraph.errors import InputError
 from hushgraph.privacy import choices
 from hushgraph.settings import SECTIONS, SYNONYMS, TABLE, Command, Setting
@@ -169,7 +170,10 @@ _data, _output = section("Data"), section("Run and output")
 Data = Annotated[str, data_argument("A name (demo), an .npz or .pt, a folder of tables or its .toml.")]
 Edges = Annotated[
     list[Path] | None,
-    _data("The edges, where DATA is the nodes: a file, folder or 'pattern*'; repeat it. [edges.*]"),
+    _data(
+        "The edges, where DATA is the nodes: a file, folder or 'pattern*'; repeat it. [edges.*]",
+        parser=lambda text: text if is_elsewhere(text) else Path(text),
+    ),
 ]
 DataRoot = Annotated[
     Path | None,
@@ -387,7 +391,7 @@ def _single(where: str, name: str, kind: Any, value: Any, folder: Path) -> Any:
     if not isinstance(value, types) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where}={_show_value(value)}: expected {expected}")
     if kind is Path:
-        return folder / Path(str(value)).expanduser()
+        return value if is_elsewhere(str(value)) else folder / Path(str(value)).expanduser()
     if name == "data" and _is_path(str(value), folder):
         return str(folder / Path(str(value)).expanduser())
     return value
@@ -398,6 +402,8 @@ def _is_path(data: str, folder: Path) -> bool:
     from hushgraph.datasets.catalog import registry as catalog
 
     path = Path(data).expanduser()
+    if is_elsewhere(data):
+        return False
     looks_like_path = path.suffix != "" or len(path.parts) > 1 or (folder / path).exists()
     return data not in catalog.names() and looks_like_path
 

@@ -37,8 +37,8 @@ from hushgraph.runs.result import check_covered_result
 ABOUT = "release.json"
 FORMAT = 1
 CARD = "README.md"
-# Files that are released as they are. The board of an engine may be a folder of Parquet files.
-_RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES, "board")
+# Files that are released as they are.
+_RELEASED = ("weights.safetensors", "halfway.safetensors", SCALING_FILE, *BOARD_FILES)
 # How a run was watched is nobody else's business.
 # Of data that is no tables; left out where nothing is declared.
 _RECORDS = ("edge_weight", "people")
@@ -170,12 +170,8 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Give a file, or all files of a folder, a second name; copy where the file system has no links."""
-    if source.is_dir():
-        target.mkdir()
-        for each in sorted(source.iterdir()):
-            _link(each, target / each.name)
-    elif source.exists():
+    """Give a file a second name; copy it where the file system has no links."""
+    if source.exists():
         try:
             os.link(source, target)
         except OSError:

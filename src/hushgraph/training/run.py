@@ -39,7 +39,6 @@ from hushgraph.inference.new_nodes import (
 from hushgraph.inference.predicted import Predicted
 from hushgraph.inference.thresholds import Threshold, give_threshold, read_threshold
 from hushgraph.models.device import choose_device
-from hushgraph.privacy import choices
 from hushgraph.privacy.guarantee import write_assumptions
 from hushgraph.privacy.plans import PREDICTIONS, PrivacyPlan
 from hushgraph.runs.config import TrainingConfig
@@ -183,7 +182,7 @@ class Run:
         in_the_clear: bool = False,
         threshold: float | None = None,
         top: str | float | None = None,
-        engine: choices.Engine = "memory",
+        engine: str = "memory",
         memory: str | None = None,
     ) -> Predicted:
         """Probabilities with the names of the nodes, what is promised about them and what was skipped.
