@@ -7,7 +7,7 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test thorough test-lowest coverage faults lint bench kernel-test spark-test gpu-test docs wheel clean
+.PHONY: help setup demo test thorough test-lowest coverage faults lint bench kernel-test spark-test store-test gpu-test docs wheel clean
 
 # Prints every target with the sentence after its double hash.
 help: ## List the targets, one sentence each.
@@ -77,6 +77,12 @@ spark-test: setup ## Run the tests of Spark; Java is installed where it is missi
 	    PYSPARK_PYTHON=$(abspath $(BIN))/python PYTHONPATH=.spark $(BIN)/pytest tests/engines/test_spark.py; \
 	  else echo "spark-test: PySpark could not be installed; the tests are skipped"; fi; fi
 
+# Beside .venv, because a server of S3 brings 60 packages that nothing else needs.
+store-test: setup ## Run the tests of object stores against a server that speaks S3.
+	@if $(BIN)/pip install --quiet --upgrade --target .store -c constraints.txt s3fs 'moto[server]' 2> /dev/null; then \
+	  PYTHONPATH=.store $(BIN)/pytest tests/runs/test_store_s3.py; \
+	else echo "store-test: s3fs and moto could not be installed; the tests are skipped"; fi
+
 gpu-test: setup ## Run the tests and benchmarks of the GPU.
 	$(BIN)/pytest -rs tests/gradients tests/models tests/noise tests/claims/test_norms.py tests/claims/test_rings.py \
 	  tests/training/test_train.py tests/training/test_optimizers.py tests/training/test_distributed.py
@@ -93,4 +99,4 @@ wheel: setup ## Build the wheel, install it alone into an empty environment, run
 	$(BIN)/python scripts/check_wheel.py
 
 clean: ## Remove .venv, the built documentation and build outputs.
-	rm -rf .venv .lowest .coverage build dist site src/*.egg-info
+	rm -rf .venv .lowest .spark .store .triton .coverage build dist site src/*.egg-info

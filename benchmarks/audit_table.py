@@ -153,7 +153,6 @@ def cells(part: float) -> list[Cell]:
             "loop",
         ),
         ("torch's noise, r = 1", 40_000, one, {"fault": "float-noise"}, "loop"),
-        ("one run with 2,000 canaries, K = 0", 2_000, {"steps": 1}, {}, "one run"),
     ]
     listed += [
         Cell(table="ways", row=row, claim=4.0, trials=many(count), plan=plan, attack=attack, way=way)
@@ -205,7 +204,6 @@ def attack_trees(cell: Cell) -> dict[str, Any]:
     """A plan of trees."""
     from hushgraph import RowPlan, TreePlan
     from hushgraph.audit.attack import audit_plan, planted
-    from hushgraph.audit.one_run import audit_one_run
 
     usual = {"num_train_nodes": 1000, "batch_size": 1000, "num_layers": 0, "max_readers": 0, "steps": 2}
     fields = {**usual, "delta": DELTA, **cell.plan}
@@ -213,8 +211,6 @@ def attack_trees(cell: Cell) -> dict[str, Any]:
     if "fault" in cell.attack:
         plan = planted(plan, cell.attack["fault"])
     plan = plan.calibrated(epsilon=cell.claim)
-    if cell.way == "one run":
-        return audit_one_run(plan, rows=cell.trials, seed=cell.seed).record()
     # The digits of noise are attacked where the fault is in the digits.
     numbers = cell.table == "faults" and cell.attack["fault"] == "float-noise"
     return audit_plan(plan, trials=cell.trials, seed=cell.seed, numbers=numbers, **cell.attack).record()

@@ -108,12 +108,11 @@ def make_batches(
 
 
 def make_optimizer(model: nn.Module) -> Any:
-    """The optimiser that training has by default in the version that is imported."""
-    try:
-        from hushgraph.training.optimizers import Adam
-    except ImportError:
-        return torch.optim.Adam(model.parameters(), lr=0.01)
-    return Adam(model.parameters(), lr=0.01)
+    """The optimiser that training has by default."""
+    from hushgraph.training.optimizers import Adam
+
+    parameters = dict(model.named_parameters())
+    return Adam(parameters, {name: p.detach().clone() for name, p in parameters.items()}, lr=0.01)
 
 
 class Steps:

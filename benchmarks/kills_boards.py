@@ -45,7 +45,7 @@ import torch
 import hushgraph as hg
 from hushgraph.billboard import board
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards
+from hushgraph.billboard.combined import combine_boards
 from hushgraph.errors import RunError
 from hushgraph.privacy.charges import FIGURES
 from hushgraph.privacy.ledger import Ledger

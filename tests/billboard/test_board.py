@@ -82,7 +82,7 @@ def test_a_board_made_in_parts_is_that_of_the_whole_tally(
     std, keys = 0.7, normal.seeded_keys
     whole = release(cast(graph, ballots), noise_std=std, draws=partial(normal.draw, keys=keys(1)))
     monkeypatch.setattr(board_module, "_HELD_TALLY", 3)
-    assert len(list(board_module._cut_places(40_000, ballots))) == 2
+    assert len(list(board_module._cut_places(40_000, ballots.width))) == 2
     draws = partial(normal.draw, keys=keys(1))
     parts = cast_and_release(graph, ballots, noise_std=std, draws=draws, plan="a")
     assert np.array_equal(parts.values, whole.values)

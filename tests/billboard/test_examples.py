@@ -7,10 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from hushgraph.billboard import board, reading
+from hushgraph.billboard import board, new_rows
 
 
-@pytest.mark.parametrize("module", [board, reading], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [board, new_rows], ids=lambda module: module.__name__)
 def test_examples(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0

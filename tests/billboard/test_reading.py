@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partialmethod
 from typing import Any
 
 import numpy as np
 import pytest
 
 import exact_normal
-from hushgraph.billboard import reading
+from hushgraph.billboard import new_rows
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots
 from hushgraph.billboard.board import Board, cast, release
-from hushgraph.billboard.reading import CastLists, combine_boards, place_weights, read, read_rows
+from hushgraph.billboard.combined import combine_boards, place_weights
+from hushgraph.billboard.new_rows import read_rows
+from hushgraph.billboard.reading import read
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
 from hushgraph.tasks.classes import Classes
@@ -103,10 +104,6 @@ def test_what_is_taken_off_is_what_was_cast_when_lists_have_changed(owner: EdgeO
     found = read(board, now, owner, own=ballots, cast_graph=then)
     lists = lists_of(now, owner), lists_of(then, owner)
     np.testing.assert_allclose(found, by_hand(board, *lists, ballots, damped=True), atol=1e-5)
-    indptr, places = flat(lists[1])
-    then_cast = CastLists(ballots=ballots.dense(np.arange(NODES)), indptr=indptr, places=places)
-    rows = read_rows(board, *flat(lists[0]), cast=then_cast)
-    np.testing.assert_array_equal(rows.values, found)
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
@@ -131,26 +128,24 @@ def test_soft_ballots_are_taken_off_too() -> None:
 
 
 @pytest.mark.parametrize("owner", ["sender", "reader"])
-def test_chosen_rows_and_small_chunks(owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_rows_and_places_do_not_matter(owner: EdgeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_graph()
     ballots = label_ballots(graph, owner, task=Classes(num_classes=CLASSES))
     board = make_board(graph, ballots)
     everyone = read(board, graph, owner, own=ballots)
-    picked = np.array([17, 3, 29])
-    np.testing.assert_array_equal(
-        read(board, graph, owner, own=ballots, rows=picked, cast_graph=graph), everyone[picked]
-    )
-    monkeypatch.setattr(Graph, "edge_chunks", partialmethod(Graph.edge_chunks, chunk_edges=7))
-    np.testing.assert_array_equal(read(board, graph, owner, own=ballots), everyone)
+    np.testing.assert_array_equal(read(board, graph, owner, own=ballots, cast_graph=graph), everyone)
+    for name, held in (("reading._HELD_SUMS", 7), ("reading._NEAR_NUMBERS", 10), ("owned._HELD_ENTRIES", 5)):
+        monkeypatch.setattr(f"hushgraph.billboard.{name}", held)
+        np.testing.assert_array_equal(read(board, graph, owner, own=ballots), everyone)
 
 
-def test_repeats_own_places_unknown_places_and_empty_lists() -> None:
+def test_repeats_unknown_places_and_empty_lists() -> None:
     board = Board(values=np.array([[1, 0], [0, 2], [4, 4]], np.float32), noise_std=1.0)
     lists = [[1, 0, 1, 1], [], [-1, 2, 3, 2, 10**12], [2, 0], [-1]]
-    rows = read_rows(board, *flat(lists), own_places=[-1, -1, -1, 2, -1], damped=False)
+    rows = read_rows(board, *flat(lists), damped=False)
     root = np.float32(math.sqrt(2))
-    assert rows.values.tolist() == [[1 / root, 2 / root], [0, 0], [4, 4], [1, 0], [0, 0]]
-    assert rows.known.tolist() == [2, 0, 1, 1, 0]
+    assert rows.values.tolist() == [[1 / root, 2 / root], [0, 0], [4, 4], [5 / root, 4 / root], [0, 0]]
+    assert rows.known.tolist() == [2, 0, 1, 2, 0]
     assert rows.unknown.tolist() == [0, 0, 3, 0, 1]
 
 
@@ -169,11 +164,10 @@ def test_a_few_entries_are_added_up_as_the_kernel_does(monkeypatch: pytest.Monke
         values = (rng.normal(size=(50, width)) * 10.0 ** rng.integers(-6, 6, (50, 1))).astype(np.float32)
         board = Board(values=values, noise_std=1.0)
         lists = [rng.integers(-2, 55, size).tolist() for size in (0, 1, 2, 30, 60)]
-        own = [3, -1, 7, 11, 0]
-        few = read_rows(board, *flat(lists), own_places=own)
+        few = read_rows(board, *flat(lists))
         with monkeypatch.context() as patch:
-            patch.setattr(reading, "_FEW_ENTRIES", -1)
-            compiled = read_rows(board, *flat(lists), own_places=own)
+            patch.setattr(new_rows, "_FEW_ENTRIES", -1)
+            compiled = read_rows(board, *flat(lists))
         for name in ("values", "known", "unknown"):
             np.testing.assert_array_equal(getattr(few, name), getattr(compiled, name))
 
@@ -238,23 +232,11 @@ def board(graph: Graph) -> Board:
             ),
             "own has 30 rows and 4 numbers a ballot.*expected 30 and 3",
         ),
-        (
-            lambda board, graph: read(board, graph, "sender", own=None, rows=[1, 30]),
-            "rows hold 30; expected different",
-        ),
-        (
-            lambda board, graph: read(board, graph, "sender", own=None, rows=[4, 4]),
-            "rows hold 4; expected different",
-        ),
         (lambda board, graph: read(board, graph, "both", own=None), "edge_owner='both'"),
         (lambda board, graph: read_rows(board, [0, 2], [0]), "indptr must be non-decreasing from 0 to 1"),
         (lambda board, graph: read_rows(board, [0, 2, 1], [0]), "indptr must be non-decreasing from 0 to 1"),
         (lambda board, graph: read_rows(board, [], []), "indptr must be non-decreasing from 0 to 0"),
         (lambda board, graph: read_rows(board, [0, 1], [0.5]), "places has dtype float64"),
-        (
-            lambda board, graph: read_rows(board, [0, 1], [0], own_places=[1, 2]),
-            "own_places and cast describe other rows",
-        ),
     ],
 )
 def test_what_does_not_fit_the_board_is_refused(

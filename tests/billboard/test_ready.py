@@ -10,9 +10,10 @@ import pytest
 
 from hushgraph.billboard import ready as ready_room
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.combined import combine_boards
 from hushgraph.billboard.lists import Block
 from hushgraph.billboard.names import NameIndex
-from hushgraph.billboard.reading import combine_boards, read_rows
+from hushgraph.billboard.new_rows import read_rows
 from hushgraph.billboard.ready import ReadyBoards
 from hushgraph.errors import GraphError
 

@@ -28,7 +28,8 @@ from hushgraph.audit.faults import get_fault
 from hushgraph.audit.runs import Plant, plant_nothing
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, with_predictions
 from hushgraph.billboard.board import Board, cast
-from hushgraph.billboard.reading import combine_boards, read_scaled
+from hushgraph.billboard.combined import combine_boards
+from hushgraph.billboard.reading import read_scaled
 from hushgraph.figures.tables import Counts, count_rows, release_tables
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores

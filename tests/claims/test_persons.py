@@ -15,7 +15,8 @@ import hushgraph as hg
 from effort import choose
 from hushgraph.billboard.ballots import GRID, Ballots, label_ballots, owned_records, with_predictions
 from hushgraph.billboard.board import Board, cast
-from hushgraph.billboard.reading import place_weights, read
+from hushgraph.billboard.combined import place_weights
+from hushgraph.billboard.reading import read
 from hushgraph.figures.tables import Scored, choose_grids, count_rows
 from hushgraph.gradients import ghost
 from hushgraph.gradients.batch import tree_batch

@@ -19,7 +19,9 @@ import hushgraph as hg
 from contour_price import Release, divergences
 from effort import choose
 from hushgraph.accounting.accountants import gaussian_epsilon
-from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_rows, scale_readings
+from hushgraph.billboard.combined import combine_boards
+from hushgraph.billboard.new_rows import read_rows
+from hushgraph.billboard.scaled import add_free_inputs, scale_readings
 from hushgraph.errors import InputError, RunError
 from hushgraph.graph.columns import Columns
 from hushgraph.graph.graph import Graph

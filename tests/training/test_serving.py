@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import hushgraph as hg
-from hushgraph.billboard.reading import add_free_inputs, combine_boards, read_rows, scale_readings
+from hushgraph.billboard.combined import combine_boards
+from hushgraph.billboard.new_rows import read_rows
+from hushgraph.billboard.scaled import add_free_inputs, scale_readings
 from hushgraph.inference.new_nodes import score_rows
 from hushgraph.runs import folder as folders
 from hushgraph.training.parts import Parts

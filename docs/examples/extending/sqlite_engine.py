@@ -13,7 +13,9 @@ from torch import nn
 import hushgraph as hg
 from hushgraph.billboard.ballots import GRID, Ballots, ballots_of_lists
 from hushgraph.billboard.board import Board, load_board, release
-from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings
+from hushgraph.billboard.combined import combine_boards, place_weights
+from hushgraph.billboard.reading import normalise
+from hushgraph.billboard.scaled import scale_readings
 from hushgraph.engines.plan import begin_run
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hushgraph.accounting.accountants import compose_shifts
 from hushgraph.audit.checks import Check, check_noise_of_steps, check_runs
-from hushgraph.audit.curve import total_shift
 from hushgraph.audit.faults import get_fault
 from hushgraph.audit.numbers import NumbersAudit, attack_numbers
 from hushgraph.audit.result import Attack, Audit
@@ -398,7 +398,7 @@ def _collect(
         path="session",
         trials=len(with_row),
         shift=shown.shift,
-        shift_at_most=total_shift(plan.events) if has_boards else of_steps,
+        shift_at_most=compose_shifts(plan.events) if has_boards else of_steps,
         seed=None,
         seconds=0.0,
         with_row=with_row,

@@ -32,9 +32,10 @@ from hushgraph.noise.rounded import Draws
 from hushgraph.noise.source import FloatNoise, NoiseSource
 from hushgraph.privacy import bounds, choices
 from hushgraph.privacy.charges import FIGURES, Charge
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan, TreePlan
 from hushgraph.tasks.task import Task
-from hushgraph.training.parts import ChargingLedger, Parts
+from hushgraph.training.parts import Parts
 
 
 class _HalfNoise:
@@ -263,7 +264,7 @@ def _count_training_rows(real: Parts) -> Parts:
 def _forget_charge(real: Parts) -> Parts:
     """Tables are released without a charge."""
 
-    def charge(ledger: ChargingLedger, charge: Charge, **given: Any) -> None:
+    def charge(ledger: Ledger, charge: Charge, **given: Any) -> None:
         if charge.name != FIGURES:
             real.charge(ledger, charge, **given)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -29,11 +30,12 @@ from hushgraph import _arrays
 from hushgraph.billboard.lists import GRID as GRID
 from hushgraph.billboard.lists import GRID_BITS as GRID_BITS
 from hushgraph.billboard.lists import Int32Array as Int32Array
-from hushgraph.billboard.lists import Int64Array as Int64Array
-from hushgraph.billboard.lists import Lists, build_lists, restrict
+from hushgraph.billboard.lists import Lists, build_lists
+from hushgraph.billboard.owned import Int64Array as Int64Array
+from hushgraph.billboard.owned import OwnedRecords, check_owner
+from hushgraph.billboard.persons import PersonLists, cut_product
 from hushgraph.errors import GraphError
 from hushgraph.graph.graph import EdgeOwner, Graph
-from hushgraph.graph.persons import Members, count_members, gather
 from hushgraph.tasks.task import Task, is_labelled, no_label
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class Ballots:
         """N, the number of rows."""
         return len(self.list_sizes)
 
-    @property
+    @cached_property
     def is_cast(self) -> npt.NDArray[np.bool_]:
         """bool [N]: which rows cast a ballot, be it of zeros."""
         return (self.labels >= 0) | (self.soft_rows >= 0)
@@ -111,7 +113,7 @@ def owned_records(graph: Graph, edge_owner: EdgeOwner) -> Iterator[tuple[npt.NDA
 
     Within a row, places come in ascending order: chunks are sorted by reader, then by sender.
     """
-    _check_owner(edge_owner)
+    check_owner(edge_owner)
     for source, target in graph.edge_chunks():
         yield (source, target) if edge_owner == "sender" else (target, source)
 
@@ -121,13 +123,8 @@ def list_sizes(graph: Graph, edge_owner: EdgeOwner) -> Int64Array:
 
     Readers' own lists are the rows of the graph. Senders' lists are its columns, which are counted.
     """
-    _check_owner(edge_owner)
-    if edge_owner == "reader":
-        return np.diff(graph.indptr).astype(np.int64, copy=False)
-    sizes = _arrays.zeros(graph.num_nodes, np.int64)
-    for owners, _ in owned_records(graph, edge_owner):
-        _count_owners(owners, sizes)
-    return sizes
+    check_owner(edge_owner)
+    return OwnedRecords(graph.indptr, graph.indices, None, edge_owner == "reader").count()
 
 
 def ballot_entries(
@@ -234,77 +231,6 @@ def with_predictions(ballots: Ballots, outputs: Tensor, task: Task) -> Ballots:
     return share_among_persons(added, ballots.person_lists)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PersonLists:
-    """The lists of persons with several nodes.
-
-    Attributes:
-        members: the nodes of these persons.
-        pointers: int64 [len(members.nodes) + 1].
-        places: member i lists `places[pointers[i]:pointers[i + 1]]`, ascending.
-        coefficients: int64, in units of 1 / GRID, what the ballot of a node is multiplied by at each of them;
-            GRID where it casts the same onto all of them.
-        num_places: how many places the board has.
-    """
-
-    members: Members
-    pointers: Int64Array
-    places: npt.NDArray[Any]
-    coefficients: Int64Array
-    num_places: int
-
-    @classmethod
-    def of(cls, graph: Graph, edge_owner: EdgeOwner, lists: Lists | None) -> PersonLists | None:
-        """Of a graph and its lists with coefficients, if it has some; None where nobody has several nodes."""
-        if graph.persons is None:
-            return None
-        sizes = count_members(graph.persons, np.ones(graph.num_nodes, np.bool_))
-        members = gather(graph.persons, np.flatnonzero(sizes > 1))
-        if not len(members.nodes):
-            return None
-        if lists is not None:
-            of_members = restrict(lists, members.nodes)
-            return cls(
-                members=members,
-                pointers=of_members.indptr,
-                places=of_members.places,
-                coefficients=of_members.coefficients,
-                num_places=lists.num_places,
-            )
-        position = np.full(graph.num_nodes, -1, np.int64)
-        position[members.nodes] = np.arange(len(members.nodes))
-        nothing = np.empty(0, np.int64)
-        parts = [
-            (position[owners[kept]], places[kept])
-            for owners, places in owned_records(graph, edge_owner)
-            for kept in [position[owners] >= 0]
-        ]
-        owners = np.concatenate([nothing, *(owners for owners, _ in parts)])
-        places = np.concatenate([nothing, *(places for _, places in parts)])
-        counts = np.bincount(owners, minlength=len(members.nodes))
-        pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        return cls(
-            members=members,
-            pointers=pointers,
-            places=places[np.argsort(owners, kind="stable")],
-            coefficients=np.full(len(places), GRID),
-            num_places=graph.num_nodes,
-        )
-
-    def square(self, ballots: Int64Array, dtype: type[np.number[Any]]) -> npt.NDArray[Any]:
-        """[persons]: the squared norm of what the nodes of each person cast together, place by place.
-
-        Args:
-            ballots: int64 [len(members.nodes), width], in units.
-            dtype: of the squares: int64 where they are small enough to be exact, else float64.
-        """
-        squares = np.zeros(len(self.members.pointers) - 1, dtype)
-        local = np.full(self.num_places, -1, np.int64)
-        listed = (self.pointers, self.places, self.coefficients)
-        _square_casts(self.members.pointers, *listed, ballots, local, squares)
-        return squares
-
-
 def share_among_persons(ballots: Ballots, lists: PersonLists | None) -> Ballots:
     """Ballots of persons with several nodes: divided by the root of how many of them cast, cut to norm 1.
 
@@ -386,17 +312,6 @@ def _fits(ballots: Int32Array, sizes: Int64Array) -> npt.NDArray[np.bool_]:
     return fits
 
 
-def _check_owner(edge_owner: str) -> None:
-    if edge_owner not in ("sender", "reader"):
-        raise GraphError(f"edge_owner={edge_owner!r}; expected 'sender' or 'reader'")
-
-
-@numba.njit(cache=True, nogil=True)
-def _count_owners(owners, sizes):  # type: ignore[no-untyped-def]
-    for owner in owners:
-        sizes[owner] += 1
-
-
 def _isqrt(values: Int64Array) -> Int64Array:
     """The integer square root of numbers from 0 to 2^48, exactly."""
     root = np.sqrt(values.astype(np.float64)).astype(np.int64)
@@ -425,64 +340,34 @@ def add_soft_ballots(owners, places, soft_rows, soft, tally):  # type: ignore[no
                 tally[u, k] += soft[row, k]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _cut_product(share, entry):  # type: ignore[no-untyped-def]
-    """A product of two numbers of at most GRID, cut to units towards zero."""
-    product = share * entry
-    return product >> GRID_BITS if product >= 0 else -(-product >> GRID_BITS)
-
-
 @numba.njit(cache=True, nogil=True)
 def add_shares(  # type: ignore[no-untyped-def]
-    indptr, places, coefficients, labels, own, rest, soft_rows, soft, first, tally, taken
+    indptr, places, coefficients, cursors, labels, own, rest, soft_rows, soft, first, tally, taken
 ):
     """Add what every row casts by its coefficients onto the places from `first` on.
 
     A product of two numbers of at most GRID is cut to units towards zero, so that its size is at most that of
     the product: the squares of all that a row casts sum to at most those of its coefficients times those of
-    its ballot, divided by GRID^2, which is at most GRID^2.
+    its ballot, divided by GRID^2, which is at most GRID^2. `cursors` are where rows have places from `first`
+    on, or before that, and move to those behind the tally.
     """
-    for v in range(len(indptr) - 1):
+    last = first + len(tally)
+    for v in range(len(cursors)):
         label, row = labels[v], soft_rows[v]
         if label < 0 and row < 0:
             continue
         # Places of a row are ascending.
-        begin, end = indptr[v], indptr[v + 1]
-        for i in range(begin + np.searchsorted(places[begin:end], first), end):
-            u, share = places[i] - first, coefficients[i]
-            if u >= len(tally):
-                break
+        i, end = cursors[v], indptr[v + 1]
+        while i < end and places[i] < first:
+            i += 1
+        while i < end and places[i] < last:
+            u, share = places[i] - first, GRID if coefficients is None else np.int64(coefficients[i])
             if row >= 0:
                 for k in range(soft.shape[1]):
-                    tally[u, k] += _cut_product(share, soft[row, k])
+                    tally[u, k] += cut_product(share, soft[row, k])
             else:
                 loss = (share * rest[v]) >> GRID_BITS
                 tally[u, label] += ((share * own[v]) >> GRID_BITS) + loss
                 taken[u] += loss
-
-
-@numba.njit(cache=True, nogil=True)
-def _square_casts(who, pointers, places, coefficients, ballots, local, squares):  # type: ignore[no-untyped-def]
-    """Add up what persons cast, place by place, and the squares of that; `local` is -1 before and after.
-
-    What a node casts onto a place is what `add_shares` adds there.
-    """
-    width = ballots.shape[1]
-    for person in range(len(who) - 1):
-        first, last = who[person], who[person + 1]
-        cast = np.zeros((pointers[last] - pointers[first], width), ballots.dtype)
-        touched = 0
-        for i in range(first, last):
-            for at in range(pointers[i], pointers[i + 1]):
-                place = places[at]
-                if local[place] < 0:
-                    local[place] = touched
-                    touched += 1
-                for k in range(width):
-                    cast[local[place], k] += _cut_product(coefficients[at], ballots[i, k])
-        for at in range(touched):
-            for k in range(width):
-                entry = squares.dtype.type(cast[at, k])
-                squares[person] += entry * entry
-        for at in range(pointers[first], pointers[last]):
-            local[places[at]] = -1
+            i += 1
+        cursors[v] = i

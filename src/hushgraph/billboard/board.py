@@ -22,12 +22,11 @@ from hushgraph.billboard.ballots import (
     add_label_ballots,
     add_shares,
     add_soft_ballots,
-    owned_records,
 )
-from hushgraph.billboard.lists import Block, list_blocks
+from hushgraph.billboard.lists import Block, list_blocks, reader_lists
 from hushgraph.billboard.names import NameIndex, as_integers_or_text, unpack_texts
 from hushgraph.errors import GraphError, PlanError, RunError
-from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import Graph
 from hushgraph.noise import normal
 from hushgraph.noise.rounded import Draws, find_divisor, find_std, round_draws
 from hushgraph.privacy.charges.gaussian import LARGEST_NOISE, LEAST_NOISE
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
 
 # Draws taken at a time: little beside a large board.
 _BLOCK = 4 * normal.PIECE
-# Entries of a tally that are held at a time, 16 MiB, and the most parts that all edges are read again for.
-_HELD_TALLY = 1 << 21
-_MOST_PASSES = 8
+# Entries of a tally that are held at a time: 8 MiB.
+_HELD_TALLY = 1 << 20
 # A tally with its noise is int64, in units.
 _LARGEST = 2.0 ** (63 - GRID_BITS)
 _KIND = "hushgraph board 1"
@@ -113,13 +111,21 @@ class Board:
         return max(1, len(self.blocks))
 
 
-def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = None) -> Int64Array:
+def cast(
+    graph: Graph,
+    ballots: Ballots,
+    *,
+    places: tuple[int, int] | None = None,
+    cursors: Int64Array | None = None,
+) -> Int64Array:
     """int64 [N, c]: the sum of the ballots cast onto every place, in units. Private, exact.
 
     Args:
         graph: the one that the ballots were made for; read once, in chunks.
         ballots: what every row casts.
         places: the first place and the one behind the last, if not all places are wanted.
+        cursors: int64 [N], where the lists of rows are read on, if not from the beginning; they move behind
+            these places.
 
     Guarantees:
         Emptying one row moves the tally by at most GRID in Frobenius norm, in integers; by nothing if the row
@@ -135,54 +141,30 @@ def cast(graph: Graph, ballots: Ballots, *, places: tuple[int, int] | None = Non
          [-0.5  0.5]
          [-0.5  0.5]]
     """
-    if ballots.lists is not None:
-        return _cast_shares(ballots, places)
+    lists = ballots.lists or reader_lists(graph, ballots.edge_owner)
     expected = len(ballots.labels), int(ballots.list_sizes.sum())
-    if (graph.num_nodes, graph.num_edges) != expected:
+    if ballots.lists is None and (graph.num_nodes, graph.num_edges) != expected:
         raise GraphError(
             f"num_nodes={graph.num_nodes}, num_edges={graph.num_edges}: the ballots belong to a graph with "
             f"{expected[0]} and {expected[1]}; make them for this one"
         )
-    first, end = (0, graph.num_nodes) if places is None else places
-    tally = np.zeros((end - first, ballots.width), np.int64)
-    taken = np.zeros(end - first, np.int64)
-    # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
-    gain = ballots.own + ballots.rest
-    for owners, at in _records_of_places(graph, ballots.edge_owner, (first, end)):
-        add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
-        if len(ballots.soft):
-            add_soft_ballots(owners, at, ballots.soft_rows, ballots.soft, tally)
-    tally -= taken[:, None]
-    return tally
-
-
-def _cast_shares(ballots: Ballots, places: tuple[int, int] | None) -> Int64Array:
-    """`cast` by the coefficients that every row has for its places."""
-    if ballots.lists is None:
-        raise GraphError("ballots have no coefficients; cast them as the graph lists places")
-    lists = ballots.lists
-    first, end = (0, lists.num_places) if places is None else places
+    num_places = graph.num_nodes if ballots.lists is None else ballots.lists.num_places
+    first, end = (0, num_places) if places is None else places
     tally, taken = np.zeros((end - first, ballots.width), np.int64), np.zeros(end - first, np.int64)
-    cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
-    add_shares(lists.indptr, lists.places, lists.coefficients, *cast_as, first, tally, taken)
+    if lists is not None:
+        cursors = lists.indptr[:-1].astype(np.int64) if cursors is None else cursors
+        cast_as = (ballots.labels, ballots.own, ballots.rest, ballots.soft_rows, ballots.soft)
+        add_shares(lists.indptr, lists.places, lists.coefficients, cursors, *cast_as, first, tally, taken)
+    else:
+        # A label ballot is -rest everywhere and rest + own on its class: two additions, however many classes.
+        gain = ballots.own + ballots.rest
+        for owners, listed in graph.edge_chunks(targets=(first, end)):
+            at = listed - first
+            add_label_ballots(owners, at, ballots.labels, gain, ballots.rest, tally, taken)
+            if len(ballots.soft):
+                add_soft_ballots(owners, at, ballots.soft_rows, ballots.soft, tally)
     tally -= taken[:, None]
     return tally
-
-
-def _records_of_places(
-    graph: Graph, edge_owner: EdgeOwner, places: tuple[int, int]
-) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """The records that list these places, which are numbered from the first of them on."""
-    first, end = places
-    if (first, end) == (0, graph.num_nodes):
-        yield from owned_records(graph, edge_owner)
-    elif edge_owner == "sender":
-        for owners, listed in graph.edge_chunks(targets=places):
-            yield owners, listed - first
-    else:
-        for owners, listed in owned_records(graph, edge_owner):
-            is_wanted = (listed >= first) & (listed < end)
-            yield owners[is_wanted], listed[is_wanted] - first
 
 
 def release(
@@ -244,26 +226,25 @@ def cast_and_release(
     Guarantees:
         The board is that of `release(cast(graph, ballots), ...)`, number for number.
     """
+    lists = ballots.lists or reader_lists(graph, ballots.edge_owner)
     num_places = graph.num_nodes if ballots.lists is None else ballots.lists.num_places
+    cursors = None if lists is None else lists.indptr[:-1].astype(np.int64)
     values = _arrays.empty((num_places, ballots.width), np.float32)
     std = 0.0
-    for first, end in _cut_places(num_places, ballots):
-        part = release(cast(graph, ballots, places=(first, end)), noise_std=noise_std, draws=draws)
+    for first, end in _cut_places(num_places, ballots.width):
+        tally = cast(graph, ballots, places=(first, end), cursors=cursors)
+        part = release(tally, noise_std=noise_std, draws=draws)
         values[first:end], std = part.values, part.noise_std
     blocks = list_blocks(graph)
     names = None if blocks else graph.node_names
     return Board(values=values, noise_std=std, names=names, plan=plan, blocks=blocks)
 
 
-def _cut_places(num_places: int, ballots: Ballots) -> Iterator[tuple[int, int]]:
+def _cut_places(num_places: int, width: int) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of places whose tallies are held one after another."""
-    width = ballots.width
     # Whole pieces of the draws, so that every place gets the draws it would get in one part.
     unit = normal.PIECE // math.gcd(normal.PIECE, width)
-    size = max(1, _HELD_TALLY // width)
-    if ballots.edge_owner == "reader" or ballots.lists is not None:
-        size = max(size, num_places // _MOST_PASSES)
-    size = -(-size // unit) * unit
+    size = -(-max(1, _HELD_TALLY // width) // unit) * unit
     for first in range(0, num_places, size):
         yield first, min(first + size, num_places)
 

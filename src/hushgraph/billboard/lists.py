@@ -12,6 +12,8 @@ ballots have in them already.
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,20 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.names import NameIndex, as_integers_or_text
+from hushgraph.billboard.owned import Int64Array, OwnedRecords, check_owner, cut_ends
 from hushgraph.errors import GraphError
-from hushgraph.graph.graph import EdgeOwner, Graph
+from hushgraph.graph.graph import EdgeOwner, Graph, id_type
 from hushgraph.graph.records import PEOPLE, PlaceKind, RelationInfo
 
 # One unit is 2^-24 of a ballot's norm. With fewer than 2^31 rows, sums stay below 2^56: int64 holds them.
 GRID_BITS = 24
 GRID = 1 << GRID_BITS
 
-Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
 # Digits of a hash that become a number, as columns of hashed features have them.
 _HEX_DIGITS = 15
-# Records are sorted by about this many groups of owners before they are put into rows.
-_OWNER_GROUPS = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,21 +81,21 @@ class Lists:
     """What rows list, with coefficients. Private.
 
     Attributes:
-        blocks: of the board, one for each relation.
+        blocks: of the board, one for each relation; empty for a graph without relations.
         indptr: int64 [R + 1]; row v lists `places[indptr[v]:indptr[v + 1]]`. It begins at 0 unless `cut_rows`
             has left rows out.
-        places: int64, ascending within a row and without repeats; numbers on the whole board.
-        coefficients: int64 of 0 or more, in units of 1 / GRID.
+        places: integers, ascending within a row and without repeats; numbers on the whole board.
+        coefficients: int32 of 0 or more, in units of 1 / GRID; None where each is GRID.
 
     Guarantees:
-        The squares of the coefficients of a row sum to at most GRID^2, in integers. They depend on the
-        records of that row alone.
+        The squares of the coefficients of a row, if it has some, sum to at most GRID^2, in integers. They
+        depend on the records of that row alone.
     """
 
     blocks: tuple[Block, ...]
     indptr: Int64Array
-    places: Int64Array
-    coefficients: Int64Array
+    places: npt.NDArray[Any]
+    coefficients: npt.NDArray[Any] | None
 
     @property
     def sizes(self) -> Int64Array:
@@ -103,8 +103,13 @@ class Lists:
         return np.diff(self.indptr)
 
     @property
+    def arrays(self) -> tuple[Int64Array, npt.NDArray[Any], npt.NDArray[Any] | None]:
+        """`indptr`, `places` and `coefficients`, as kernels take them."""
+        return self.indptr, self.places, self.coefficients
+
+    @property
     def num_places(self) -> int:
-        """How many places the board has."""
+        """How many places the blocks have."""
         return sum(block.size for block in self.blocks)
 
     @property
@@ -135,6 +140,67 @@ def find_starts(blocks: tuple[Block, ...]) -> Int64Array:
     return np.concatenate([[0], np.cumsum([block.size for block in blocks])]).astype(np.int64)
 
 
+class RowLists:
+    """What the rows of a graph list, some rows at a time, first to last.
+
+    Args:
+        graph: whose lists are given.
+        edge_owner: whose row holds an edge record.
+        lists: from `build_lists`, where they are there already.
+
+    Attributes:
+        blocks: of a board.
+        num_places: how many places a board has.
+        lists: of all rows; None where they are made when they are asked for: all of them would be as large as
+            the edges.
+        ends: int64 [N + 1], where the entries of rows begin, and the end.
+    """
+
+    def __init__(self, graph: Graph, edge_owner: EdgeOwner, lists: Lists | None = None) -> None:
+        check_owner(edge_owner)
+        self.lists = lists or build_lists(graph, edge_owner) or reader_lists(graph, edge_owner)
+        self.blocks = () if self.lists is None else self.lists.blocks
+        self.num_places = sum(block.size for block in self.blocks) if self.blocks else graph.num_nodes
+        if self.lists is None:
+            self._records = OwnedRecords(graph.indptr, graph.indices, None, is_by_owner=False)
+            self.ends = _find_ends(self._records.count())
+        else:
+            self.ends = self.lists.indptr
+
+    def take(self, begin: int, end: int) -> Lists:
+        """The lists of the next rows: from `begin`, where the last call ended, to the one before `end`."""
+        indptr = self.ends[begin : end + 1]
+        if self.lists is not None:
+            return replace(self.lists, indptr=indptr)
+        indptr = indptr - indptr[0]
+        places = np.empty(indptr[-1], self._records.indices.dtype)
+        self._records.put((begin, end), indptr[:-1].copy(), places)
+        return Lists(blocks=(), indptr=indptr, places=places, coefficients=None)
+
+    def pick(self, rows: Int64Array) -> Lists:
+        """The lists of these rows alone, without repeats, instead of calls of `take`."""
+        if self.lists is not None:
+            return restrict(self.lists, rows)
+        ordered, parts = np.sort(rows), list[Lists]()
+        for begin, end in itertools.pairwise(cut_ends(self.ends, most_rows=len(self.ends))):
+            mine = ordered[slice(*np.searchsorted(ordered, [begin, end]))]
+            parts.append(restrict(self.take(begin, end), mine - begin))
+        together = Lists(
+            blocks=(),
+            indptr=_find_ends(np.concatenate([part.sizes for part in parts])),
+            places=np.concatenate([part.places for part in parts]),
+            coefficients=None,
+        )
+        return restrict(together, np.searchsorted(ordered, rows))
+
+
+def reader_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
+    """What every row of a graph without relations lists, where that is what it reads."""
+    if edge_owner != "reader":
+        return None
+    return Lists(blocks=(), indptr=graph.indptr, places=graph.indices, coefficients=None)
+
+
 def build_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
     """What every row of a graph lists; None where it has no relations.
 
@@ -145,140 +211,121 @@ def build_lists(graph: Graph, edge_owner: EdgeOwner) -> Lists | None:
         return None
     blocks = list_blocks(graph)
     starts = find_starts(blocks)
-    is_own = [edge_owner == "reader" or not relation.names_people for relation in graph.relations]
+    records = [
+        OwnedRecords(each.indptr, each.indices, each.weights, edge_owner == "reader" or not each.names_people)
+        for each in graph.relations
+    ]
     sizes = np.zeros(graph.num_nodes, np.int64)
-    for relation, is_by_owner in zip(graph.relations, is_own, strict=True):
-        indptr, indices = relation.indptr, relation.indices
-        sizes += np.diff(indptr) if is_by_owner else np.bincount(indices, minlength=len(sizes))
-    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    places, weights = np.empty(ends[-1], np.int64), np.empty(ends[-1])
-    # Blocks come in order within a row, and places within each: they are ascending.
-    free = ends[:-1].copy()
-    for relation, is_by_owner, start in zip(graph.relations, is_own, starts, strict=False):
-        given = np.empty(0) if relation.weights is None else relation.weights
-        put = put_records if is_by_owner else put_reversed
-        put(relation.indptr, relation.indices, given, start, free, places, weights)
-    return _divide(blocks, ends, places, weights)
+    for each in records:
+        sizes += each.count()
+    ends = _find_ends(sizes)
+    places, coefficients = np.empty(ends[-1], id_type(int(starts[-1]))), np.empty(ends[-1], np.int32)
+    is_weighted = any(each.weights is not None for each in records)
+    for first, end in itertools.pairwise(
+        cut_ends(ends, most_rows=max(1, graph.num_nodes), relations=len(records))
+    ):
+        indptr = ends[first : end + 1] - ends[first]
+        free, part = indptr[:-1].copy(), slice(ends[first], ends[end])
+        weights = np.empty(indptr[-1]) if is_weighted else None
+        # Blocks come in order within a row, and places within each: they are ascending.
+        for each, start in zip(records, starts.tolist(), strict=False):
+            each.put((first, end), free, places[part], weights, start=start)
+        divide_weights(indptr, places[part], weights, starts, coefficients[part])
+    return Lists(blocks=blocks, indptr=ends, places=places, coefficients=coefficients)
+
+
+def _find_ends(sizes: Int64Array) -> Int64Array:
+    """int64 [N + 1]: where lists of these sizes begin, and the end."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
 
 
 def lists_of_rows(
     blocks: tuple[Block, ...],
-    indptr: npt.ArrayLike,
-    places: npt.ArrayLike,
+    num_places: int,
+    indptr: Int64Array,
+    places: Int64Array,
     weights: npt.ArrayLike | None = None,
 ) -> Lists:
     """What rows list that are given one by one, such as nodes that arrived after the board.
 
     Args:
-        blocks: of the board.
-        indptr: [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
-        places: numbers on the whole board; -1 for a place that it does not have, which is skipped. Repeats
-            count once, or their weights are summed where the relation has weights.
+        blocks, num_places: of the board.
+        indptr: int64 [R + 1]; row i lists `places[indptr[i]:indptr[i + 1]]`.
+        places: int64, numbers on the whole board; -1 for a place that it does not have, which is skipped.
+            Repeats count once, or their weights are summed where the relation has weights.
         weights: of every entry, after the declared function; 1 unless given. What is not finite and above 0
             counts as 0.
     """
-    starts, listed = np.asarray(indptr, np.int64), np.asarray(places, np.int64)
-    given = np.ones(len(listed)) if weights is None else np.asarray(weights, np.float64)
-    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    ends = find_starts(blocks)
-    relation = np.clip(np.searchsorted(ends, listed, side="right") - 1, 0, len(blocks) - 1)
-    is_weighted = np.array([block.is_weighted for block in blocks], np.bool_)[relation]
-    values = np.where(is_weighted, given, 1.0)
-    known = (listed >= 0) & (listed < ends[-1]) & np.isfinite(values) & (values > 0)
-    rows, listed, values, is_weighted = (each[known] for each in (rows, listed, values, is_weighted))
-    order = np.lexsort((listed, rows))
-    rows, listed, values, is_weighted = (each[order] for each in (rows, listed, values, is_weighted))
-    is_first = np.ones(len(rows), np.bool_)
-    is_first[1:] = (rows[1:] != rows[:-1]) | (listed[1:] != listed[:-1])
-    first = np.flatnonzero(is_first)
-    with np.errstate(over="ignore"):
-        sums = np.add.reduceat(values, first) if len(first) else values
-    sums = np.where(is_weighted[first], sums, 1.0)
-    kept = np.isfinite(sums)
-    counts = np.bincount(rows[first][kept], minlength=len(starts) - 1)
-    ends_of_rows = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return _divide(blocks, ends_of_rows, listed[first][kept], sums[kept])
+    starts = find_starts(blocks)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    is_known = (places >= 0) & (places < num_places)
+    sums = None
+    if not any(block.is_weighted for block in blocks):
+        keys = np.unique(rows[is_known] * num_places + places[is_known])
+    else:
+        relation = np.searchsorted(starts[1:-1], places, side="right")
+        is_weighted = np.array([block.is_weighted for block in blocks])
+        given = 1.0 if weights is None else np.asarray(weights, np.float64)
+        values = np.where(is_weighted[relation], given, 1.0)
+        is_known &= np.isfinite(values) & (values > 0)
+        keys = rows * num_places + places
+        order = np.flatnonzero(is_known)[np.argsort(keys[is_known], kind="stable")]
+        first = np.flatnonzero(np.diff(keys[order], prepend=-1))
+        with np.errstate(over="ignore"):
+            sums = np.add.reduceat(values[order], first) if len(first) else np.empty(0)
+        first = order[first]
+        sums = np.where(is_weighted[relation[first]], sums, 1.0)
+        keys, sums = keys[first][np.isfinite(sums)], sums[np.isfinite(sums)]
+    ends = np.searchsorted(keys, np.arange(len(indptr)) * num_places)
+    listed = keys % max(1, num_places)
+    if not blocks:
+        return Lists(blocks=(), indptr=ends, places=listed, coefficients=None)
+    coefficients = np.empty(len(listed), np.int32)
+    divide_weights(ends, listed, sums, starts, coefficients)
+    return Lists(blocks=blocks, indptr=ends, places=listed, coefficients=coefficients)
 
 
 def restrict(lists: Lists, rows: npt.NDArray[Any]) -> Lists:
     """The lists of these rows alone."""
-    sizes = lists.sizes[rows]
-    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    taken = np.repeat(lists.indptr[rows] - indptr[:-1], sizes) + np.arange(indptr[-1])
-    return replace(lists, indptr=indptr, places=lists.places[taken], coefficients=lists.coefficients[taken])
+    indptr = _find_ends(lists.sizes[rows])
+    taken = np.repeat(lists.indptr[rows] - indptr[:-1], np.diff(indptr)) + np.arange(indptr[-1])
+    shares = None if lists.coefficients is None else lists.coefficients[taken]
+    return replace(lists, indptr=indptr, places=lists.places[taken], coefficients=shares)
 
 
-def cut_rows(lists: Lists, begin: int, end: int) -> Lists:
-    """The lists of the rows from `begin` to the one before `end`, without a copy of their entries."""
-    return replace(lists, indptr=lists.indptr[begin : end + 1])
-
-
-def _divide(
-    blocks: tuple[Block, ...], indptr: Int64Array, places: Int64Array, weights: npt.NDArray[np.float64]
-) -> Lists:
-    """Coefficients from weights, which are finite and above 0 and are written over."""
-    # In the same memory: a weight is not needed once its coefficient is known.
-    coefficients = weights.view(np.int64)
-    divide_weights(indptr, places, weights, find_starts(blocks), coefficients)
-    return Lists(blocks=blocks, indptr=indptr, places=places, coefficients=coefficients)
-
-
-@numba.njit(cache=True, nogil=True)
-def put_records(indptr, indices, given, start, free, places, weights):  # type: ignore[no-untyped-def]
-    """Put the records of a relation behind those that their owners have already.
-
-    Args:
-        indptr, indices, given: of the relation; `given` is empty where every record counts 1.
-        start: of its block on the board.
-        free: the next free entry of every row, which moves.
-        places, weights: what is written.
-    """
-    for row in range(len(indptr) - 1):
-        for i in range(indptr[row], indptr[row + 1]):
-            at = free[row]
-            free[row] = at + 1
-            places[at] = start + indices[i]
-            weights[at] = given[i] if len(given) else 1.0
+def split_relations(lists: Lists) -> Iterator[Lists]:
+    """The lists of one relation after another; all but the last one given are written over."""
+    if len(lists.blocks) < 2:
+        yield lists
+        return
+    # Close together: the entries of one relation are a small part of every row.
+    cursors, size = lists.indptr[:-1].copy(), lists.indptr[-1] - lists.indptr[0]
+    places, coefficients = np.empty(size, lists.places.dtype), np.empty(size, np.int32)
+    for behind in lists.starts[1:]:
+        indptr = np.zeros(len(cursors) + 1, np.int64)
+        _cut_relation(*lists.arrays, cursors, behind, indptr, places, coefficients)
+        yield replace(lists, indptr=indptr, places=places, coefficients=coefficients)
 
 
 @numba.njit(cache=True, nogil=True)
-def put_reversed(indptr, indices, given, start, free, places, weights):  # type: ignore[no-untyped-def]
-    """As `put_records`, of a relation whose `indices` own the records.
-
-    They are sorted by groups of owners first: a group's lists are close together, so that the caches hold
-    what is written at random.
-    """
-    bits = 0
-    while len(free) >> bits > _OWNER_GROUPS:
-        bits += 1
-    groups = np.zeros((len(free) >> bits) + 2, np.int64)
-    for i in range(len(indices)):
-        groups[(indices[i] >> bits) + 1] += 1
-    for group in range(1, len(groups)):
-        groups[group] += groups[group - 1]
-    owners, named = np.empty(len(indices), np.int32), np.empty(len(indices), np.int32)
-    moved = np.empty(len(given))
-    for row in range(len(indptr) - 1):
-        for i in range(indptr[row], indptr[row + 1]):
-            group = indices[i] >> bits
-            at = groups[group]
-            groups[group] = at + 1
-            owners[at], named[at] = indices[i], row
-            if len(given):
-                moved[at] = given[i]
-    for i in range(len(owners)):
-        at = free[owners[i]]
-        free[owners[i]] = at + 1
-        places[at] = start + named[i]
-        weights[at] = moved[i] if len(given) else 1.0
+def _cut_relation(indptr, places, coefficients, cursors, behind, ends, kept, shares):  # type: ignore[no-untyped-def]
+    """Copy what rows list from where `cursors` are, which move, to the place before `behind`."""
+    at = 0
+    for row in range(len(cursors)):
+        i = cursors[row]
+        while i < indptr[row + 1] and places[i] < behind:
+            kept[at], shares[at] = places[i], coefficients[i]
+            at += 1
+            i += 1
+        cursors[row], ends[row + 1] = i, at
 
 
 @numba.njit(cache=True, nogil=True)
 def divide_weights(indptr, places, weights, starts, coefficients):  # type: ignore[no-untyped-def]
     """Divide the weights of every row by their norm within a relation and by the root of its relations.
 
-    The sum of squares is checked in integers; a row that fails is scaled down. `weights` are written over,
-    and `coefficients` may be in the same memory.
+    The sum of squares is checked in integers; a row that fails is scaled down. `weights` are written over;
+    None where every weight is 1.
     """
     for v in range(len(indptr) - 1):
         begin, end = indptr[v], indptr[v + 1]
@@ -295,20 +342,24 @@ def divide_weights(indptr, places, weights, starts, coefficients):  # type: igno
                 behind += 1
             stop, largest = at, 0.0
             while stop < end and places[stop] < starts[behind]:
-                largest = max(largest, weights[stop])
+                if weights is not None:
+                    largest = max(largest, weights[stop])
                 stop += 1
-            square = 0.0
-            for i in range(at, stop):
-                weights[i] /= largest
-                square += weights[i] ** 2
-            root = np.sqrt(square * relations)
-            for i in range(at, stop):
-                coefficients[i] = np.int64(weights[i] / root * GRID)
+            if weights is None:
+                coefficients[at:stop] = np.int64(1.0 / np.sqrt(1.0 * (stop - at) * relations) * GRID)
+            else:
+                square = 0.0
+                for i in range(at, stop):
+                    weights[i] /= largest
+                    square += weights[i] ** 2
+                root = np.sqrt(square * relations)
+                for i in range(at, stop):
+                    coefficients[i] = np.int64(weights[i] / root * GRID)
             at = stop
         while True:
             total = np.int64(0)
             for i in range(begin, end):
-                total += coefficients[i] * coefficients[i]
+                total += np.int64(coefficients[i]) * coefficients[i]
             if total <= GRID * GRID:
                 break
             for i in range(begin, end):

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hushgraph.billboard.board import Board
+from hushgraph.billboard.combined import combine_boards
 from hushgraph.billboard.lists import find_starts
 from hushgraph.billboard.names import Int64Array, NameIndex
-from hushgraph.billboard.reading import Readings, combine_boards, read_rows
+from hushgraph.billboard.new_rows import Readings, read_rows
 from hushgraph.graph.graph import check_integers
 
 

@@ -44,9 +44,9 @@ _NON_PRIVATE = "non-private"
 _SIMILAR, _ALMOST_EQUAL = 0.75, 0.9
 
 
-def list_choices(literal: Any, *, without: Iterable[str] = ()) -> str:
+def list_choices(literal: Any) -> str:
     """The values of a `Literal` as a metavar such as `gcn|gin|gat`."""
-    return "|".join(value for value in get_args(literal) if value not in without)
+    return "|".join(get_args(literal))
 
 
 def section(heading: str) -> Callable[..., Any]:
@@ -134,6 +134,11 @@ def name_flag(context: Any, name: str) -> str:
     """The flag of a parameter, with the file of `--config` before it where that sets it."""
     opts = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     return config_prefix(context, name) + str(opts[name])
+
+
+def list_given(context: Any, names: Iterable[str]) -> list[str]:
+    """The flags of those of these parameters that the command line or the file of `--config` sets."""
+    return [name_flag(context, name) for name in names if name in context.params and is_given(context, name)]
 
 
 def _source(context: Any, name: str) -> str:

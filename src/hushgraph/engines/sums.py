@@ -9,7 +9,10 @@ import numpy as np
 
 from hushgraph.billboard.ballots import ballot_entries, ballots_of_lists
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, normalise, place_weights, scale_readings, take_off
+from hushgraph.billboard.combined import combine_boards, place_weights
+from hushgraph.billboard.own_parts import take_off
+from hushgraph.billboard.reading import normalise
+from hushgraph.billboard.scaled import scale_readings
 from hushgraph.tasks.classes import Classes
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ def read_rows(
         sums = np.ascontiguousarray(table[[f"value_{k}" for k in range(num_classes)]].to_numpy(np.float64))
         sizes, labels = table["size"].to_numpy(np.int64), table["label"].to_numpy(np.int64)
         ballots = ballots_of_lists(sizes, labels, "sender", task=Classes(num_classes=num_classes))
-        take_off(sums, table["own_weight"].to_numpy(np.float64), ballots, np.arange(len(sums)))
+        take_off(sums, table["own_weight"].to_numpy(np.float64), ballots)
         readings = normalise(sums, table["square"].to_numpy(np.float64))
         board = Board(values=np.zeros((1, num_classes), np.float32), noise_std=noise_std)
         scaled = scale_readings(readings, board, scale=scale, radius=radius)

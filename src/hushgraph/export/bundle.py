@@ -13,7 +13,7 @@ import numpy as np
 from hushgraph import __version__
 from hushgraph._files import sync_folder, write_whole
 from hushgraph.billboard.board import Board
-from hushgraph.billboard.reading import combine_boards, place_weights
+from hushgraph.billboard.combined import combine_boards, place_weights
 from hushgraph.errors import InputError, RunError, WriteError
 from hushgraph.export.onnx_model import build_onnx, check_exportable, name_shown
 from hushgraph.graph.cell_rules import CYCLES, EVERY_COLUMN, rule_for

@@ -1,4 +1,4 @@
-"""The run folder: what a run is, has paid for, has learnt. JSON and safetensors, never pickle.
+"""The run folder: one class that every room asks about a run, hence long. JSON and safetensors, no pickle.
 
 run.json                what the run is: plan, configuration, shapes, versions
 ledger.jsonl            what it has paid for
@@ -31,6 +31,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from hushgraph._files import read_tensors, write_tensors, write_whole
+from hushgraph._stores import find_address
 from hushgraph.billboard.board import Board, load_board
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.loading import name_labels
@@ -279,10 +280,13 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """Open the folder that `create` wrote, or a release; RunError where it is missing or damaged."""
-        from hushgraph.runs import release
+        """Open the folder that `create` wrote, or a release, in a folder or an object store; RunError where
+        it is missing or damaged.
+        """
+        from hushgraph.runs import release, store
 
-        place = Path(path)
+        address = find_address(path)
+        place = Path(path) if address is None else store.fetch_release(address)
         if not (place / ABOUT).exists() and (place / release.ABOUT).exists():
             return release.open_release(place)
         return cls(path=place, **read_about(place))

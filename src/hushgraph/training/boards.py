@@ -11,7 +11,8 @@ import torch
 from hushgraph._files import read_tensors
 from hushgraph.billboard.ballots import Ballots
 from hushgraph.billboard.board import Board, digest_board, load_board
-from hushgraph.billboard.reading import add_free_inputs, combine_boards
+from hushgraph.billboard.combined import combine_boards
+from hushgraph.billboard.scaled import add_free_inputs
 from hushgraph.errors import RunError
 from hushgraph.graph.graph import Graph
 from hushgraph.inference.in_memory import WholeGraph, scores

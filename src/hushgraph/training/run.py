@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from torch import nn
 
 from hushgraph import _arrays
 from hushgraph._text import rounded_up
-from hushgraph.billboard.reading import add_free_inputs, scale_readings
 from hushgraph.billboard.ready import ReadyBoards
+from hushgraph.billboard.scaled import add_free_inputs, scale_readings
 from hushgraph.datasets import load_graph
 from hushgraph.datasets.engine import use_engine
 from hushgraph.datasets.tables.new_rows import ListedBy
@@ -52,12 +52,6 @@ if TYPE_CHECKING:
 _READ_ROWS = 1 << 17
 # Held while the boards of a run are loaded for new nodes.
 _LOADING = threading.Lock()
-
-
-class HasJson(Protocol):
-    """What `compare` gives back, as far as a report needs it."""
-
-    def to_json(self) -> str: ...
 
 
 @dataclass(eq=False)
@@ -474,7 +468,7 @@ class Run:
         path: str | os.PathLike[str],
         *,
         data: Any = None,
-        comparison: HasJson | None = None,
+        comparison: Any = None,
         about: str | os.PathLike[str] | None = None,
         audit: str | os.PathLike[str] | None = None,
     ) -> None:

@@ -19,6 +19,7 @@ from hushgraph.inference.in_memory import WholeGraph
 from hushgraph.models.gnn import GNN, GCNLayer
 from hushgraph.models.recording import choose_room
 from hushgraph.noise.source import NoiseSource
+from hushgraph.privacy.ledger import Ledger
 from hushgraph.privacy.plans import PrivacyPlan
 from hushgraph.runs.folder import RunFolder
 from hushgraph.sampling.random import KeyedGenerator
@@ -27,7 +28,7 @@ from hushgraph.training.distributed import Group, require_leader
 from hushgraph.training.parts import ClippedSum, Parts
 from hushgraph.training.row_batches import RowBatches
 from hushgraph.training.source import StepParts
-from hushgraph.training.trainer import State, StepLedger, Trainer
+from hushgraph.training.trainer import State, Trainer
 from hushgraph.training.tree_batches import TreeBatches
 
 
@@ -76,7 +77,7 @@ def build_trainer(
     state: State,
     steps: StepParts,
     *,
-    ledger: StepLedger | None,
+    ledger: Ledger | None,
     noise: NoiseSource | None,
     group: Group,
     parts: Parts,

@@ -20,13 +20,13 @@ from hushgraph.graph.persons import gather
 from hushgraph.graph.shares import find_shares
 from hushgraph.inputs.features import Features
 from hushgraph.privacy.plans import LARGEST_TREE, PrivacyPlan
-from hushgraph.sampling.batches import FixedSizeBatches, PoissonBatches
 from hushgraph.sampling.lists import BoundedLists
 from hushgraph.sampling.paper import paper_lists
 from hushgraph.sampling.random import RandomSource
 from hushgraph.sampling.stable import stable_lists
 from hushgraph.sampling.trees import bound_tree_size, grow, tree_sizes
 from hushgraph.training.distributed import Group
+from hushgraph.training.row_batches import choose_roots
 
 # Rows of trees whose numbers one piece of a batch holds: bounds memory for every batch size.
 PIECE_ROWS = {"cpu": 1 << 18, "cuda": 1 << 22}
@@ -106,13 +106,9 @@ class TreeBatches:
     has_own_threads = False
 
     def __post_init__(self) -> None:
-        slots, graph = self.plan.num_train_nodes, self.graph
+        graph = self.graph
         self._members = None if graph.persons is None else gather(graph.persons, graph.train_idx)
-        self._roots: PoissonBatches | FixedSizeBatches = (
-            PoissonBatches(num_slots=slots, rate=self.plan.sampling_rate, rng=self.rng)
-            if self.plan.batches == "poisson"
-            else FixedSizeBatches(num_slots=slots, size=self.plan.batch_size, rng=self.rng)
-        )
+        self._roots = choose_roots(self.plan, self.rng)
 
     @property
     def draw(self) -> Draw:

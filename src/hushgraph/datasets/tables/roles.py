@@ -20,88 +20,43 @@ _LABELS = (
 )
 _SOURCES = ("source", "src", "from", "sender", "u", "start", "source_id", "from_id", "src_id")
 _TARGETS = ("target", "dst", "to", "receiver", "v", "end", "target_id", "to_id", "dst_id", "dest")
+
+
+def _words(text: str) -> set[str]:
+    return set(text.split())
+
+
 # Words in names such as `account_from`, `nameOrig` or `PayerID`.
-_SOURCE_WORDS = {
-    *[
-        "source",
-        "src",
-        "from",
-        "sender",
-        "payer",
-        "orig",
-        "origin",
-        "start",
-        "caller",
-        "debtor",
-        "buyer",
-        "follower",
-        "giver",
-        "von",
-    ]
-}
-_TARGET_WORDS = {
-    *[
-        "target",
-        "dst",
-        "dest",
-        "destination",
-        "to",
-        "receiver",
-        "recipient",
-        "payee",
-        "end",
-        "callee",
-        "creditor",
-        "seller",
-        "beneficiary",
-        "followee",
-        "nach",
-    ]
-}
+_SOURCE_WORDS = _words(
+    "source src from sender payer orig origin start caller debtor buyer follower giver von"
+)
+_TARGET_WORDS = _words(
+    """
+    target dst dest destination to receiver recipient payee end callee creditor seller
+    beneficiary followee nach
+    """
+)
 _IDS = ("id", "node", "node_id", "key", "uid")
 _ID_NAME = re.compile(r"(^|[^a-z])(id|uuid|guid|key)$")
 _ID_WORDS = {"id", "uuid", "guid", "key", "no", "nr", "number", "iban"}
 # Words in names of columns of edges that say how much a record counts.
-_WEIGHT_WORDS = {
-    *["weight", "weights", "w", "strength", "count", "counts", "amount", "amt", "value", "sum", "total"],
-    *["price", "paid", "cost", "volume", "quantity", "qty", "times", "frequency", "freq", "duration"],
-    *["seconds", "minutes", "hours", "messages", "betrag"],
-}
+_WEIGHT_WORDS = _words(
+    """
+    weight weights w strength count counts amount amt value sum total price paid cost volume
+    quantity qty times frequency freq duration seconds minutes hours messages betrag
+    """
+)
 # Whole numbers under such a name are codes rather than amounts.
-_CODE_WORDS = {
-    *[
-        "code",
-        "type",
-        "kind",
-        "category",
-        "zip",
-        "zipcode",
-        "postcode",
-        "plz",
-        "postal",
-        "sector",
-        "branch",
-        "region",
-        "country",
-        "segment",
-    ]
-}
+_CODE_WORDS = _words(
+    """
+    code type kind category zip zipcode postcode plz postal sector branch region country
+    segment
+    """
+)
 # Words in names such as `owner_id` or `CustomerNo`: several rows may be of one of them.
-_PERSON_WORDS = {
-    *[
-        "person",
-        "owner",
-        "customer",
-        "client",
-        "holder",
-        "cardholder",
-        "user",
-        "member",
-        "patient",
-        "household",
-        "subscriber",
-    ]
-}
+_PERSON_WORDS = _words(
+    "person owner customer client holder cardholder user member patient household subscriber"
+)
 # Rows of one person, on average, up to which a column of few values is no category; and the part of values
 # that may differ: a few people of one name are not one person.
 _ROWS_OF_A_PERSON, _MOST_DIFFERENT = 20, 0.95

@@ -1,0 +1,114 @@
+"""What rows cast themselves, taken off what they read: no label helps to predict its own person."""
+
+from __future__ import annotations
+
+import itertools
+
+import numba
+import numpy as np
+
+from hushgraph.billboard.ballots import Ballots
+from hushgraph.billboard.lists import GRID
+from hushgraph.billboard.owned import FloatArray
+from hushgraph.billboard.persons import PersonLists, add_casts, cut_product
+
+# Rows whose ballots are written out at a time.
+_ROWS = 1 << 14
+
+
+def take_off(sums: FloatArray, own_weight: FloatArray, own: Ballots, begin: int = 0) -> None:
+    """Subtract the own part of every row that cast a ballot; sums are of rows from `begin` on."""
+    casters = np.flatnonzero(own.is_cast[begin : begin + len(sums)])
+    for first in range(0, len(casters), _ROWS):
+        block = casters[first : first + _ROWS]
+        sums[block] -= own_weight[block, None] * (own.dense(begin + block) / float(GRID))
+
+
+def take_off_others(
+    sums: FloatArray,
+    part: float,
+    own: Ballots,
+    now: PersonLists,
+    weights: FloatArray,
+    begin: int,
+    places: tuple[int, int],
+) -> None:
+    """Subtract from every sum what the other nodes of its person cast onto the places it lists.
+
+    Args:
+        sums: of consecutive rows, over the places of one relation.
+        part: of the board in those that were combined.
+        own: what was cast, with the lists of then.
+        now: the lists that are read.
+        weights: of places.
+        begin: the first of the rows.
+        places: the first place of the relation and the one behind its last.
+    """
+    then = own.person_lists
+    if then is None:
+        return
+    nodes, pointers = now.members
+    ends = np.append(np.searchsorted(pointers, np.arange(0, len(nodes), _ROWS)), len(pointers) - 1)
+    local = np.full(now.num_places, -1, np.int64)
+    for first, last in itertools.pairwise(ends):
+        who = pointers[first : last + 1]
+        rows = nodes[who[0] : who[-1]] - begin
+        rows[(rows < 0) | (rows >= len(sums))] = -1
+        if (rows >= 0).any():
+            ballots, unit = own.dense(nodes[who[0] : who[-1]]), part / GRID
+            lists = (*now.lists.arrays, *then.lists.arrays)
+            _take_off_others(who, rows, *lists, ballots, unit, weights, *places, local, sums)
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_off_others(  # type: ignore[no-untyped-def]
+    who,
+    rows,
+    indptr,
+    places,
+    coefficients,
+    cast_indptr,
+    cast_places,
+    cast_coefficients,
+    ballots,
+    unit,
+    weights,
+    begin,
+    behind,
+    local,
+    sums,
+):
+    """For every person, add up what was cast by place, and take off what a node did not cast itself.
+
+    `local` is -1 for every place before and after.
+    """
+    for person in range(len(who) - 1):
+        first, last = who[person], who[person + 1]
+        own = ballots[first - who[0] : last - who[0]]
+        here = rows[first - who[0] : last - who[0]]
+        if here.max() < 0:
+            continue
+        entries = cast_places[cast_indptr[first] : cast_indptr[last]]
+        cast = np.zeros((len(entries), ballots.shape[1]), np.int64)
+        add_casts(first, last, cast_indptr, cast_places, cast_coefficients, own, begin, behind, local, cast)
+        for i in range(first, last):
+            row, mine, cast_end = here[i - first], cast_indptr[i], cast_indptr[i + 1]
+            if row < 0:
+                continue
+            for at in range(indptr[i], indptr[i + 1]):
+                place = places[at]
+                if place < begin or place >= behind or local[place] < 0:
+                    continue
+                while mine < cast_end and cast_places[mine] < place:
+                    mine += 1
+                share = 0
+                if mine < cast_end and cast_places[mine] == place:
+                    share = GRID if cast_coefficients is None else cast_coefficients[mine]
+                weight = weights[place]
+                if coefficients is not None:
+                    weight *= coefficients[at] / GRID
+                for k in range(ballots.shape[1]):
+                    others = cast[local[place], k] - cut_product(share, own[i - first, k])
+                    sums[row, k] -= weight * (others * unit)
+        for place in entries:
+            local[place] = -1
