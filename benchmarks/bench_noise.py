@@ -97,11 +97,13 @@ def make_batches(
             return RowBatches(**common, feature_norm=feature_norm), {"clipped_sum": sums}
     except ImportError:
         pass
-    batches = TreeBatches(**common, resample_every=STEPS)
     try:
-        from hushgraph.training.steps import choose_tree_sums
+        from hushgraph.training.steps import choose_tree_sums, holds_entries
+
+        common["holds_entries"] = holds_entries(model)
     except ImportError:
-        return batches, {}
+        return TreeBatches(**common, resample_every=STEPS), {}
+    batches = TreeBatches(**common, resample_every=STEPS)
     return batches, {"clipped_sum": choose_tree_sums(plan, graph.num_nodes, device)}
 
 

@@ -142,11 +142,12 @@ def test_clipped_sums_equal_the_reference(
     it = case(name, depth, activation)
     clipping = it.clipping(kind)
     expected = added([reference.clipped(gradient, clipping) for gradient in it.gradients])
-    # In one micro-batch and in many.
-    for size in (len(it.roots), 4):
+    # In one micro-batch and in many, and in one that is computed in parts.
+    for size, part in ((len(it.roots), 8192), (4, 8192), (len(it.roots), 4)):
+        monkeypatch.setattr("hushgraph.gradients.batch._PART_ROOTS", part)
         pieces = [it.roots[at : at + size] for at in range(0, len(it.roots), size)]
         found = added([ghost.clipped_sum(it.model, it.batch(piece), clipping) for piece in pieces])
-        assert worst_error(found, expected) < 1e-5, size
+        assert worst_error(found, expected) < 1e-5, (size, part)
 
 
 @MODELS
